@@ -17,8 +17,7 @@ from admittance.events.names import token
 from admittance.events.subjects import STREAM, check_durable, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
-
-from servers import until, within
+from support.servers import until, within
 
 NAME = "example.com/budget"
 SHOWN = b'{"metadata":{"labels":{"team":"a"}},"spec":{"queueName":"q"}}'

@@ -9,8 +9,7 @@ import pytest
 
 from admittance.conformance.kit import FAILED, PASSED, KitOptions, KitReport
 from admittance.runtime.bus.bus import Bus
-
-from servers import within
+from support.servers import within
 
 R = TypeVar("R", bound=KitReport)
 

@@ -17,8 +17,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from simulation.loop import VirtualLoop
 from simulation.simulated_server import SimulatedServer
-
-from servers import TestServer
+from support.servers import TestServer
 
 # A test is no benchmark: on a machine that others use, any example may take its time.
 hypothesis.settings.register_profile(

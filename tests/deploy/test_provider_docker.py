@@ -19,11 +19,13 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase
 from admittance.workload.phase import phase as phase_of
+from support.capacity import CHECK, a_config, row
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit, workload
+from support.servers import TestServer, until
+from support.service_process import ServiceProcess
 
 from builders import a_manifest
-from capacity import CHECK, a_config, row
-from processes import Fleet, ServiceProcess, apply, eventually, queues, submit, workload
-from servers import TestServer, until
 
 __all__ = ["image"]
 
@@ -40,8 +42,8 @@ class DockerTestbed:
     """All services and an engine. ``provisioning_class``: of this test alone, for other tests may
     use the engine at the same time."""
 
-    def __init__(self, fleet: Fleet, bus: Bus, image: str) -> None:
-        self.fleet = fleet
+    def __init__(self, cluster: Cluster, bus: Bus, image: str) -> None:
+        self.cluster = cluster
         self.bus = bus
         self.provisioning_class = f"class-{uuid.uuid4().hex[:8]}"
         self.env = {
@@ -54,7 +56,7 @@ class DockerTestbed:
         }
 
     async def provider(self, **env: str) -> ServiceProcess:
-        return await self.fleet.start("provider-docker", **{**self.env, **env})
+        return await self.cluster.start("provider-docker", **{**self.env, **env})
 
     async def begin(self, name: str = "w", pods: int = 2, cpu: str = "100m", **config: Any) -> None:
         given = a_config(**config)
@@ -96,12 +98,12 @@ async def testbed(
 ) -> AsyncIterator[DockerTestbed]:
     folder = tmp_path / "services"
     folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
+    cluster = Cluster(nats_server, folder)
     for service in SERVICES:
-        await fleet.start(service)
-    testbed = DockerTestbed(fleet, bus, image)
+        await cluster.start(service)
+    testbed = DockerTestbed(cluster, bus, image)
     yield testbed
-    await fleet.stop()
+    await cluster.stop()
     for container in testbed.workers():
         docker("rm", "--force", container)
 
@@ -170,7 +172,7 @@ async def test_a_kill_while_workers_start_starts_none_twice_and_leaves_none(
 
     assert len(testbed.workers()) == 2
     assert before & set(testbed.workers())
-    for process in testbed.fleet.processes:
+    for process in testbed.cluster.processes:
         if process.service == "provider-docker" and process is not provider:
             await process.kill()
     await testbed.finish()
@@ -209,7 +211,7 @@ async def test_workers_that_end_at_once_fail_with_their_last_output(
     await testbed.until_phase(Phase.REJECTED)
 
     await testbed.until_workers(0)
-    assert any("no licence" in one.log for one in testbed.fleet.processes)
+    assert any("no licence" in one.log for one in testbed.cluster.processes)
 
 
 async def test_orphaned_workers_are_removed_and_foreign_containers_stay(
@@ -293,7 +295,7 @@ async def test_an_unreachable_engine_revokes_nothing_and_makes_the_check_inactiv
 
     await wire.cut()
     await until(lambda: '"inactive"' in provider.log)
-    check = testbed.fleet.processes[0]
+    check = testbed.cluster.processes[0]
     await until(lambda: "ProviderDown" in check.log)
     await testbed.begin("b")
     await wire.mend()

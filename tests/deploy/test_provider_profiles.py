@@ -19,8 +19,7 @@ from relay import PORT, relayed
 
 from ec2_server import Ec2Server
 from integration.provisioning.fake_kubernetes import Kubernetes
-
-from servers import until
+from support.servers import until
 
 pytestmark = pytest.mark.deploy
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections import defaultdict
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from random import Random
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
+
+import structlog
 
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import bus
@@ -29,20 +33,39 @@ class SimulatedServer:
 
     def __init__(self, loop: VirtualLoop, seed: int = 1) -> None:
         self.loop = loop
-        self._rng = Random(seed)
-        self.server = Server(loop, self._rng)
+        self.rng = Random(seed)
+        self.server = Server(loop, self.rng)
         Api(self.server)
-        self.network = Network(loop, self.server, self._rng, calm)
+        self.network = Network(loop, self.server, self.rng, calm)
+        self._logs: defaultdict[str, list[str]] = defaultdict(list)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Time, chance and connections of the runtime are the simulated ones inside."""
+        """Time, chance, connections and logs of the runtime are the simulated ones inside."""
+        structlog.configure(
+            processors=[
+                structlog.contextvars.merge_contextvars,
+                structlog.processors.add_log_level,
+                structlog.processors.format_exc_info,
+                self._log,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(20),
+        )
         with (
             clock.replaced(self.loop.wall, self.loop.time),
-            chance.replaced(self._rng),
+            chance.replaced(self.rng),
             patch.object(bus, "open_connection", self.network.opening),
         ):
             yield
+
+    def _log(self, _: Any, __: str, event: MutableMapping[str, Any]) -> Any:
+        process = self.loop.current
+        self._logs["" if process is None else process.name].append(json.dumps(event, default=str))
+        raise structlog.DropEvent
+
+    def log_of(self, process: str) -> str:
+        """The log of a process, by its name: a JSON object a line."""
+        return "".join(f"{line}\n" for line in self._logs[process])
 
     async def start(self) -> str:
         self.server.start()

@@ -23,8 +23,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase, phase
-
-from processes import apply, eventually, queues, submit, workload
+from support.requests import apply, eventually, queues, submit, workload
 
 ADMIT = Path(sys.executable).parent / "admit"
 LIMIT = 60.0

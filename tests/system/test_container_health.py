@@ -19,8 +19,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import NoServer
 from admittance.runtime.process import health
 from admittance.runtime.process.settings import Settings
-
-from servers import until
+from support.servers import until
 
 pytestmark = pytest.mark.bus
 

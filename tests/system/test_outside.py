@@ -22,9 +22,9 @@ from admittance.runtime import clock
 from admittance.runtime.bus import history
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError
-
-from processes import Fleet, apply, eventually, queues
-from servers import ConfiguredServer, within
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues
+from support.servers import ConfiguredServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -200,8 +200,8 @@ class Outside:
     def __init__(self, server: ConfiguredServer, folder: Path) -> None:
         self.server = server
         self.folder = folder
-        self.services = Fleet(server.url("core:core"), folder)
-        self.programs = Fleet(server.url("runner:runner"), folder)
+        self.services = Cluster(server.url("core:core"), folder)
+        self.programs = Cluster(server.url("runner:runner"), folder)
         self.core: Bus
 
     async def admit(self, *words: str, user: str = "user", status: int = 0) -> str:

@@ -21,8 +21,7 @@ from admittance.cli.replay.decision import replay_decision
 from admittance.cli.support.options import Call, Output, UrlFrom
 from recorded.player import ADMIT, Player, condition
 from recorded.story import CONFIGURATION, NAMESPACE, OBJECTS, STEPS
-
-from servers import TestServer, within
+from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 

@@ -27,9 +27,9 @@ from admittance.workload.phase import phase
 from admittance.workload.stored import StoredWorkload, head
 from family_invariants import FamilyWatch, between
 from lifecycle_invariants import Watch
-
-from processes import Fleet, apply, submit
-from servers import TestServer, within
+from support.cluster import Cluster
+from support.requests import apply, submit
+from support.servers import TestServer, within
 
 API = "kueue.x-k8s.io/v1beta2"
 NS = "ns"
@@ -69,9 +69,9 @@ class Stage:
         await self.bus.nc.subscribe("admit.check.>", cb=self._heard)
         await self.bus.nc.subscribe("admit.workload.>", cb=self._heard)
         await self.bus.nc.flush()
-        self.fleet = Fleet(self.server.url, self.folder)
+        self.cluster = Cluster(self.server, self.folder)
         for service in SERVICES:
-            await self.fleet.start(service)
+            await self.cluster.start(service)
         self.trail.touch()
         return self
 
@@ -84,7 +84,7 @@ class Stage:
 
     async def kill(self, *services: str) -> None:
         """kill -9 of these, or of all services, at once."""
-        found = [one for one in self.fleet.processes if one.service in (services or SERVICES)]
+        found = [one for one in self.cluster.processes if one.service in (services or SERVICES)]
         await asyncio.gather(*(one.kill() for one in found))
 
     async def lose_server(self) -> None:
@@ -98,12 +98,12 @@ class Stage:
 
     async def start_again(self, *services: str) -> None:
         """Starts these, or all services, that were killed."""
-        for one in self.fleet.processes:
+        for one in self.cluster.processes:
             if one.service in (services or SERVICES):
                 await one.start()
 
     async def stop(self) -> None:
-        await self.fleet.stop()
+        await self.cluster.stop()
         await self.bus.close()
         await self.server.stop()
 

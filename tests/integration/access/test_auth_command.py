@@ -22,8 +22,7 @@ from admittance.runtime.auth.store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import AccessDenied, Refused, SetupError
-
-from servers import ConfiguredServer, until, within
+from support.servers import ConfiguredServer, until, within
 
 pytestmark = pytest.mark.bus
 

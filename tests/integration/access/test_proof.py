@@ -17,9 +17,8 @@ from admittance.access.users import User
 from admittance.events.subjects import USER_FACTS, USER_REQUESTS
 from nats_logins import NKey
 from raw_client import RawClient
+from support.servers import ConfiguredServer
 from system_subjects import WILDCARDS, sample_user, samples
-
-from servers import ConfiguredServer
 
 pytestmark = pytest.mark.bus
 

@@ -24,9 +24,8 @@ from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused
-
-from processes import ServiceProcess
-from servers import ConfiguredServer, until, within
+from support.servers import ConfiguredServer, until, within
+from support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.bus
 

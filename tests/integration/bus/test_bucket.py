@@ -9,12 +9,12 @@ import pytest
 import leases
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus import bucket
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.leader import lease_store
-
-from servers import TestServer, until, within
+from simulation.loop import VirtualLoop
+from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
@@ -101,3 +101,15 @@ async def test_a_liveness_key_expires_and_readers_see_it(bus: Bus) -> None:
     assert following.seen[1].value is None
     assert not await leases.is_alive(bus, "scheduler", "one")
     await following.stop()
+
+
+@pytest.mark.servers("simulated")
+async def test_a_follower_ends_at_any_moment_of_its_cancellation(bus: Bus) -> None:
+    """A cancellation that comes together with an answer is lost in `wait_for` of Python 3.11."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    for step in range(1, 80):
+        follower = asyncio.create_task(follow_bucket(bus, ["flavor.>"], lambda _: None))
+        loop.at_step(loop.steps + step, lambda task=follower: task.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await within(follower)

@@ -9,8 +9,7 @@ import pytest
 from admittance.events.subjects import BUCKET, CLAIMS, PROVIDERS
 from admittance.runtime.bus.bucket import delete_message, get, put_message
 from admittance.runtime.bus.bus import Bus
-
-from servers import TestServer
+from support.servers import TestServer
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 

@@ -14,9 +14,8 @@ from admittance.runtime.leader.leader_elected_service import LeaderElectedServic
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait
-
-from processes import eventually, health
-from servers import until, within
+from support.requests import eventually, health
+from support.servers import until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 

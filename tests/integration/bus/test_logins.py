@@ -26,8 +26,7 @@ from admittance.runtime.errors import AccessDenied
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.supervise import serve
 from nats_logins import Authority, NKey, Operator, write_secret
-
-from servers import ConfiguredServer, until, within
+from support.servers import ConfiguredServer, until, within
 
 pytestmark = pytest.mark.bus
 

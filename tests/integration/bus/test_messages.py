@@ -12,8 +12,7 @@ from admittance.runtime.bus import messages, micro
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import deployment_secret, message_id
 from admittance.runtime.bus.puller import Delivery, Puller
-
-from servers import within
+from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 

@@ -12,8 +12,7 @@ from admittance.runtime.bus import bus as bus_module
 from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _PendingAcks
 from admittance.runtime.errors import Fenced, Refused, Repeated, StaleRevision, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
-
-from servers import TestServer, within
+from support.servers import TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 

@@ -11,8 +11,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Superseded
-
-from servers import TestServer, within
+from support.servers import TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 

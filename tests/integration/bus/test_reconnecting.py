@@ -10,8 +10,7 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
-
-from servers import TestServer, paused, until, within
+from support.servers import TestServer, paused, until, within
 
 pytestmark = pytest.mark.bus
 

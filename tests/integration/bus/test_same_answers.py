@@ -14,8 +14,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import description, parse_headers, status
 from simulation.loop import VirtualLoop
 from simulation.simulated_server import SimulatedServer
-
-from servers import TestServer, until, within
+from support.servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
 

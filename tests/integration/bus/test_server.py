@@ -17,8 +17,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.embedded_server import EmbeddedServer, Running, is_running
 from admittance.runtime.errors import AdmittanceError, NoServer, SetupError
-
-from servers import TestServer, until
+from support.servers import TestServer, until
 
 pytestmark = pytest.mark.bus
 

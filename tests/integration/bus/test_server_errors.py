@@ -29,8 +29,7 @@ from admittance.runtime.errors import (
     is_temporary,
     refusal,
 )
-
-from servers import LIMIT, within
+from support.servers import LIMIT, within
 
 ACCOUNTS = """
 accounts {

@@ -17,8 +17,7 @@ from admittance.runtime.process import supervise
 from admittance.runtime.process import supervise as service
 from admittance.runtime.process.settings import Settings
 from admittance.sdk import program
-
-from servers import TestServer, within
+from support.servers import TestServer, within
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +48,7 @@ async def test_a_service_waits_for_a_server_that_does_not_run_yet(tmp_path: Path
     await server.stop()
 
 
+@pytest.mark.servers("simulated")
 async def test_a_service_without_an_answer_restarts(nats_server: TestServer) -> None:
     stop = asyncio.Event()
     troubles = [Unavailable("no answer")] * 30 + [Busy(10008, "not now")] * 30
@@ -74,6 +74,7 @@ async def test_a_wrong_setting_ends_a_service(nats_server: TestServer) -> None:
         await within(service.serve(settings, run, asyncio.Event()))
 
 
+@pytest.mark.servers("simulated")
 async def test_a_service_retries_when_the_server_s_settings_were_right_before(
     nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ async def test_one_server_that_is_down_does_not_prevent_a_connection(
         await bus.close()
 
 
+@pytest.mark.servers("simulated")
 async def test_a_program_without_an_answer_restarts(
     nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Puller
-
-from servers import TestServer, within
+from support.servers import TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 

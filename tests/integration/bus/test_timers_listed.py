@@ -13,9 +13,8 @@ from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Unavailable
-
-from processes import eventually
-from servers import TestServer
+from support.requests import eventually
+from support.servers import TestServer
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 

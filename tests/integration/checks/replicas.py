@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from support.servers import until
+
 from check_requests import NAME
-from servers import until
 
 PROGRAM = Path(__file__).with_name("controllers.py")
 

@@ -19,11 +19,11 @@ from admittance.runtime.bus.bus import Bus
 from conformance_runs import assert_only_failure, details_by_case, run_kit, shorten_waits
 from integration.checks import strays
 from integration.checks.strays import STRAY, Stray, at_work
+from support.servers import TestServer
 
 from check_requests import running
-from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 CONTROLLERS = Path(__file__).with_name("controllers.py")
 

@@ -24,11 +24,11 @@ from admittance.events.system import CheckAlive
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 from admittance.runtime.telemetry.tracing import start, trace_id
+from support.servers import TestServer, until, within
 
 from check_requests import NAME, CheckRequester, requested, running, withdrawn
-from servers import TestServer, until, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 @pytest.fixture

@@ -14,11 +14,12 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase
 from integration.checks.replicas import Replicas
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit, workload
+from support.servers import TestServer, until, within
 
 from builders import a_manifest
 from check_requests import NAME
-from processes import Fleet, apply, eventually, queues, submit, workload
-from servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
 
@@ -33,15 +34,15 @@ def a_check(name: str, controller: str = NAME, **spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def cluster(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Cluster]:
     """Workload-controller, scheduler and retry-timer."""
     folder = tmp_path / "services"
     folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
+    cluster = Cluster(nats_server, folder)
     for service in ("workload-controller", "scheduler", "retry-timer"):
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
+        await cluster.start(service)
+    yield cluster
+    await cluster.stop()
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ async def row(bus: Bus, name: str, check: str) -> CheckState:
 
 @pytest.mark.scenario("A2")
 async def test_a_workload_is_admitted_when_both_of_its_checks_are_ready(
-    fleet: Fleet, bus: Bus, replicas: Replicas, tmp_path: Path
+    cluster: Cluster, bus: Bus, replicas: Replicas, tmp_path: Path
 ) -> None:
     await apply(
         bus,
@@ -97,7 +98,7 @@ async def test_a_workload_is_admitted_when_both_of_its_checks_are_ready(
 
 @pytest.mark.scenario("A11")
 async def test_a_check_that_changes_its_verdict_releases_the_quota(
-    fleet: Fleet, bus: Bus, replicas: Replicas, tmp_path: Path
+    cluster: Cluster, bus: Bus, replicas: Replicas, tmp_path: Path
 ) -> None:
     await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
     await replicas.start("fickle")
@@ -113,7 +114,7 @@ async def test_a_check_that_changes_its_verdict_releases_the_quota(
 
 @pytest.mark.scenario("L19")
 async def test_a_late_retry_counts_though_another_check_was_faster(
-    fleet: Fleet, bus: Bus, replicas: Replicas, tmp_path: Path
+    cluster: Cluster, bus: Bus, replicas: Replicas, tmp_path: Path
 ) -> None:
     await apply(
         bus,
@@ -150,7 +151,7 @@ async def test_a_late_retry_counts_though_another_check_was_faster(
 
 
 async def test_a_conformance_test_does_not_disturb_a_live_system(
-    fleet: Fleet,
+    cluster: Cluster,
     bus: Bus,
     nats_server: TestServer,
     replicas: Replicas,

@@ -15,8 +15,7 @@ from admittance.api.reading.manifest import read
 from admittance.conformance.checks.kit import CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.runtime.bus.bus import Bus
 from conformance_runs import assert_passed, run_kit
-
-from servers import TestServer, within
+from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 

@@ -13,9 +13,9 @@ from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 from integration.checks.replicas import Replicas
+from support.servers import TestServer, until, within
 
 from check_requests import NAME, CheckRequester, requested, withdrawn
-from servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
 

@@ -13,8 +13,7 @@ from admittance.events.provisioning import (
 )
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
-
-from servers import until
+from support.servers import until
 
 
 class BareProvider:

@@ -9,24 +9,23 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus
 from ec2_server import Ec2Server
-
-from capacity import SERVICES
-from processes import Fleet
-from servers import TestServer
+from support.capacity import SERVICES
+from support.cluster import Cluster
+from support.servers import TestServer
 
 
 @pytest.fixture
-async def fleet(
+async def cluster(
     request: pytest.FixtureRequest, bus: Bus, nats_server: TestServer, tmp_path: Path
-) -> AsyncIterator[Fleet]:
+) -> AsyncIterator[Cluster]:
     """The services that a module names as ``SERVICES``, else those that capacity needs."""
     folder = tmp_path / "services"
     folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
+    cluster = Cluster(nats_server, folder)
     for service in getattr(request.module, "SERVICES", SERVICES):
-        await fleet.start(service)
-    yield fleet
-    await fleet.stop()
+        await cluster.start(service)
+    yield cluster
+    await cluster.stop()
 
 
 @pytest.fixture(scope="session")

@@ -22,11 +22,12 @@ from admittance.provider_aws.service import DEFAULT_CLASS
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from ec2_server import ZONE, Ec2Server
+from support.capacity import CHECK, SERVICES, a_config, row, until_phase
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit, workload
+from support.servers import LIMIT, TestServer, within
 
 from builders import a_manifest
-from capacity import CHECK, SERVICES, a_config, row, until_phase
-from processes import Fleet, apply, eventually, queues, submit, workload
-from servers import LIMIT, TestServer, within
 
 pytestmark = pytest.mark.bus
 
@@ -36,19 +37,19 @@ LARGE = {"InstanceType": "m5.large", "AvailabilityZone": ZONE}
 
 
 @pytest.fixture
-async def fleet(
+async def cluster(
     bus: Bus, nats_server: TestServer, tmp_path: Path, ec2: Ec2Server
-) -> AsyncIterator[Fleet]:
+) -> AsyncIterator[Cluster]:
     """All services, and the provider."""
     folder = tmp_path / "services"
     folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
+    cluster = Cluster(nats_server, folder)
     for service in SERVICES:
-        await fleet.start(service)
+        await cluster.start(service)
     quick = {"ADMIT_AWS_POLL_SECONDS": "0.2", "ADMIT_AWS_SWEEP_SECONDS": "0.5"}
-    await fleet.start("provider-aws", **ec2.env, **quick)
-    yield fleet
-    await fleet.stop()
+    await cluster.start("provider-aws", **ec2.env, **quick)
+    yield cluster
+    await cluster.stop()
 
 
 async def asked(bus: Bus, *, limit: int = 3, count: int = 1, **spec: Any) -> None:
@@ -71,7 +72,7 @@ async def so(claim: Callable[[], bool]) -> None:
 
 
 async def test_instances_are_reserved_and_their_loss_stops_the_job(
-    fleet: Fleet, bus: Bus, ec2: Ec2Server
+    cluster: Cluster, bus: Bus, ec2: Ec2Server
 ) -> None:
     zone = "topology.kubernetes.io/zone"
     selector = {"key": zone, "valueFromProvisioningClassDetail": "availabilityZone"}
@@ -98,7 +99,7 @@ async def test_instances_are_reserved_and_their_loss_stops_the_job(
 
 
 async def test_jobs_of_the_sample_run_on_reserved_instances(
-    fleet: Fleet, bus: Bus, ec2: Ec2Server
+    cluster: Cluster, bus: Bus, ec2: Ec2Server
 ) -> None:
     samples = SAMPLE.read_text().replace("namespace: default", "namespace: ns")
     await apply(bus, *yaml.safe_load_all(samples))

@@ -21,9 +21,10 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from ec2_server import ZONE, Ec2Server
 from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
-
-from processes import Fleet, ServiceProcess, eventually, health
-from servers import TestServer, until, within
+from support.cluster import Cluster
+from support.requests import eventually, health
+from support.servers import TestServer, until, within
+from support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.bus
 
@@ -108,17 +109,17 @@ async def running(
 
 
 @pytest.fixture
-async def fleet(
+async def cluster(
     nats_server: TestServer, requester: CapacityRequester, tmp_path: Path
-) -> AsyncIterator[Fleet]:
+) -> AsyncIterator[Cluster]:
     folder = tmp_path / "services"
     folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
-    yield fleet
-    await fleet.stop()
+    cluster = Cluster(nats_server, folder)
+    yield cluster
+    await cluster.stop()
 
 
-async def a_process(fleet: Fleet, ec2: Ec2Server) -> ServiceProcess:
+async def a_process(cluster: Cluster, ec2: Ec2Server) -> ServiceProcess:
     """The provider as a process of its own, that can be killed."""
     env = {
         **ec2.env,
@@ -127,7 +128,7 @@ async def a_process(fleet: Fleet, ec2: Ec2Server) -> ServiceProcess:
         "ADMIT_AWS_SWEEP_SECONDS": "0.3",
         "ADMIT_AWS_UNSEEN_SECONDS": "2",
     }
-    return await fleet.start("provider-aws", **env)
+    return await cluster.start("provider-aws", **env)
 
 
 # Obtaining. ----------------------------------------------------------------------------------
@@ -218,10 +219,10 @@ def pod_sets(*sets: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 async def test_a_provider_killed_before_the_answer_finds_its_reservation(
-    fleet: Fleet, bus: Bus, requester: CapacityRequester, ec2: Ec2Server, refused: str
+    cluster: Cluster, bus: Bus, requester: CapacityRequester, ec2: Ec2Server, refused: str
 ) -> None:
     ec2.hold(CREATE)
-    first = await a_process(fleet, ec2)
+    first = await a_process(cluster, ec2)
     await asks(requester)
     await so(lambda: len(ec2.alive()) == 1)
     # A call that hangs holds up nothing else.
@@ -230,7 +231,7 @@ async def test_a_provider_killed_before_the_answer_finds_its_reservation(
     ec2.allow()
     if refused:
         ec2.refuse(CREATE, refused)
-    await a_process(fleet, ec2)
+    await a_process(cluster, ec2)
     await asks(requester)
 
     await until_provisioned(requester)
@@ -241,18 +242,18 @@ async def test_a_provider_killed_before_the_answer_finds_its_reservation(
 
 
 async def test_an_unknown_reservation_of_a_cancelled_request_is_cancelled(
-    fleet: Fleet, requester: CapacityRequester, ec2: Ec2Server
+    cluster: Cluster, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     """Also if EC2 lists the reservation late."""
     ec2.set(hidden=5)
     ec2.hold(CREATE)
-    first = await a_process(fleet, ec2)
+    first = await a_process(cluster, ec2)
     await asks(requester)
     await so(lambda: len(ec2.alive()) == 1)
     await first.kill()
     ec2.allow()
     await requester.takes_back()
-    await a_process(fleet, ec2)
+    await a_process(cluster, ec2)
 
     await so(lambda: not ec2.alive())
     assert len(ec2.reservations()) == 1
@@ -419,8 +420,8 @@ async def test_one_listing_serves_all_requests(
     assert after[CREATE] == count
 
 
-async def test_a_hanging_listing_does_not_delay_the_end(fleet: Fleet, ec2: Ec2Server) -> None:
-    process = await a_process(fleet, ec2)
+async def test_a_hanging_listing_does_not_delay_the_end(cluster: Cluster, ec2: Ec2Server) -> None:
+    process = await a_process(cluster, ec2)
     await so(lambda: ec2.calls()[DESCRIBE] > 0)
     ec2.hold(DESCRIBE)
     before = ec2.calls()[DESCRIBE]

@@ -20,11 +20,12 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.capacity import CHECK, a_config, row, until_phase
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit
+from support.servers import TestServer, within
 
 from builders import a_manifest
-from capacity import CHECK, a_config, row, until_phase
-from processes import Fleet, apply, eventually, queues, submit
-from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 ADMIT = Path(sys.executable).parent / "admit"
@@ -73,8 +74,9 @@ def a_check(**parameters: str) -> dict[str, Any]:
         pytest.param(a_check(name="nowhere"), "nowhere doesn't exist", id="one that is missing"),
     ],
 )
+@pytest.mark.servers("simulated")
 async def test_a_check_with_wrong_parameters_is_inactive_until_corrected(
-    fleet: Fleet, bus: Bus, wrong: dict[str, Any], told: str
+    cluster: Cluster, bus: Bus, wrong: dict[str, Any], told: str
 ) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, wrong, a_config(), *queues("cq", admissionChecks=["capacity"]))
@@ -92,7 +94,7 @@ async def test_a_check_with_wrong_parameters_is_inactive_until_corrected(
 
 
 async def test_a_workload_in_an_inactive_queue_names_the_check(
-    fleet: Fleet, bus: Bus, nats_server: TestServer
+    cluster: Cluster, bus: Bus, nats_server: TestServer
 ) -> None:
     await apply(bus, a_check(), a_config(), *queues("cq", admissionChecks=["capacity"]))
 
@@ -111,7 +113,7 @@ async def test_a_workload_in_an_inactive_queue_names_the_check(
 
 
 async def test_wrong_answers_are_shown_below_the_check(
-    fleet: Fleet, bus: Bus, nats_server: TestServer
+    cluster: Cluster, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = await BareProvider(bus).start()
     selector = [{"key": "rack", "valueFromProvisioningClassDetail": "rack"}]
@@ -159,7 +161,8 @@ async def test_wrong_answers_are_shown_below_the_check(
 
 
 @pytest.mark.skipif(not SETUP.exists(), reason=f"{SETUP} is not there")
-async def test_an_existing_setup_of_kueue_is_applied_unchanged(fleet: Fleet, bus: Bus) -> None:
+@pytest.mark.servers("simulated")
+async def test_an_existing_setup_of_kueue_is_applied_unchanged(cluster: Cluster, bus: Bus) -> None:
     provider = await BareProvider(bus, "check-capacity_autoscaling_x-k8s_io").start()
     text = SETUP.read_text()
     await apply(bus, *yaml.safe_load_all(text))

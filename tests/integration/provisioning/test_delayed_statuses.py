@@ -14,17 +14,18 @@ from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from integration.provisioning.test_providers_obtain import running
+from support.capacity import CHECK, a_config, until_phase
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit
+from support.servers import TestServer
 
 from builders import a_manifest
-from capacity import CHECK, a_config, until_phase
-from processes import Fleet, apply, eventually, queues, submit
-from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 async def test_a_stored_revocation_arrives_when_the_provider_is_back(
-    fleet: Fleet, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ADMIT_INSTANCE", "the-same-as-before")
     ids: list[str] = []
@@ -53,12 +54,15 @@ async def test_a_stored_revocation_arrives_when_the_provider_is_back(
         await until_phase(bus, Phase.REJECTED)
 
 
-async def test_a_verdict_refused_by_a_full_log_is_published_later(fleet: Fleet, bus: Bus) -> None:
+@pytest.mark.servers("real")
+async def test_a_verdict_refused_by_a_full_log_is_published_later(
+    cluster: Cluster, bus: Bus
+) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     request = await provider.until_asked()
-    check = fleet.processes[-1]
+    check = cluster.processes[-1]
     check.pause()
     await provider.publish_status(request, facts.Provisioned)
     info = await bus.api(f"STREAM.INFO.{STREAM}")

@@ -13,20 +13,21 @@ from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.capacity import CHECK, a_config, records, until_phase
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit
+from support.servers import until
 
 from builders import a_manifest
-from capacity import CHECK, a_config, records, until_phase
-from processes import Fleet, apply, eventually, queues, submit
-from servers import until
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 SERVICES = ("workload-controller", "scheduler", "provisioning-check")
 NAMES = ("done", "runs", "waits")
 
 
 @pytest.mark.scenario("E9", "E14")
 async def test_deleted_records_are_cancelled_or_written_again_if_needed(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", cpu=10, admissionChecks=["capacity"]))
@@ -37,7 +38,7 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
         await provider.publish_status(of[name], facts.Provisioned)
         await until_phase(bus, Phase.ADMITTED, name)
 
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
     for name in NAMES:
         key = f"provisioningrequest.ns.{name}-capacity-1"
         await bus.publish(delete_message(key, expected=None, ttl_seconds=60.0))
@@ -45,7 +46,7 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     await bus.publish(Outgoing(subject_of(fact), encode(fact)))
     await until_phase(bus, Phase.FINISHED, "done")
     await provider.publish_status(of["waits"], facts.Provisioned, message="here")
-    await fleet.start("provisioning-check")
+    await cluster.start("provisioning-check")
 
     await until_phase(bus, Phase.ADMITTED, "waits")
     await until(lambda: provider.booked == {of["waits"].id})
@@ -54,8 +55,8 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     await until_phase(bus, Phase.ADMITTED, "runs")
 
     # What is settled is not looked for at every start.
-    await fleet.processes[-1].kill()
-    await fleet.start("provisioning-check")
+    await cluster.processes[-1].kill()
+    await cluster.start("provisioning-check")
 
     async def settled() -> bool:
         found = [
@@ -67,16 +68,16 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     assert provider.booked == {of["waits"].id}
 
 
-async def test_a_booking_is_freed_although_no_check_is_left(fleet: Fleet, bus: Bus) -> None:
+async def test_a_booking_is_freed_although_no_check_is_left(cluster: Cluster, bus: Bus) -> None:
     """Only the deleted record shows that there was a request."""
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await provider.until_asked()
 
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
     for key in ("provisioningrequest.ns.w-capacity-1", "admissioncheck.capacity"):
         await bus.publish(delete_message(key, expected=None, ttl_seconds=60.0))
-    await fleet.start("provisioning-check")
+    await cluster.start("provisioning-check")
 
     await until(lambda: not provider.booked)

@@ -23,10 +23,9 @@ from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
+from support.servers import until
 
-from servers import until
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 class CountingEngine(Engine):

@@ -9,13 +9,14 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import provider_durables
 from admittance.workload.phase import Phase
 from integration.provisioning.test_pool_live import a_pool, booked, finish
+from support import capacity
+from support.capacity import CHECK, a_config, records, until_phase
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, submit
 
-import capacity
 from builders import a_manifest
-from capacity import CHECK, a_config, records, until_phase
-from processes import Fleet, apply, ask, eventually, queues, submit
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 SERVICES = (*capacity.SERVICES, "provider-pool")
 
 
@@ -26,7 +27,7 @@ async def delete_config(bus: Bus, name: str) -> None:
 
 
 async def test_a_booking_is_freed_after_its_configuration_was_deleted(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     other = {**a_config(provisioningClassName="other"), "metadata": {"name": "other"}}
     await apply(
@@ -37,7 +38,7 @@ async def test_a_booking_is_freed_after_its_configuration_was_deleted(
     assert len(await booked(bus)) == 1
 
     await delete_config(bus, "config")
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
     await finish(bus, "w")
 
     async def taken_back() -> bool:
@@ -45,10 +46,10 @@ async def test_a_booking_is_freed_after_its_configuration_was_deleted(
 
     await eventually(taken_back)
     # Neither a new leader nor the next deleted manifest removes it before the message is read.
-    await fleet.processes[0].kill()
-    await fleet.start("workload-controller")
+    await cluster.processes[0].kill()
+    await cluster.start("workload-controller")
     await delete_config(bus, "other")
-    await fleet.start("provider-pool")
+    await cluster.start("provider-pool")
 
     async def nothing() -> bool:
         return not await booked(bus)

@@ -25,7 +25,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from integration.provisioning.test_many_queries import a_record
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 class Core(ProvisioningCore):

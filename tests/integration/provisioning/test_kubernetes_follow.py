@@ -20,8 +20,7 @@ from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Failed, Request
 from admittance.providers.health import InactiveReasons
 from integration.provisioning.fake_kubernetes import BOOKMARK_SECONDS, Kubernetes
-
-from servers import until
+from support.servers import until
 
 
 @pytest.fixture

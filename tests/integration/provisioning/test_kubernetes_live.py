@@ -16,11 +16,13 @@ from admittance.provisioning.verdicts import CLASS, CONSUME
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.fake_kubernetes import Kubernetes, Manifest
+from support.capacity import CHECK, SERVICES, a_config, row, until_phase
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit
+from support.servers import TestServer, until
+from support.service_process import ServiceProcess
 
 from builders import a_manifest
-from capacity import CHECK, SERVICES, a_config, row, until_phase
-from processes import Fleet, ServiceProcess, apply, eventually, queues, submit
-from servers import TestServer, until
 
 pytestmark = pytest.mark.bus
 
@@ -35,8 +37,8 @@ def kubernetes() -> Iterator[Kubernetes]:
 class KubernetesTestbed:
     """All services, a cluster, and the provider between them."""
 
-    def __init__(self, fleet: Fleet, bus: Bus, kubernetes: Kubernetes, folder: Path) -> None:
-        self.fleet = fleet
+    def __init__(self, cluster: Cluster, bus: Bus, kubernetes: Kubernetes, folder: Path) -> None:
+        self.cluster = cluster
         self.bus = bus
         self.kubernetes = kubernetes
         self.env = {
@@ -49,7 +51,7 @@ class KubernetesTestbed:
         }
 
     async def provider(self, **env: str) -> ServiceProcess:
-        return await self.fleet.start("provider-kubernetes", **{**self.env, **env})
+        return await self.cluster.start("provider-kubernetes", **{**self.env, **env})
 
     async def begin(self, *names: str, config: dict[str, Any] | None = None) -> None:
         cq = queues("cq", cpu=40, admissionChecks=["capacity"])
@@ -75,11 +77,11 @@ async def testbed(
 ) -> AsyncIterator[KubernetesTestbed]:
     folder = tmp_path / "services"
     folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
+    cluster = Cluster(nats_server, folder)
     for service in SERVICES:
-        await fleet.start(service)
-    yield KubernetesTestbed(fleet, bus, kubernetes, folder)
-    await fleet.stop()
+        await cluster.start(service)
+    yield KubernetesTestbed(cluster, bus, kubernetes, folder)
+    await cluster.stop()
 
 
 def a_job(name: str) -> dict[str, Any]:
@@ -149,7 +151,7 @@ async def test_the_check_is_inactive_while_the_cluster_is_unreachable(
 
     testbed.kubernetes.go_away()
     await until(lambda: '"cluster_away"' in provider.log)
-    controller = testbed.fleet.processes[0]
+    controller = testbed.cluster.processes[0]
     await until(lambda: "ProviderDown" in controller.log)
     testbed.kubernetes.come_back()
     testbed.kubernetes.condition(name, "Provisioned")

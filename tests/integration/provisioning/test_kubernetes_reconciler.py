@@ -23,9 +23,8 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from integration.provisioning.fake_kubernetes import Kubernetes
 from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester
-
-from processes import Fleet
-from servers import TestServer, until, within
+from support.cluster import Cluster
+from support.servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
 
@@ -164,8 +163,8 @@ async def test_a_kill_before_the_answer_makes_no_second_object(
         "ADMIT_KUBE_CLASSES": CLASS,
         "ADMIT_KUBE_SWEEP_SECONDS": "0.5",
     }
-    fleet = Fleet(nats_server.url, tmp_path)
-    first = await fleet.start("provider-kubernetes", **env)
+    cluster = Cluster(nats_server, tmp_path)
+    first = await cluster.start("provider-kubernetes", **env)
     # Made, and never told: it is killed while it asks again.
     kubernetes.fail(503, 1000, after=True)
     await asks(requester, ONE)
@@ -173,7 +172,7 @@ async def test_a_kill_before_the_answer_makes_no_second_object(
     await first.kill()
     kubernetes.injected.clear()
 
-    await fleet.start("provider-kubernetes", **env)
+    await cluster.start("provider-kubernetes", **env)
     await asks(requester, ONE)
     kubernetes.condition(name, "Provisioned")
     await until(lambda: said(requester, "Provisioned") == {ONE})
@@ -181,7 +180,7 @@ async def test_a_kill_before_the_answer_makes_no_second_object(
     await until(lambda: "ownerReferences" in kubernetes.templates()[0]["metadata"])
     await requester.takes_back(ONE)
     await until_nothing_is_left(kubernetes)
-    await fleet.stop()
+    await cluster.stop()
 
 
 async def test_requests_cancelled_without_a_provider_leave_no_objects(

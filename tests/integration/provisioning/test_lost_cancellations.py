@@ -12,10 +12,9 @@ from admittance.providers import Accepted, Cancellation, Provider, Provisioned, 
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus
 from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, running
+from support.servers import TestServer, until, within
 
-from servers import TestServer, until, within
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 async def test_a_lost_cancellation_is_found_with_the_next_status(

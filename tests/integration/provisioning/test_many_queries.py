@@ -23,10 +23,9 @@ from admittance.provisioning.steps import RequestSlot
 from admittance.provisioning_check.provider_monitor import AT_ONCE, ProviderMonitor
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
+from support.servers import until
 
-from servers import until
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 MANY = 1000
 
 

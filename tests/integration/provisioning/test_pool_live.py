@@ -14,13 +14,14 @@ from admittance.events.subjects import PROVIDERS, subject_of
 from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
+from support import capacity
+from support.capacity import CHECK, a_config, until_phase
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, submit
 
-import capacity
 from builders import a_manifest
-from capacity import CHECK, a_config, until_phase
-from processes import Fleet, apply, ask, eventually, queues, submit
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 SERVICES = (*capacity.SERVICES, "provider-pool")
 
@@ -48,7 +49,9 @@ async def finish(bus: Bus, name: str) -> None:
     await bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
 
-async def test_machines_are_booked_for_a_job_and_freed_afterwards(fleet: Fleet, bus: Bus) -> None:
+async def test_machines_are_booked_for_a_job_and_freed_afterwards(
+    cluster: Cluster, bus: Bus
+) -> None:
     await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await until_phase(bus, Phase.ADMITTED)
@@ -62,7 +65,7 @@ async def test_machines_are_booked_for_a_job_and_freed_afterwards(fleet: Fleet, 
     await eventually(nothing)
 
 
-async def test_a_job_stops_when_its_machines_are_removed(fleet: Fleet, bus: Bus) -> None:
+async def test_a_job_stops_when_its_machines_are_removed(cluster: Cluster, bus: Bus) -> None:
     await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await until_phase(bus, Phase.ADMITTED)
@@ -72,7 +75,7 @@ async def test_a_job_stops_when_its_machines_are_removed(fleet: Fleet, bus: Bus)
     await until_phase(bus, Phase.REJECTED)
 
 
-async def test_kills_of_all_services_leak_no_booking(fleet: Fleet, bus: Bus) -> None:
+async def test_kills_of_all_services_leak_no_booking(cluster: Cluster, bus: Bus) -> None:
     await apply(
         bus, a_pool(3, boot=1), CHECK, a_config(9), *queues("cq", admissionChecks=["capacity"])
     )
@@ -83,12 +86,12 @@ async def test_kills_of_all_services_leak_no_booking(fleet: Fleet, bus: Bus) -> 
         return len(await booked(bus)) >= 2
 
     await eventually(some)
-    for process in fleet.processes:
+    for process in cluster.processes:
         await process.kill()
     for name in names[:2]:
         await finish(bus, name)
     for service in SERVICES:
-        await fleet.start(service)
+        await cluster.start(service)
 
     for name in names[2:]:
         await until_phase(bus, Phase.ADMITTED, name)
@@ -100,16 +103,16 @@ async def test_kills_of_all_services_leak_no_booking(fleet: Fleet, bus: Bus) -> 
 
 
 async def test_a_job_stops_when_its_pool_was_deleted_without_a_leader(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await until_phase(bus, Phase.ADMITTED)
 
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
     gone = Delete(kind="machinepool.admittance.dev", name="rack")
     await ask(bus, "admit.api.delete", gone, DeleteReply)
-    await fleet.start("provider-pool")
+    await cluster.start("provider-pool")
 
     await until_phase(bus, Phase.REJECTED)
 

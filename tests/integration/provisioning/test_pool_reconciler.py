@@ -19,10 +19,9 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from integration.provisioning.test_capacity_is_shown import admit
 from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
+from support.servers import TestServer, until
 
-from servers import TestServer, until
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 @pytest.fixture
@@ -213,6 +212,7 @@ async def test_a_pool_at_an_invalid_key_is_ignored(bus: Bus, requester: Capacity
     assert not said(requester, "CapacityRevoked")
 
 
+@pytest.mark.servers("real")
 async def test_bookings_are_shown_while_the_provider_is_down(
     bus: Bus, requester: CapacityRequester, nats_server: TestServer
 ) -> None:
@@ -227,6 +227,7 @@ async def test_bookings_are_shown_while_the_provider_is_down(
     assert " ".join(told.split()).find("ns w 1 m-0 cpu=500m yes - u/c/1/1") > 0
 
 
+@pytest.mark.servers("real")
 async def test_an_invalid_pool_shows_the_reason(bus: Bus, nats_server: TestServer) -> None:
     await a_pool(bus, -1)
 

@@ -18,10 +18,9 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Fenced, Refused, Superseded
 from integration.provisioning.test_pool_reconciler import a_pool, booked, kept
 from integration.provisioning.test_providers_obtain import CLASS, pods
+from support.servers import until, within
 
-from servers import until, within
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 def a_request(request_id: str, count: int = 1) -> Request:
@@ -43,6 +42,7 @@ async def free(reconciler: PoolReconciler, request_id: str) -> None:
     await reconciler.free(Cancellation(id=request_id, namespace="ns", name="w"))
 
 
+@pytest.mark.servers("real")
 async def test_a_booking_is_stored_before_it_is_reported(bus: Bus) -> None:
     await a_pool(bus)
     async with kept(bus) as reconciler:

@@ -22,9 +22,9 @@ from conformance_runs import assert_only_failure, details_by_case, run_kit, shor
 from integration.checks.strays import at_work
 from integration.provisioning import stray_providers as strays
 from integration.provisioning.stray_providers import STRAY_CLASS, StrayProvider
-
-from processes import Fleet, apply
-from servers import TestServer, within
+from support.cluster import Cluster
+from support.requests import apply
+from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 
@@ -87,9 +87,9 @@ async def test_a_provider_with_the_helper_passes_the_conformance_kit(
 async def test_the_pool_provider_passes_the_conformance_kit(
     bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> None:
-    fleet = Fleet(nats_server.url, tmp_path)
+    cluster = Cluster(nats_server, tmp_path)
     for service in ("workload-controller", "provider-pool"):
-        await fleet.start(service)
+        await cluster.start(service)
     machine = {"name": "m", "count": 2, "resources": {"cpu": 2}, "labels": {"zone": "a"}}
     spec = {"provisioningClassName": STRAY_CLASS, "machines": [machine]}
     pool = {"apiVersion": "admittance.dev/v1", "kind": "MachinePool", "spec": spec}
@@ -98,7 +98,7 @@ async def test_the_pool_provider_passes_the_conformance_kit(
         shape = RequestShape(pods=2, requests={"cpu": "1"}, node_selector={"zone": "a"})
         report = await tried(bus, nats_server.url, shape, room=2, first_timeout=20.0)
     finally:
-        await fleet.stop()
+        await cluster.stop()
     assert details_by_case(report, FAILED) == {}
     assert "frees" in details_by_case(report, PASSED)
 

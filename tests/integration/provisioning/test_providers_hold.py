@@ -31,10 +31,9 @@ from integration.provisioning.test_providers_obtain import (
     running,
     until_cancelled,
 )
+from support.servers import TestServer, until, within
 
-from servers import TestServer, until, within
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 @pytest.fixture
@@ -295,6 +294,7 @@ async def test_an_unfinished_release_is_handed_back_at_the_end(
         await until(lambda: not pool.booked, 4.0)
 
 
+@pytest.mark.servers("real")
 async def test_a_plain_function_ends_before_its_request_is_freed(
     requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:

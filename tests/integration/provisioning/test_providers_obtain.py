@@ -34,10 +34,9 @@ from admittance.providers import (
 from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import provider_durables
+from support.servers import TestServer, until, within
 
-from servers import TestServer, until, within
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 CLASS = "check-capacity.autoscaling.x-k8s.io"
 
@@ -267,6 +266,7 @@ async def test_accepted_capacity_is_provisioned_later_and_may_be_revoked(
     assert [one.seq for one in requester.said] == [1, 2, 3]
 
 
+@pytest.mark.servers("real")
 async def test_a_plain_function_can_publish_statuses(
     bus: Bus, requester: CapacityRequester, nats_server: TestServer
 ) -> None:

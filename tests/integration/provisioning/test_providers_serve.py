@@ -14,9 +14,8 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus
 from integration.provisioning.fake_kubernetes import Kubernetes
-
-from processes import eventually, health
-from servers import TestServer, within
+from support.requests import eventually, health
+from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 ADMIT = Path(sys.executable).parent / "admit"

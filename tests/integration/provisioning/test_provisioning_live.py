@@ -9,12 +9,13 @@ from admittance.provisioning.verdicts import CLASS, CONSUME, NOT_ACTIVE
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.capacity import CHECK, a_config, records, row, until_phase
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit
 
 from builders import a_manifest
-from capacity import CHECK, a_config, records, row, until_phase
-from processes import Fleet, apply, eventually, queues, submit
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ async def provider(bus: Bus) -> BareProvider:
 
 @pytest.mark.scenario("E2")
 async def test_a_workload_starts_once_its_capacity_is_there(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -43,7 +44,7 @@ async def test_a_workload_starts_once_its_capacity_is_there(
 
 @pytest.mark.scenario("E3")
 async def test_a_failure_is_retried_after_its_delay_with_the_next_attempt(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -60,7 +61,7 @@ async def test_a_failure_is_retried_after_its_delay_with_the_next_attempt(
 
 @pytest.mark.scenario("E4", "E7")
 async def test_revoked_capacity_ends_a_running_workload_and_its_booking(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -80,7 +81,7 @@ async def _nothing_booked(bus: Bus, provider: BareProvider) -> bool:
 
 @pytest.mark.scenario("E8")
 async def test_the_check_waits_for_a_missing_config_with_a_reason(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -96,16 +97,16 @@ async def test_the_check_waits_for_a_missing_config_with_a_reason(
 
 @pytest.mark.scenario("E14")
 async def test_a_new_leader_continues_after_a_kill(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     request = await provider.until_asked()
 
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
     # Published while the reader is down.
     await provider.publish_status(request, facts.Provisioned)
-    await fleet.start("provisioning-check")
+    await cluster.start("provisioning-check")
 
     await until_phase(bus, Phase.ADMITTED)
     assert {one.id for one in provider.asked} == {request.id}

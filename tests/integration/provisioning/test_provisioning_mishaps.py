@@ -26,27 +26,28 @@ from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.capacity import CHECK, a_config, records, row, until_phase
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, submit, workload
+from support.servers import TestServer
 
 from builders import a_manifest
-from capacity import CHECK, a_config, records, row, until_phase
-from processes import Fleet, apply, ask, eventually, queues, submit, workload
-from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 API = "kueue.x-k8s.io/v1beta2"
 KEY = "provisioningrequest.ns.w-capacity-1"
 
 
 @pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def cluster(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Cluster]:
     folder = tmp_path / "services"
     folder.mkdir()
-    fleet = Fleet(nats_server.url, folder)
+    cluster = Cluster(nats_server, folder)
     for service in ("workload-controller", "scheduler", "retry-timer", "provisioning-check"):
-        await fleet.start(service, ADMIT_BEAT_SECONDS="0.3")
-    yield fleet
-    await fleet.stop()
+        await cluster.start(service, ADMIT_BEAT_SECONDS="0.3")
+    yield cluster
+    await cluster.stop()
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def named(config: str) -> dict[str, Any]:
 @pytest.mark.scenario("E8")
 @pytest.mark.parametrize("what", ["class", "parameter", "config"])
 async def test_a_request_is_replaced_when_its_configuration_is(
-    what: str, fleet: Fleet, bus: Bus, provider: BareProvider
+    what: str, cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     other = await BareProvider(bus, "other").start()
     first = await reserved(bus, provider)
@@ -118,7 +119,7 @@ async def _is_free(provider: BareProvider, id: str) -> bool:
 
 @pytest.mark.scenario("E8")
 async def test_a_deleted_config_ends_the_request_and_a_new_config_renews_it(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     await reserved(bus, provider)
 
@@ -138,7 +139,7 @@ async def test_a_deleted_config_ends_the_request_and_a_new_config_renews_it(
 
 @pytest.mark.scenario("E9")
 async def test_a_request_that_is_deleted_under_a_running_job_does_not_come_back(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     request = await reserved(bus, provider)
     await provider.publish_status(request, facts.Provisioned)
@@ -147,8 +148,8 @@ async def test_a_request_that_is_deleted_under_a_running_job_does_not_come_back(
     await bus.publish(delete_message(KEY, expected=None, ttl_seconds=60.0))
 
     await eventually(lambda: _is_free(provider, request.id))
-    await fleet.processes[-1].kill()
-    await fleet.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
+    await cluster.processes[-1].kill()
+    await cluster.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
     await submit(bus, [a_manifest("v", queue="lq-cq")])
     await provider.until_asked(2)  # The new leader has read all.
     await until_phase(bus, Phase.ADMITTED)
@@ -158,7 +159,7 @@ async def test_a_request_that_is_deleted_under_a_running_job_does_not_come_back(
 
 @pytest.mark.scenario("E9")
 async def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     request = await reserved(bus, provider)
     await provider.publish_status(request, facts.Accepted, message="soon")
@@ -212,7 +213,7 @@ LOCAL = {
 @pytest.mark.scenario("E13")
 @pytest.mark.parametrize("checked", [False, True], ids=["without a check", "with another check"])
 async def test_a_request_is_cancelled_when_the_workload_changes_its_flavor(
-    checked: bool, fleet: Fleet, bus: Bus, provider: BareProvider
+    checked: bool, cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     more = {**CHECK, "metadata": {"name": "more"}}
     checks = ("more",) if checked else ()
@@ -255,7 +256,7 @@ async def activity(bus: Bus) -> tuple[str, str]:
 
 @pytest.mark.scenario("E14")
 async def test_three_missed_heartbeats_make_the_check_inactive_until_the_next(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     request = await reserved(bus, provider)
     questions: list[str] = []
@@ -293,7 +294,7 @@ async def test_three_missed_heartbeats_make_the_check_inactive_until_the_next(
 
 @pytest.mark.scenario("E14")
 async def test_repeated_and_disordered_answers_count_once(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     request = await reserved(bus, provider)
     for _ in range(2):
@@ -313,15 +314,15 @@ async def test_repeated_and_disordered_answers_count_once(
 
 @pytest.mark.scenario("E14", "E10")
 async def test_kills_between_record_and_request_book_once(
-    fleet: Fleet, bus: Bus, provider: BareProvider
+    cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(9), *queues("cq", cpu=40, admissionChecks=["capacity"]))
     names = [f"w{i}" for i in range(20)]
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in names])
     for _ in range(3):
         await provider.until_asked(1)
-        await fleet.processes[-1].kill()
-        await fleet.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
+        await cluster.processes[-1].kill()
+        await cluster.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
         await asyncio.sleep(0.2)
     await provider.until_asked(len(names))
     for one in {one.id: one for one in provider.asked}.values():
@@ -330,11 +331,11 @@ async def test_kills_between_record_and_request_book_once(
         await until_phase(bus, Phase.ADMITTED, name)
     assert len({one.id for one in provider.asked}) == len(names), "one for each attempt"
 
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
     for name in names:
         fact = Finished(namespace="ns", name=name)
         await bus.publish(Outgoing(subject_of(fact), encode(fact)))
-    await fleet.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
+    await cluster.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
 
     async def nothing() -> bool:
         return not provider.booked and not await records(bus)

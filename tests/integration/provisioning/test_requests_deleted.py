@@ -14,11 +14,12 @@ from admittance.provisioning.verdicts import DELETED
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.capacity import CHECK, a_config, records, until_phase
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit
+from support.servers import TestServer, within
 
 from builders import a_manifest
-from capacity import CHECK, a_config, records, until_phase
-from processes import Fleet, apply, eventually, queues, submit
-from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 SERVICES = ("workload-controller", "scheduler", "provisioning-check")
@@ -39,7 +40,7 @@ async def admit(server: TestServer, *arguments: str) -> tuple[int | None, str]:
 
 
 async def test_deleting_a_request_prints_what_follows(
-    fleet: Fleet, bus: Bus, nats_server: TestServer
+    cluster: Cluster, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
@@ -72,20 +73,20 @@ async def test_deleting_a_request_prints_what_follows(
 
 
 async def test_a_deletion_without_a_leader_is_finished_by_the_next_one(
-    fleet: Fleet, bus: Bus, nats_server: TestServer
+    cluster: Cluster, bus: Bus, nats_server: TestServer
 ) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     first = await provider.until_asked()
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
 
     status, told = await admit(nats_server, "delete", "pr", "w-capacity-1")
 
     assert (status, told.splitlines()[0]) == (0, f"{NAME} deleting")
     assert "once it runs" in told
     assert "Deleting" in (await admit(nats_server, "get", "pr"))[1]
-    await fleet.start("provisioning-check")
+    await cluster.start("provisioning-check")
     second = await provider.until_asked(2)
     await eventually(lambda: _only(provider, second.id))
     assert second.id != first.id

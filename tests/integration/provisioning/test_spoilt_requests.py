@@ -13,12 +13,13 @@ from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from integration.provisioning.test_provisioning_mishaps import KEY, kept, wait_for_message
+from support.capacity import CHECK, a_config, until_phase
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit
 
 from builders import a_manifest
-from capacity import CHECK, a_config, until_phase
-from processes import Fleet, apply, eventually, queues, submit
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 async def asked_for(provider: BareProvider, name: str) -> facts.ProvisioningRequested:
@@ -43,7 +44,7 @@ def large(name: str) -> dict[str, Any]:
 
 
 async def test_a_request_that_is_too_large_is_noted_and_blocks_no_other(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", cpu=9, admissionChecks=["capacity"]))
@@ -61,7 +62,7 @@ async def test_a_request_that_is_too_large_is_noted_and_blocks_no_other(
     await until_phase(bus, Phase.ADMITTED)
 
 
-async def test_an_unreadable_record_is_overwritten(fleet: Fleet, bus: Bus) -> None:
+async def test_an_unreadable_record_is_overwritten(cluster: Cluster, bus: Bus) -> None:
     provider = await BareProvider(bus).start()
     await apply(bus, CHECK, a_config(), *queues("cq", cpu=9, admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -79,9 +80,9 @@ async def test_an_unreadable_record_is_overwritten(fleet: Fleet, bus: Bus) -> No
         return record is not None and record.spec.id == request.id
 
     await eventually(back)
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
     await bus.publish(put_message(KEY, b"{}", expected=None))
-    await fleet.start("provisioning-check")
+    await cluster.start("provisioning-check")
 
     await is_served(bus, provider, "v")
     second = next(one for one in reversed(provider.asked) if one.name == "w")
@@ -89,17 +90,19 @@ async def test_an_unreadable_record_is_overwritten(fleet: Fleet, bus: Bus) -> No
     await until_phase(bus, Phase.ADMITTED)
 
 
-async def test_an_answer_in_time_counts_although_it_is_read_late(fleet: Fleet, bus: Bus) -> None:
+async def test_an_answer_in_time_counts_although_it_is_read_late(
+    cluster: Cluster, bus: Bus
+) -> None:
     provider = await BareProvider(bus).start()
     in_time = a_config(parameters={"ValidUntilSeconds": "2"})
     await apply(bus, CHECK, in_time, *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     request = await provider.until_asked()
-    await fleet.processes[-1].kill()
+    await cluster.processes[-1].kill()
     await provider.publish_status(request, facts.Provisioned)
     await asyncio.sleep(2.1)
 
-    await fleet.start("provisioning-check")
+    await cluster.start("provisioning-check")
 
     await until_phase(bus, Phase.ADMITTED)
     assert len({one.id for one in provider.asked}) == 1

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from admittance.runtime.bus.bus import Bus
-
-from processes import Fleet
-from servers import TestServer
+from support.cluster import Cluster
+from support.servers import TestServer
 
 
 @pytest.fixture
-async def fleet(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def cluster(bus: Bus, nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Cluster]:
     """Starts services; ends them with the test."""
-    fleet = Fleet(nats_server.url, tmp_path)
-    yield fleet
-    await fleet.stop()
+    cluster = Cluster(nats_server, tmp_path)
+    yield cluster
+    await cluster.stop()

@@ -16,10 +16,11 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit, workload
+from support.servers import TestServer, within
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, submit, workload
-from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 ADMIT = Path(sys.executable).parent / "admit"
@@ -57,10 +58,10 @@ class Person:
 
 
 @pytest.fixture
-async def person(fleet: Fleet, bus: Bus, nats_server: TestServer) -> Person:
+async def person(cluster: Cluster, bus: Bus, nats_server: TestServer) -> Person:
     """A queue where a person and a budget have to agree, and a workload that waits for both."""
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(
         bus,
         a_check("sign-off", "admittance.dev/approval"),

@@ -14,11 +14,12 @@ from admittance.events.codec import encode
 from admittance.events.subjects import INPUTS, OUTPUTS, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, settled, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, settled, submit, workload
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 _json = msgspec.json.Encoder().encode
 NAMES = st.sampled_from(["w", "other", "=20", "_", "=ZZ", "a_b"])
@@ -81,8 +82,8 @@ async def test_a_workload_is_admitted_despite_arbitrary_messages(
 
 
 @pytest.fixture
-async def system(fleet: Fleet, bus: Bus) -> Bus:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+async def system(cluster: Cluster, bus: Bus) -> Bus:
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=40))
     return bus

@@ -14,18 +14,19 @@ from admittance.events.system import DeadLetter
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, settled, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, settled, submit, workload
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 ME = {"namespace": "ns", "name": "w"}
 
 
 @pytest.fixture
-async def running(fleet: Fleet, bus: Bus) -> Bus:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+async def running(cluster: Cluster, bus: Bus) -> Bus:
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=4))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await eventually(lambda: _admitted(bus, "w"))

@@ -18,12 +18,13 @@ from admittance.runtime.bus.durables import check_durables
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, settled, submit, workload
+from support.servers import within
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, settled, submit, workload
-from servers import within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DELAY_MAX = 7 * 86_400
 
 
@@ -70,10 +71,10 @@ async def cycle_of(bus: Bus, name: str) -> int:
 
 
 @pytest.fixture
-async def running(fleet: Fleet, bus: Bus) -> Bus:
+async def running(cluster: Cluster, bus: Bus) -> Bus:
     """``w`` waits for the budget; workloads in ``lq-open`` have no checks."""
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, a_check("budget", "ctl"), a_check("other", "other"))
     await apply(bus, *queues("cq", cpu=50, admissionChecks=["budget"]))
     await apply(bus, *queues("open", cpu=10_000))

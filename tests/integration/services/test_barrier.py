@@ -13,19 +13,20 @@ from admittance.runtime.bus.history import read_messages
 from admittance.runtime.leader.lease_store import fence, read_epoch
 from admittance.workload.phase import holds_quota
 from leases import take_epoch
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit, workload, workloads
 
 from builders import a_manifest, an_admission
-from processes import Fleet, apply, eventually, queues, submit, workload, workloads
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DOMAIN = "queue-cq"
 
 
 async def test_a_scheduler_reads_its_predecessor_s_last_decision_first(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     """It lies on the log, and the controller has not come to it yet."""
-    controller = await fleet.start("workload-controller")
+    controller = await cluster.start("workload-controller")
     await apply(bus, *queues("cq", cpu=1))
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b")])
     await eventually(lambda: _there(bus, "a", "b"))
@@ -43,7 +44,7 @@ async def test_a_scheduler_reads_its_predecessor_s_last_decision_first(
         admission=an_admission(),
     )
     await bus.publish(Outgoing(subject_of(decided), encode(decided), fence(DOMAIN, epoch)))
-    await fleet.start("scheduler", "heir")
+    await cluster.start("scheduler", "heir")
     await eventually(lambda: _barrier_of_the_heir(bus))
     assert len(await read_messages(bus, ["admit.workload.assigned.>"])) == 1
 

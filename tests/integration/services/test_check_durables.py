@@ -11,10 +11,10 @@ from admittance.events.requests import Delete, DeleteReply
 from admittance.events.subjects import STREAM, check_durable
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually
 
-from processes import Fleet, apply, ask, eventually
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 BUDGET = "example.com/budget"
 
 
@@ -40,9 +40,9 @@ async def delete(bus: Bus, name: str) -> DeleteReply:
 
 
 async def test_the_durable_of_an_applied_check_receives_only_its_requests(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     await bus.publish(a_request("ctl", "before"))
     await apply(bus, a_check("c", "ctl"), a_check("other", BUDGET))
     for name in ("one", "two"):
@@ -61,9 +61,9 @@ async def test_the_durable_of_an_applied_check_receives_only_its_requests(
 
 
 async def test_the_durable_is_deleted_with_the_last_check_of_its_controller(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     await apply(bus, a_check("a"), a_check("b"))
     assert (await delete(bus, "a")).outcome == "deleted"
     assert set(await check_durables.existing(bus)) == {BUDGET}
@@ -72,9 +72,9 @@ async def test_the_durable_is_deleted_with_the_last_check_of_its_controller(
 
 
 async def test_a_new_leader_creates_missing_and_deletes_unused_durables(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    first = await fleet.start("workload-controller")
+    first = await cluster.start("workload-controller")
     await apply(bus, a_check("a", "kept"), a_check("b", "lost"))
     await bus.publish(a_request("kept", "w"))
     await first.kill()
@@ -84,7 +84,7 @@ async def test_a_new_leader_creates_missing_and_deletes_unused_durables(
     theirs = {**check_durables.settings("x"), "durable_name": "check-x", "name": "check-x"}
     theirs["filter_subjects"] = ["admit.check.>"]
     await bus.api(f"CONSUMER.CREATE.{STREAM}.check-x", {"stream_name": STREAM, "config": theirs})
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
 
     async def mended() -> bool:
         return set(await check_durables.existing(bus)) == {"kept", "lost"}

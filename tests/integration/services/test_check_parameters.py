@@ -18,12 +18,13 @@ from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, settled, submit, workload
+from support.servers import TestServer, within
 
 from builders import a_manifest
-from processes import Fleet, apply, ask, eventually, queues, settled, submit, workload
-from servers import TestServer, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 ADMIT = Path(sys.executable).parent / "admit"
 CHECK: dict[str, Any] = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -73,9 +74,11 @@ async def told_again(bus: Bus, name: str, expected: list[Any]) -> None:
     await eventually(so)
 
 
-async def test_parameters_are_the_spec_of_the_named_object_as_it_is(fleet: Fleet, bus: Bus) -> None:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+async def test_parameters_are_the_spec_of_the_named_object_as_it_is(
+    cluster: Cluster, bus: Bus
+) -> None:
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, CHECK, *queues("cq", cpu=10, admissionChecks=["c"]))
     # Missing: the queue reserves nothing, and the controller is not asked.
     await submit(bus, [a_manifest("early", queue="lq-cq")])
@@ -109,11 +112,12 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(fleet: Fleet
     await told_again(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}])
 
 
+@pytest.mark.servers("real")
 async def test_doctor_reports_unanswered_requests_and_invalid_verdicts(
-    fleet: Fleet, bus: Bus, nats_server: TestServer
+    cluster: Cluster, bus: Bus, nats_server: TestServer
 ) -> None:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, a_budget(5), CHECK, *queues("cq", cpu=10, admissionChecks=["c"]))
     await asked(bus, "w")
     subscription = await bus.js.pull_subscribe_bind("check-ctl", STREAM)

@@ -16,11 +16,12 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, settled, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, ask, eventually, queues, settled, submit, workload
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 CHECK: dict[str, Any] = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "AdmissionCheck",
@@ -58,9 +59,9 @@ def without_checks(*names: str) -> list[dict[str, Any]]:
 
 @pytest.mark.scenario("A20")
 async def test_a_check_disappears_after_the_last_queue_that_names_it(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    first = await fleet.start("workload-controller")
+    first = await cluster.start("workload-controller")
     await apply(bus, CHECK, *queues("one", "two", cpu=1, admissionChecks=["c"]))
     reply = await delete(bus, "AdmissionCheck", "c")
     assert reply.outcome == "deferred"
@@ -71,7 +72,7 @@ async def test_a_check_disappears_after_the_last_queue_that_names_it(
     assert await stands(bus, "admissioncheck.c") == "going"
     # The next leader continues where this leader ended.
     await first.kill()
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     assert (await delete(bus, "ClusterQueue", "two")).outcome == "deleted"
     await becomes(bus, "admissioncheck.c", "gone")
 
@@ -82,9 +83,9 @@ async def test_a_check_disappears_after_the_last_queue_that_names_it(
 
 
 async def test_a_deleted_check_is_removed_when_its_last_queue_drops_it(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     await apply(bus, CHECK, *queues("one", cpu=1, admissionChecks=["c"]))
     await delete(bus, "AdmissionCheck", "c")
     await delete(bus, "ResourceFlavor", "default")
@@ -94,8 +95,8 @@ async def test_a_deleted_check_is_removed_when_its_last_queue_drops_it(
     assert await stands(bus, "flavor.default") == "kept"
 
 
-async def test_a_manifest_that_is_applied_again_is_kept(fleet: Fleet, bus: Bus) -> None:
-    await fleet.start("workload-controller")
+async def test_a_manifest_that_is_applied_again_is_kept(cluster: Cluster, bus: Bus) -> None:
+    await cluster.start("workload-controller")
     await apply(bus, CHECK, *queues("one", cpu=1, admissionChecks=["c"]))
     await delete(bus, "AdmissionCheck", "c")
     reply = await apply(bus, CHECK)
@@ -108,11 +109,11 @@ async def test_a_manifest_that_is_applied_again_is_kept(fleet: Fleet, bus: Bus) 
 
 
 async def test_a_deleted_queue_stays_while_workloads_run_and_admits_no_more(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     """The reservation of a workload that does not run yet is taken back."""
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=2))
     await submit(bus, [a_manifest("runs", queue="lq-cq")])
 

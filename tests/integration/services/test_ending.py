@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from admittance.runtime.bus.bus import Bus
-
-from processes import Fleet, apply, eventually, health, queues
+from support.cluster import Cluster
+from support.requests import apply, eventually, health, queues
 
 pytestmark = pytest.mark.bus
 
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.bus
     ],
 )
 async def test_a_service_that_leads_ends_without_a_complaint(
-    fleet: Fleet, bus: Bus, service: str
+    cluster: Cluster, bus: Bus, service: str
 ) -> None:
-    controller = await fleet.start("workload-controller")
+    controller = await cluster.start("workload-controller")
     process = controller
     if service != "workload-controller":
-        process = await fleet.start(service)
+        process = await cluster.start(service)
 
     async def all_ready() -> bool:
         ready = {one.service for one in await health(bus) if one.ready}

@@ -22,9 +22,8 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
 from integration.provisioning.fake_kubernetes import Kubernetes
-
-from processes import apply, eventually, health, queues
-from servers import TestServer, until
+from support.requests import apply, eventually, health, queues
+from support.servers import TestServer, until
 
 pytestmark = [
     pytest.mark.bus,

@@ -19,12 +19,13 @@ from admittance.runtime.process.settings import Settings
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.service import run as run_controller
 from leases import take_epoch
+from support.cluster import Cluster
+from support.requests import apply, eventually, health, queues, submit, workload
+from support.servers import TestServer, until, within
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, health, queues, submit, workload
-from servers import TestServer, until, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 async def _admitted(bus: Bus, name: str) -> bool:
@@ -42,10 +43,10 @@ async def _leads(bus: Bus, instance: str, domain: str) -> bool:
 
 
 async def test_a_scheduler_takes_a_new_epoch_when_its_own_left_the_log(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=4))
     await submit(bus, [a_manifest("before", queue="lq-cq")])
     await eventually(lambda: _admitted(bus, "before"))
@@ -55,11 +56,11 @@ async def test_a_scheduler_takes_a_new_epoch_when_its_own_left_the_log(
 
 
 async def test_a_standby_takes_over_when_the_leader_s_epoch_left_the_log(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    active = await fleet.start("workload-controller", "a")
+    active = await cluster.start("workload-controller", "a")
     await eventually(lambda: _leads(bus, "a", CONTROLLER))
-    await fleet.start("workload-controller", "b")
+    await cluster.start("workload-controller", "b")
     await eventually(lambda: _serves(bus, "b"))
     await _forget(bus, CONTROLLER)
     await active.kill()
@@ -70,22 +71,24 @@ async def _serves(bus: Bus, instance: str) -> bool:
     return any(one.instance == instance for one in await health(bus))
 
 
-async def test_a_recreated_domain_may_have_an_earlier_leader(fleet: Fleet, bus: Bus) -> None:
+async def test_a_recreated_domain_may_have_an_earlier_leader(cluster: Cluster, bus: Bus) -> None:
     """A queue that this instance led before it was restarted, and that was gone since."""
     epoch = await take_epoch(bus, "queue-old", "me", expected=0)
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler", "me")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler", "me")
     await apply(bus, *queues("cq", cpu=4))
     await eventually(lambda: _leads(bus, "me", "queue-cq"))
     await apply(bus, *queues("old", cpu=4))
     await eventually(lambda: _leads(bus, "me", "queue-old"))
     assert (await read_epoch(bus, "queue-old"))[0] > epoch
-    assert "another process" not in fleet.processes[1].log
+    assert "another process" not in cluster.processes[1].log
 
 
-async def test_a_foreign_epoch_does_not_end_the_instance_it_names(fleet: Fleet, bus: Bus) -> None:
-    await fleet.start("workload-controller", "writer")
-    deciding = await fleet.start("scheduler", "me")
+async def test_a_foreign_epoch_does_not_end_the_instance_it_names(
+    cluster: Cluster, bus: Bus
+) -> None:
+    await cluster.start("workload-controller", "writer")
+    deciding = await cluster.start("scheduler", "me")
     await apply(bus, *queues("cq", cpu=4))
     for domain, owner in (("queue-cq", "me"), ("queue-cq", "me"), (CONTROLLER, "writer")):
         await eventually(lambda owner=owner, domain=domain: _leads(bus, owner, domain))
@@ -98,7 +101,7 @@ async def test_a_foreign_epoch_does_not_end_the_instance_it_names(fleet: Fleet, 
         )
     await submit(bus, [a_manifest("after", queue="lq-cq")])
     await eventually(lambda: _admitted(bus, "after"))
-    assert all(one.status is None for one in fleet.processes)
+    assert all(one.status is None for one in cluster.processes)
     assert "another process" not in deciding.log
 
 
@@ -108,10 +111,12 @@ async def _leads_since(bus: Bus, instance: str, domain: str, epoch: int) -> bool
     return ours and await _leads(bus, instance, domain)
 
 
-async def test_a_second_live_process_under_one_instance_is_refused(fleet: Fleet, bus: Bus) -> None:
-    first = await fleet.start("workload-controller", "me")
+async def test_a_second_live_process_under_one_instance_is_refused(
+    cluster: Cluster, bus: Bus
+) -> None:
+    first = await cluster.start("workload-controller", "me")
     await eventually(lambda: _leads(bus, "me", CONTROLLER))
-    second = await fleet.start("workload-controller", "me")
+    second = await cluster.start("workload-controller", "me")
 
     async def ended() -> bool:
         return second.status is not None
@@ -125,12 +130,14 @@ async def test_a_second_live_process_under_one_instance_is_refused(fleet: Fleet,
     assert await _leads(bus, "me", CONTROLLER)
 
 
-async def test_an_instance_is_restarted_after_a_kill_within_its_ttl(fleet: Fleet, bus: Bus) -> None:
-    killed = await fleet.start("workload-controller", "me", ADMIT_LEASE_SECONDS="600")
+async def test_an_instance_is_restarted_after_a_kill_within_its_ttl(
+    cluster: Cluster, bus: Bus
+) -> None:
+    killed = await cluster.start("workload-controller", "me", ADMIT_LEASE_SECONDS="600")
     await eventually(lambda: _leads(bus, "me", CONTROLLER))
     epoch, _ = await read_epoch(bus, CONTROLLER)
     await killed.kill()
-    again = await fleet.start("workload-controller", "me", ADMIT_LEASE_SECONDS="600")
+    again = await cluster.start("workload-controller", "me", ADMIT_LEASE_SECONDS="600")
     await eventually(lambda: _leads_since(bus, "me", CONTROLLER, epoch))
     assert again.status is None
 

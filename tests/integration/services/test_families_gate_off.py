@@ -10,17 +10,17 @@ from test_families_live import Place, objects, role, sleeping
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
+from support.cluster import Cluster
+from support.requests import apply, eventually, submit, workload, workloads
 
-from processes import Fleet, apply, eventually, submit, workload, workloads
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "variant-controller")
 
 
 async def restart(place: Place, **env: str) -> None:
     """All services but the runner, whose jobs go on."""
-    for one in place.fleet.processes:
+    for one in place.cluster.processes:
         if one.service in SERVICES:
             await one.stop()
     await place.start(*SERVICES, **env)
@@ -32,9 +32,9 @@ async def is_regular(place: Place, name: str) -> bool:
 
 
 async def test_running_workloads_continue_and_waiting_ones_become_regular(
-    bus: Bus, fleet: Fleet, tmp_path: Path
+    bus: Bus, cluster: Cluster, tmp_path: Path
 ) -> None:
-    place = Place(bus, fleet)
+    place = Place(bus, cluster)
     await place.start(*SERVICES, "runner")
     await apply(bus, *objects("reservation", "spot"))
     for name in ("first", "second", "third"):

@@ -21,22 +21,14 @@ from admittance.runtime.bus.history import last
 from admittance.workload.conditions import is_true
 from admittance.workload.stored import StoredWorkload, head, owner_of
 from family_table import a_cluster_queue
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, health, submit, workload, workloads
+from support.servers import TestServer, within
+from support.service_process import ServiceProcess
 
 from builders import a_manifest
-from processes import (
-    Fleet,
-    ServiceProcess,
-    apply,
-    ask,
-    eventually,
-    health,
-    submit,
-    workload,
-    workloads,
-)
-from servers import TestServer, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 FLAVORS = ("reservation", "demand", "spot")
@@ -63,12 +55,12 @@ def objects(*flavors: str, **more: Any) -> list[dict[str, Any]]:
 class Place:
     """The workload-controller and what a test starts beside it."""
 
-    def __init__(self, bus: Bus, fleet: Fleet) -> None:
+    def __init__(self, bus: Bus, cluster: Cluster) -> None:
         self.bus = bus
-        self.fleet = fleet
+        self.cluster = cluster
 
     async def start(self, *services: str, **env: str) -> list[ServiceProcess]:
-        return [await self.fleet.start(service, **env) for service in services]
+        return [await self.cluster.start(service, **env) for service in services]
 
     async def submit(self, *names: str, **spec: Any) -> None:
         await submit(self.bus, [a_manifest(name, **spec) for name in names])
@@ -175,8 +167,8 @@ def tags(variants: list[StoredWorkload]) -> list[str]:
 
 
 @pytest.fixture
-async def place(bus: Bus, fleet: Fleet) -> AsyncIterator[Place]:
-    found = Place(bus, fleet)
+async def place(bus: Bus, cluster: Cluster) -> AsyncIterator[Place]:
+    found = Place(bus, cluster)
     await found.start("workload-controller")
     yield found
 
@@ -227,7 +219,7 @@ async def test_a_job_that_is_deleted_takes_its_variants_along(place: Place) -> N
 
 
 async def test_with_the_gate_off_there_are_no_families(place: Place, tmp_path: Path) -> None:
-    (controller,) = place.fleet.processes
+    (controller,) = place.cluster.processes
     await controller.stop()
     file = tmp_path / "configuration.yaml"
     file.write_text(
@@ -311,7 +303,7 @@ async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place
     """kill -9 while hundreds of families are made: the next one makes what is lacking, once."""
     await apply(place.bus, *objects())
     names = [f"j{number}" for number in range(300)]
-    (controller,) = place.fleet.processes
+    (controller,) = place.cluster.processes
     process = (await place.start("variant-controller"))[0]
     await place.leader(process)
     # So that nothing that it says has an effect before it dies.
@@ -370,6 +362,7 @@ async def test_a_variant_is_activated_when_its_delay_ends(place: Place) -> None:
     assert parent.status.next_change_at is None
 
 
+@pytest.mark.servers("real")
 async def test_a_job_migrates_and_finishes_without_leftover_messages(place: Place) -> None:
     """With all services: admitted on what is free, moved when the better flavor comes free. After
     each step everything that is told of the family is true."""

@@ -11,18 +11,19 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.scheduler.service import SchedulerService
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, eventually, health, queues, submit, workload, workloads
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, health, queues, submit, workload, workloads
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 async def test_a_decision_of_a_deposed_scheduler_from_old_state_is_refused(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     """It sees a new workload, but neither its successor nor the quota that one gave away."""
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     leading = LeaderElector(bus, "scheduler", "old", ttl_seconds=1)
     shell = SchedulerService(bus, leading)
     hears = [asyncio.create_task(task) for task in (leading.run(), shell.watch(), shell.lead())]
@@ -34,7 +35,7 @@ async def test_a_decision_of_a_deposed_scheduler_from_old_state_is_refused(
     for task in hears:
         task.cancel()
     await asyncio.gather(*hears, return_exceptions=True)
-    await fleet.start("scheduler", "new")
+    await cluster.start("scheduler", "new")
     await eventually(lambda: _led_by_new(bus))
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b")])
     await eventually(lambda: _holding(bus, 2))

@@ -16,10 +16,11 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, settled, submit, workload
+from support.servers import TestServer, within
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, settled, submit, workload
-from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 CHECK: dict[str, Any] = {
@@ -69,10 +70,10 @@ async def report(bus: Bus, name: str, state: str, *, cycle: int | None = None, *
     return reply.reason
 
 
-async def test_metrics_count_each_event_in_its_service(fleet: Fleet, bus: Bus) -> None:
+async def test_metrics_count_each_event_in_its_service(cluster: Cluster, bus: Bus) -> None:
     port = a_free_port()
-    await fleet.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
+    await cluster.start("scheduler")
     await apply(bus, CHECK, *queues("cq", cpu=8, admissionChecks=["budget"]))
     for name in ("later", "never", "now"):
         await submit(bus, [a_manifest(name, queue="lq-cq")])
@@ -100,9 +101,10 @@ async def test_metrics_count_each_event_in_its_service(fleet: Fleet, bus: Bus) -
     assert any('reason="AdmissionCheck"' in name for name in evicted)
 
 
-async def test_a_flood_of_messages_does_not_add_metric_labels(fleet: Fleet, bus: Bus) -> None:
+@pytest.mark.servers("simulated")
+async def test_a_flood_of_messages_does_not_add_metric_labels(cluster: Cluster, bus: Bus) -> None:
     port = a_free_port()
-    await fleet.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
+    await cluster.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
     await apply(bus, CHECK, *queues("cq", admissionChecks=["budget"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     messages = [

@@ -10,15 +10,18 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, queues, settled, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, queues, settled, submit, workload
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
-async def test_a_name_is_free_again_despite_a_fact_after_the_end(fleet: Fleet, bus: Bus) -> None:
-    await fleet.start("workload-controller")
+async def test_a_name_is_free_again_despite_a_fact_after_the_end(
+    cluster: Cluster, bus: Bus
+) -> None:
+    await cluster.start("workload-controller")
     await apply(bus, *queues("cq"))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     for fact in (facts.Finished(namespace="ns", name="w"), facts.Held(namespace="ns", name="w")):

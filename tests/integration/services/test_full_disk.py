@@ -23,10 +23,11 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Unavailable
+from support.cluster import Cluster
+from support.requests import apply, eventually, health, queues, submit, workload
+from support.servers import TestServer, within
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, health, queues, submit, workload
-from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 
@@ -78,8 +79,8 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
     call = Call(url=await server.start())
     bus = await Bus.connect(call.url, name="test")
     await streams.ensure(bus)
-    fleet = Fleet(call.url, tmp_path)
-    process = await fleet.start("workload-controller")
+    cluster = Cluster(server, tmp_path)
+    process = await cluster.start("workload-controller")
     try:
         await apply(bus, *queues("cq"))
         assert [one.fine for one in await writes_found(bus)] == [True]
@@ -107,7 +108,7 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
         await eventually(it_is_stored)
         assert process.status is None, process.log
     finally:
-        await fleet.stop()
+        await cluster.stop()
         await bus.close()
         await server.stop()
 
@@ -145,8 +146,8 @@ async def test_missing_streams_are_not_called_full(bare_bus: Bus) -> None:
     assert await writes_found(bare_bus, seconds=1.0) == []
 
 
-async def test_a_probe_of_writes_leaves_no_message(bus: Bus, fleet: Fleet) -> None:
-    await fleet.start("workload-controller")
+async def test_a_probe_of_writes_leaves_no_message(bus: Bus, cluster: Cluster) -> None:
+    await cluster.start("workload-controller")
     await apply(bus, *queues("cq"))
 
     async def probes() -> int:

@@ -9,16 +9,17 @@ import pytest
 from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, submit, workload
 
 pytestmark = pytest.mark.bus
 
 
-async def test_the_scheduler_retries_a_full_log_at_intervals(fleet: Fleet, bus: Bus) -> None:
-    controller = await fleet.start("workload-controller")
-    scheduler = await fleet.start("scheduler")
+async def test_the_scheduler_retries_a_full_log_at_intervals(cluster: Cluster, bus: Bus) -> None:
+    controller = await cluster.start("workload-controller")
+    scheduler = await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=4))
     controller.pause()
     await submit(bus, [a_manifest("w", queue="lq-cq")])

@@ -22,7 +22,7 @@ from admittance.workload_controller.journal import (
 from unit.control.test_fold import KEY as WORKLOAD
 from unit.control.test_fold import ME, Bench
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 KEY = "flavor.f"
 

@@ -15,11 +15,12 @@ from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, ask, eventually, queues, submit, workload
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 BEAT = {"ADMIT_BEAT_SECONDS": "0.4"}
 """A controller that is silent for 1.2 s is lost."""
 
@@ -72,10 +73,10 @@ async def is_reserved(bus: Bus, name: str) -> bool:
 
 @pytest.mark.scenario("A19")
 async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller", **BEAT)
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller", **BEAT)
+    await cluster.start("scheduler")
     # The queue comes before the check that it names.
     await apply(bus, *queues("cq", cpu=4, admissionChecks=["budget"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -115,10 +116,10 @@ async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
 
 
 async def test_a_check_without_its_parameters_closes_its_queue_until_they_come(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller", **BEAT)
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller", **BEAT)
+    await cluster.start("scheduler")
     named = {"apiGroup": "example.com", "kind": "Budget", "name": "main"}
     limited = a_check("limited", "never-heard")
     limited["spec"]["parameters"] = named
@@ -145,10 +146,10 @@ async def test_a_check_without_its_parameters_closes_its_queue_until_they_come(
 
 @pytest.mark.scenario("B8")
 async def test_a_second_check_of_one_controller_makes_the_queue_inactive(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller", **BEAT)
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller", **BEAT)
+    await cluster.start("scheduler")
     await apply(bus, a_check("a"), *queues("cq", cpu=4, admissionChecks=["a", "b"]))
     await apply(bus, a_check("b"))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -163,9 +164,9 @@ async def test_a_second_check_of_one_controller_makes_the_queue_inactive(
 
 
 async def test_a_new_leader_waits_before_it_counts_a_controller_as_lost(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    first = await fleet.start("workload-controller", **BEAT)
+    first = await cluster.start("workload-controller", **BEAT)
     await apply(bus, a_check("a"), a_check("silent", "never"))
     await beat(bus)
 
@@ -174,7 +175,7 @@ async def test_a_new_leader_waits_before_it_counts_a_controller_as_lost(
 
     await eventually(is_active)
     await first.kill()
-    await fleet.start("workload-controller", **BEAT)
+    await cluster.start("workload-controller", **BEAT)
 
     async def lost() -> bool:
         return await active(bus, "a") == ("False", "ControllerLost")
@@ -183,8 +184,8 @@ async def test_a_new_leader_waits_before_it_counts_a_controller_as_lost(
     assert await active(bus, "silent") is None
 
 
-async def test_a_flood_of_heartbeats_is_one_write(fleet: Fleet, bus: Bus) -> None:
-    await fleet.start("workload-controller", **BEAT)
+async def test_a_flood_of_heartbeats_is_one_write(cluster: Cluster, bus: Bus) -> None:
+    await cluster.start("workload-controller", **BEAT)
     await apply(bus, a_check("a"))
     before = (await check(bus, "a"))[1]
     payload = msgspec.json.encode(CheckAlive(instance="i", message="alive"))
@@ -207,8 +208,10 @@ async def test_a_flood_of_heartbeats_is_one_write(fleet: Fleet, bus: Bus) -> Non
     assert found.metadata.generation == 1
 
 
-async def test_the_reported_state_of_a_controller_survives_an_edit(fleet: Fleet, bus: Bus) -> None:
-    await fleet.start("workload-controller", ADMIT_BEAT_SECONDS="60")
+async def test_the_reported_state_of_a_controller_survives_an_edit(
+    cluster: Cluster, bus: Bus
+) -> None:
+    await cluster.start("workload-controller", ADMIT_BEAT_SECONDS="60")
     forged = {
         **a_check("a"),
         "status": {"conditions": [{"type": "Active", "status": "False", "reason": "Forged"}]},
@@ -228,8 +231,10 @@ async def test_the_reported_state_of_a_controller_survives_an_edit(fleet: Fleet,
     assert (await check(bus, "a"))[0].metadata.generation == 2
 
 
-async def test_two_programs_with_one_controller_name_are_reported(fleet: Fleet, bus: Bus) -> None:
-    await fleet.start("workload-controller", ADMIT_BEAT_SECONDS="60")
+async def test_two_programs_with_one_controller_name_are_reported(
+    cluster: Cluster, bus: Bus
+) -> None:
+    await cluster.start("workload-controller", ADMIT_BEAT_SECONDS="60")
     await apply(bus, a_check("a"))
     await beat(bus, instance="one", program="budget.py")
     await beat(bus, instance="two", program="approval.py")

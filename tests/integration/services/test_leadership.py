@@ -16,12 +16,13 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, eventually, health, queues, submit, workloads
+from support.servers import TestServer
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, health, queues, submit, workloads
-from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 CPU = 4
 
@@ -75,15 +76,15 @@ async def all_finished(bus: Bus, count: int) -> bool:
 
 
 async def test_two_schedulers_that_both_believe_they_lead_never_exceed_a_quota(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     """One is paused for longer than its lease while it decides, the other takes over, the first
     wakes up and goes on deciding: every workload ends admitted exactly once."""
-    await fleet.start("workload-controller")
-    first = await fleet.start("scheduler", "first")
+    await cluster.start("workload-controller")
+    first = await cluster.start("scheduler", "first")
     await apply(bus, *queues("cq", cpu=CPU))
     await eventually(lambda: leads(bus, "first"))
-    second = await fleet.start("scheduler", "second")
+    second = await cluster.start("scheduler", "second")
     admitted, runner = await play_runner(bus)
     names = [f"w{n}" for n in range(120)]
     for start in range(0, 120, 40):
@@ -106,12 +107,12 @@ async def leads(bus: Bus, instance: str, domain: str = "queue-cq") -> bool:
 
 
 async def test_a_standby_controller_goes_on_where_the_killed_one_stopped(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("scheduler")
-    active = await fleet.start("workload-controller", "a")
+    await cluster.start("scheduler")
+    active = await cluster.start("workload-controller", "a")
     await apply(bus, *queues("cq", cpu=CPU))
-    await fleet.start("workload-controller", "b")
+    await cluster.start("workload-controller", "b")
     admitted, runner = await play_runner(bus)
     names = [f"w{n}" for n in range(100)]
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in names[:50]])
@@ -129,12 +130,12 @@ async def _some(admitted: Counter[str]) -> bool:
 
 
 async def test_a_paused_controller_that_wakes_up_after_its_lease_does_no_harm(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("scheduler")
-    first = await fleet.start("workload-controller", "a")
+    await cluster.start("scheduler")
+    first = await cluster.start("workload-controller", "a")
     await apply(bus, *queues("cq", cpu=CPU))
-    await fleet.start("workload-controller", "b")
+    await cluster.start("workload-controller", "b")
     admitted, runner = await play_runner(bus)
     names = [f"w{n}" for n in range(60)]
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in names])
@@ -149,10 +150,10 @@ async def test_a_paused_controller_that_wakes_up_after_its_lease_does_no_harm(
 
 
 async def test_all_services_continue_after_the_server_was_killed(
-    fleet: Fleet, bus: Bus, nats_server: TestServer
+    cluster: Cluster, bus: Bus, nats_server: TestServer
 ) -> None:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=CPU))
     admitted, runner = await play_runner(bus)
     await submit(bus, [a_manifest(f"w{n}", queue="lq-cq") for n in range(20)])
@@ -173,11 +174,11 @@ async def finish_what_runs(bus: Bus, count: int) -> bool:
 
 
 async def test_domains_are_shared_out_among_the_schedulers_that_live(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler", "one")
-    two = await fleet.start("scheduler", "two")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler", "one")
+    two = await cluster.start("scheduler", "two")
     await eventually(lambda: _both_serve(bus))
     names = [f"cq{n}" for n in range(12)]
     await apply(bus, *queues(*names))
@@ -197,14 +198,14 @@ async def _led(bus: Bus, by: set[str], count: int) -> bool:
 
 
 async def test_manifests_are_written_after_the_predecessor_s_open_work(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     """Paused between judging a decision by the old manifest and writing it, he would be late."""
-    first = await fleet.start("workload-controller", "first")
+    first = await cluster.start("workload-controller", "first")
     await apply(bus, *queues("cq", cpu=CPU))
     await first.stop()
     await submit(bus, [a_manifest(f"w{n}", queue="lq-cq") for n in range(4000)])
-    await fleet.start("workload-controller", "second")
+    await cluster.start("workload-controller", "second")
     (flavor,) = queues()
     flavor["metadata"]["name"] = "late"
     await apply(bus, flavor)

@@ -9,20 +9,21 @@ import pytest
 
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 async def test_a_log_older_than_the_bucket_is_reported_and_services_run(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     """One value could say so, from any hand."""
     manifest = a_manifest("w") | {"status": {"log": {"fact": 1000}}}
     await bus.publish(put_message("workload.ns.w", json.dumps(manifest).encode(), expected=0))
-    controller = await fleet.start("workload-controller")
+    controller = await cluster.start("workload-controller")
 
     async def told() -> bool:
         await asyncio.sleep(0)

@@ -18,12 +18,13 @@ from admittance.runtime.errors import Refused
 from admittance.runtime.leader import lease_store
 from admittance.runtime.process.settings import Settings
 from admittance.workload_controller import service
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, settled, submit, workload
+from support.servers import TestServer, within
 
 from builders import a_manifest, an_admission
-from processes import Fleet, apply, eventually, queues, settled, submit, workload
-from servers import TestServer, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DOMAIN = "queue-cq"
 
 
@@ -60,9 +61,9 @@ class Cut:
     ],
 )
 async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
-    fleet: Fleet, bus: Bus, nats_server: TestServer, before: str
+    cluster: Cluster, bus: Bus, nats_server: TestServer, before: str
 ) -> None:
-    first = await fleet.start("workload-controller", "first")
+    first = await cluster.start("workload-controller", "first")
     await apply(bus, *queues("cq", cpu=1))
     (sequence,) = await submit(bus, [a_manifest("w", queue="lq-cq")])
     await settled(bus, sequence)
@@ -93,7 +94,7 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
         await dying
     await other.close()
 
-    await fleet.start("workload-controller", "heir")
+    await cluster.start("workload-controller", "heir")
     await eventually(lambda: _echoed(bus))
     assert len(await read_messages(bus, ["admit.workload.quota_reserved.>"])) == 1
     assert len(await read_messages(bus, ["admit.workload.admitted.>"])) == 1
@@ -107,10 +108,10 @@ async def _echoed(bus: Bus) -> bool:
 
 
 async def test_a_check_receives_a_deletion_although_the_controller_was_killed(
-    fleet: Fleet, bus: Bus, nats_server: TestServer
+    cluster: Cluster, bus: Bus, nats_server: TestServer
 ) -> None:
     """A deleted object remembers nothing, so what its end means to others is said before."""
-    first = await fleet.start("workload-controller", "first")
+    first = await cluster.start("workload-controller", "first")
     flavor, queue, local = queues("cq", cpu=1)
     queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "c"}]}
     check = {
@@ -120,7 +121,7 @@ async def test_a_check_receives_a_deletion_although_the_controller_was_killed(
         "spec": {"controllerName": "ctl"},
     }
     await apply(bus, flavor, check, queue, local)
-    await fleet.start("scheduler")
+    await cluster.start("scheduler")
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await eventually(lambda: _requested(bus))
     await first.stop()
@@ -138,7 +139,7 @@ async def test_a_check_receives_a_deletion_although_the_controller_was_killed(
         await dying
     await other.close()
 
-    await fleet.start("workload-controller", "heir")
+    await cluster.start("workload-controller", "heir")
     await eventually(lambda: _gone(bus))
     assert len(await read_messages(bus, ["admit.check.withdrawn.>"])) == 1
 

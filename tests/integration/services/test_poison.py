@@ -14,11 +14,12 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, settled, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, ask, eventually, queues, settled, submit, workload
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 CHECK = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "AdmissionCheck",
@@ -28,9 +29,9 @@ CHECK = {
 
 
 @pytest.fixture
-async def system(fleet: Fleet, bus: Bus) -> Bus:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+async def system(cluster: Cluster, bus: Bus) -> Bus:
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     flavor, queue, local = queues("cq", cpu=40)
     _, checked, its_local = queues("checked", cpu=40)
     checked["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "c"}]}
@@ -60,6 +61,7 @@ def _with(name: str, field: str, value: object) -> dict[str, object]:
     return manifest
 
 
+@pytest.mark.servers("real")
 async def test_a_trace_header_with_line_breaks_goes_no_further(system: Bus) -> None:
     head = b"NATS/1.0\r\ntraceparent: a\nb\rc\r\n\r\n"
     data = _submission("w", a_manifest("w", queue="lq-cq"))
@@ -70,6 +72,7 @@ async def test_a_trace_header_with_line_breaks_goes_no_further(system: Bus) -> N
     assert await workload(system, "w") is not None
 
 
+@pytest.mark.servers("real")
 async def test_a_subject_of_the_maximal_length_becomes_a_dead_letter(system: Bus) -> None:
     """What would be said about it would be longer, and the server would close the connection."""
     subject = f"admit.workload.submitted.ns.{'n' * 4030}"
@@ -133,7 +136,9 @@ async def test_a_uid_as_long_as_a_message_is_no_uid(system: Bus) -> None:
     await _goes_on(system)
 
 
-async def test_a_manifest_too_large_for_an_event_is_not_written(fleet: Fleet, system: Bus) -> None:
+async def test_a_manifest_too_large_for_an_event_is_not_written(
+    cluster: Cluster, system: Bus
+) -> None:
     """What the log is told of it is longer than itself."""
     for size in (401_000, 890_000):
         config = {
@@ -146,6 +151,6 @@ async def test_a_manifest_too_large_for_an_event_is_not_written(fleet: Fleet, sy
         raw = msgspec.Raw(json.dumps(config, separators=(",", ":")).encode())
         reply = await ask(system, "admit.api.apply", Apply(objects=(raw,)), ApplyReply)
         assert "400000 are allowed" in reply.error
-    await fleet.processes[0].stop()
-    await fleet.start("workload-controller", "heir")
+    await cluster.processes[0].stop()
+    await cluster.start("workload-controller", "heir")
     await _goes_on(system)

@@ -23,12 +23,13 @@ from admittance.runtime.leader.lease_store import fence
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
 from leases import take_epoch
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, settled, submit, workload
+from support.servers import TestServer
 
 from builders import a_manifest, an_admission
-from processes import Fleet, apply, eventually, queues, settled, submit, workload
-from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 ADMIT = Path(sys.executable).parent / "admit"
 DOMAIN = "queue-cq"
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -92,12 +93,13 @@ async def _is(bus: Bus, name: str, kind: str) -> bool:
     return found is not None and is_true(found, kind)
 
 
+@pytest.mark.servers("real")
 async def test_a_job_is_stopped_before_its_quota_is_handed_on(
-    fleet: Fleet, bus: Bus, nats_server: TestServer, tmp_path: Path
+    cluster: Cluster, bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"
     for service in ("workload-controller", "scheduler", "runner"):
-        await fleet.start(service)
+        await cluster.start(service)
     await apply(bus, *queues("cq", cpu=1, preemption=LOWER))
     await submit(bus, [a_job("low", trail, priority=1, stops=3.0)])
     await eventually(lambda: has_told(bus, "pods_ready", "low"))
@@ -166,9 +168,11 @@ async def _admit(url: str, *words: str) -> str:
     return await asyncio.to_thread(run)
 
 
-async def test_reserved_quota_passes_to_the_preemptor_in_one_commit(fleet: Fleet, bus: Bus) -> None:
+async def test_reserved_quota_passes_to_the_preemptor_in_one_commit(
+    cluster: Cluster, bus: Bus
+) -> None:
     for service in ("workload-controller", "scheduler"):
-        await fleet.start(service)
+        await cluster.start(service)
     await apply(bus, CHECK, *queues("cq", cpu=2, preemption=LOWER, **CHECKED))
     low = [a_manifest(name, queue="lq-cq", priority=-1) for name in ("a", "b")]
     await submit(bus, low)
@@ -193,9 +197,9 @@ async def test_reserved_quota_passes_to_the_preemptor_in_one_commit(fleet: Fleet
 
 
 async def test_a_commit_is_refused_as_a_whole_when_one_workload_changed(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     await apply(bus, CHECK, *queues("cq", cpu=2, preemption=LOWER, **CHECKED))
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b", "high")])
     await eventually(lambda: _there(bus, "a", "b", "high"))
@@ -257,13 +261,14 @@ async def _there(bus: Bus, *names: str) -> bool:
     return all([await workload(bus, name) is not None for name in names])
 
 
+@pytest.mark.servers("real")
 async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
-    fleet: Fleet, bus: Bus, tmp_path: Path
+    cluster: Cluster, bus: Bus, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"
-    await fleet.start("workload-controller")
-    await fleet.start("runner")
-    first = await fleet.start("scheduler", "first")
+    await cluster.start("workload-controller")
+    await cluster.start("runner")
+    first = await cluster.start("scheduler", "first")
     await apply(bus, *queues("cq", cpu=1, preemption=LOWER))
     await submit(bus, [a_job("low", trail, priority=1, stops=4.0)])
     await eventually(lambda: has_told(bus, "pods_ready", "low"))
@@ -273,7 +278,7 @@ async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
     # A later workload would be first by priority, but the job stops for the earlier one.
     await submit(bus, [a_job("higher", trail, priority=9, runs="true")])
     await eventually(lambda: _there(bus, "higher"))
-    await fleet.start("scheduler", "second")
+    await cluster.start("scheduler", "second")
 
     await eventually(lambda: _says(trail, "done higher"))
     taken = [one.subject.rsplit(".", 1)[1] for one in await told(bus, "assigned")]
@@ -282,12 +287,13 @@ async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
     assert preempted.count("low") == 1
 
 
+@pytest.mark.servers("real")
 async def test_a_job_with_reduced_pods_completes_the_requested_number(
-    fleet: Fleet, bus: Bus, nats_server: TestServer, tmp_path: Path
+    cluster: Cluster, bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"
     for service in ("workload-controller", "scheduler", "runner"):
-        await fleet.start(service)
+        await cluster.start(service)
     await apply(bus, *queues("cq", cpu=2))
     job = tmp_path / "job.yaml"
     job.write_text(

@@ -12,7 +12,7 @@ from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.commit_writer import WorkloadWriter
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 VALUE = StoredWorkload(api_version="kueue.x-k8s.io/v1beta2", kind="Workload")
 
 

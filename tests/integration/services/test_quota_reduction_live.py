@@ -13,9 +13,10 @@ from admittance.events.codec import decode
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, find, is_true
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, submit, workload
 
 pytestmark = pytest.mark.bus
 CHECK = {
@@ -38,11 +39,12 @@ async def reason(bus: Bus, name: str, kind: Type) -> str:
     return f"{condition.status}: {condition.reason}" if condition is not None else ""
 
 
+@pytest.mark.servers("simulated")
 async def test_a_reservation_that_fits_no_longer_goes_back_and_says_why(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     for service in ("workload-controller", "scheduler"):
-        await fleet.start(service)
+        await cluster.start(service)
     await apply(bus, CHECK, *queues("cq", cpu=4, **CHECKED))
     await submit(bus, [a_manifest("w", queue="lq-cq", requests={"cpu": "3"})])
     await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
@@ -62,18 +64,19 @@ async def test_a_reservation_that_fits_no_longer_goes_back_and_says_why(
     await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
 
 
+@pytest.mark.servers("simulated")
 async def test_a_quota_cut_during_downtime_is_found_by_the_next_scheduler(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
-    await fleet.start("workload-controller")
-    scheduler = await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    scheduler = await cluster.start("scheduler")
     await apply(bus, CHECK, *queues("cq", cpu=4, **CHECKED))
     await submit(bus, [a_manifest("w", queue="lq-cq", requests={"cpu": "3"})])
     await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
     await scheduler.kill()
     await apply(bus, *queues("cq", cpu=2, **CHECKED))
     assert await holds(bus, "w", Type.QUOTA_RESERVED)
-    await fleet.start("scheduler")
+    await cluster.start("scheduler")
 
     async def is_back() -> bool:
         return not await holds(bus, "w", Type.QUOTA_RESERVED)
@@ -82,11 +85,11 @@ async def test_a_quota_cut_during_downtime_is_found_by_the_next_scheduler(
 
 
 async def test_a_quota_cut_stops_running_jobs_only_with_the_queue_s_consent(
-    fleet: Fleet, bus: Bus, tmp_path: Path
+    cluster: Cluster, bus: Bus, tmp_path: Path
 ) -> None:
     trail = tmp_path / "trail"
     for service in ("workload-controller", "scheduler", "runner"):
-        await fleet.start(service)
+        await cluster.start(service)
     await apply(bus, *queues("keeps", cpu=1), *queues("evicts", cpu=1, onQuotaCut="evict")[1:])
     for name in ("keeps", "evicts"):
         script = (

@@ -23,12 +23,13 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload_controller.checkpoints import checkpoints
+from support.cluster import Cluster
+from support.requests import apply, eventually, submit
+from support.servers import TestServer
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, submit
-from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 API = "kueue.x-k8s.io/v1beta2"
 DECISIONS = [f"admit.workload.{what}.>" for what in ("assigned", "preempted", "refused", "revoked")]
@@ -184,14 +185,14 @@ async def busy(bus: Bus, jobs: Jobs, seed: int, workloads: int = 24) -> None:
 
 
 async def test_every_decision_of_a_run_is_repeated_equally(
-    fleet: Fleet,
+    cluster: Cluster,
     bus: Bus,
     nats_server: TestServer,
     jobs: Jobs,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
     await busy(bus, jobs, seed=1)
     told = await same(nats_server, await decisions(bus), capsys)
@@ -201,27 +202,27 @@ async def test_every_decision_of_a_run_is_repeated_equally(
 
 
 async def test_decisions_across_crashes_and_quota_edits_are_repeated_equally(
-    fleet: Fleet,
+    cluster: Cluster,
     bus: Bus,
     nats_server: TestServer,
     jobs: Jobs,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    controller = await fleet.start("workload-controller")
-    scheduler = await fleet.start("scheduler")
+    controller = await cluster.start("workload-controller")
+    scheduler = await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
     await busy(bus, jobs, seed=2, workloads=5)
     work = asyncio.create_task(busy(bus, jobs, seed=5, workloads=16))
     before = len(await decisions(bus))
     await eventually(lambda: _at_least(bus, before + 5))
     await scheduler.kill()
-    await fleet.start("scheduler")
+    await cluster.start("scheduler")
     await apply(bus, *a_queue("a", 1))
     await eventually(lambda: _at_least(bus, before + 12))
     await apply(bus, *a_queue("a", 3))
     await asyncio.wait_for(work, 60)
     await controller.kill()
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     await busy(bus, jobs, seed=6, workloads=5)
     told = await same(nats_server, await decisions(bus), capsys)
     assert len({one["epoch"] for one in told}) == 2
@@ -232,20 +233,20 @@ async def _at_least(bus: Bus, many: int) -> bool:
 
 
 async def test_a_checkpoint_replaces_expired_facts(
-    fleet: Fleet,
+    cluster: Cluster,
     bus: Bus,
     nats_server: TestServer,
     jobs: Jobs,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first = await fleet.start("workload-controller", ADMIT_CHECKPOINT_SECONDS="1")
-    await fleet.start("scheduler")
+    first = await cluster.start("workload-controller", ADMIT_CHECKPOINT_SECONDS="1")
+    await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
     await busy(bus, jobs, seed=3, workloads=10)
     old = await decisions(bus)
     await eventually(lambda: _behind(bus, old[-1]))
     await first.stop()
-    await fleet.start("workload-controller")  # which writes none so soon
+    await cluster.start("workload-controller")  # which writes none so soon
     made = (await checkpoints(bus))[-1]
     await busy(bus, jobs, seed=4, workloads=10)
     # On a loaded machine the log may rest before the new leader has begun.
@@ -281,10 +282,10 @@ async def _purge(bus: Bus, subject: str) -> None:
 
 
 async def test_a_different_decision_is_shown_field_by_field(
-    fleet: Fleet, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4))
     (submitted,) = await submit(bus, [a_manifest("w", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 1))
@@ -324,11 +325,11 @@ async def test_a_different_decision_is_shown_field_by_field(
 
 
 async def test_a_log_without_recorded_commits_gets_a_checkpoint_at_once(
-    fleet: Fleet, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As after an older version, which told of nothing."""
-    first = await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    first = await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4))
     await submit(bus, [a_manifest("before", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 1))
@@ -336,7 +337,7 @@ async def test_a_log_without_recorded_commits_gets_a_checkpoint_at_once(
     await bus.api(f"STREAM.PURGE.{subjects.CHECKPOINTS}", {})
     assert not await checkpoints(bus)
 
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     await eventually(lambda: _behind(bus, 1))
     await submit(bus, [a_manifest("after", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 2))
@@ -350,7 +351,7 @@ async def test_a_log_without_recorded_commits_gets_a_checkpoint_at_once(
 
 
 async def test_decisions_are_repeated_with_the_time_settings_of_the_leader(
-    fleet: Fleet,
+    cluster: Cluster,
     bus: Bus,
     nats_server: TestServer,
     jobs: Jobs,
@@ -367,7 +368,7 @@ async def test_decisions_are_repeated_with_the_time_settings_of_the_leader(
         "  requeuingStrategy: {backoffBaseSeconds: 1}\n"
     )
     for service in ("workload-controller", "scheduler", "retry-timer"):
-        await fleet.start(service, ADMIT_CONFIG=str(file))
+        await cluster.start(service, ADMIT_CONFIG=str(file))
     await apply(bus, *flavors(), *a_queue("a", 4))
     await submit(bus, [a_manifest("never-ready", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 2))

@@ -15,12 +15,13 @@ from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.events.subjects import FENCED
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
+from support.cluster import Cluster
+from support.requests import apply, eventually, submit, workload
+from support.servers import TestServer
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, submit, workload
-from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 API = "kueue.x-k8s.io/v1beta2"
 
@@ -67,7 +68,7 @@ async def others(bus: Bus) -> AsyncIterator[Others]:
 
 
 async def test_decisions_about_families_are_repeated_equally(
-    fleet: Fleet,
+    cluster: Cluster,
     bus: Bus,
     nats_server: TestServer,
     others: Others,
@@ -78,7 +79,7 @@ async def test_decisions_about_families_are_repeated_equally(
         return found is not None and found.status.admitted_variant == f"{name}-variant-{tag}"
 
     for service in ("workload-controller", "scheduler", "variant-controller"):
-        await fleet.start(service)
+        await cluster.start(service)
     await apply(bus, *objects())
     await submit(bus, [a_job("first")])
     await eventually(lambda: runs_on("first", "best"))

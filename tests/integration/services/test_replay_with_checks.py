@@ -19,12 +19,13 @@ from admittance.events.names import plain
 from admittance.events.subjects import FENCED, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues, submit, workload
+from support.servers import TestServer
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues, submit, workload
-from servers import TestServer
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 API = "kueue.x-k8s.io/v1beta2"
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -114,14 +115,14 @@ async def _said(bus: Bus, what: str, many: int) -> bool:
 
 
 async def test_plans_and_rechecks_are_repeated_equally(
-    fleet: Fleet,
+    cluster: Cluster,
     bus: Bus,
     nats_server: TestServer,
     others: Others,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for service in ("workload-controller", "scheduler"):
-        await fleet.start(service)
+        await cluster.start(service)
     checks = [a_check("now", "Anytime"), a_check("late", "AfterCheckPassedOrOnDemand")]
     asks = {"admissionChecks": ["now", "late"]}
     await apply(bus, *checks, *queues("cq", cpu=4, preemption=LOWER, **asks))

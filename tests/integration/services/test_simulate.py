@@ -23,10 +23,11 @@ from admittance.scheduler.simulations import AT_ONCE, WAITING_MAX, Simulations
 from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import joined
 from admittance.workload.conditions import Type, find, is_true
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, submit, workload
+from support.servers import TestServer, within
 
 from builders import a_manifest
-from processes import Fleet, apply, ask, eventually, queues, submit, workload
-from servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 
@@ -73,10 +74,10 @@ async def stored(bus: Bus) -> tuple[dict[str, int], dict[str, int]]:
 
 
 @pytest.fixture
-async def town(fleet: Fleet, bus: Bus) -> AsyncIterator[Bus]:
+async def town(cluster: Cluster, bus: Bus) -> AsyncIterator[Bus]:
     """A queue of two: a and b run, c and d wait and know why."""
-    await fleet.start("workload-controller")
-    await fleet.start("scheduler")
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=2, preemption=LOWER))
     for name in "abcd":
         await submit(bus, [a_manifest(name, queue="lq-cq", priority=0)])

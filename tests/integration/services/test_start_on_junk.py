@@ -17,10 +17,11 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError
 from admittance.workload.conditions import Type, is_true
 from stored_values import VALUES_OF_A_STORY
+from support.cluster import Cluster
+from support.requests import apply, eventually, health, queues, submit, workload
+from support.servers import LIMIT, TestServer, within
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, health, queues, submit, workload
-from servers import LIMIT, TestServer, within
 
 pytestmark = pytest.mark.bus
 
@@ -70,7 +71,7 @@ NAMED = (
 
 
 async def test_services_start_and_take_over_on_junk_and_doctor_names_it(
-    fleet: Fleet, bus: Bus, nats_server: TestServer, tmp_path: Path
+    cluster: Cluster, bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> None:
     chance = random.Random(12)
     corpus = [Seen(subject, data) for subject, data in VALUES_OF_A_STORY]
@@ -85,21 +86,21 @@ async def test_services_start_and_take_over_on_junk_and_doctor_names_it(
         {"stream_name": STREAM, "config": {**foreign, "name": foreign["durable_name"]}},
     )
     for service in SERVICES:
-        await fleet.start(service)
+        await cluster.start(service)
     await eventually(lambda: _leads(bus), LONG)
     await apply(bus, *queues("a"))
     await _works(bus, "first")
 
     # Once more from the beginning, now that services have written beside it.
     await _publish(bus, [Junk(COMMITS, b"junk", {}), Junk(KNOWN[2][0], b"{}", {})])
-    for process in list(fleet.processes):
+    for process in list(cluster.processes):
         if process.service != "runner":
             assert process.status is None, process.log[-2000:]
             await process.kill()
-            fleet.processes.remove(process)
-            await fleet.start(process.service)
+            cluster.processes.remove(process)
+            await cluster.start(process.service)
     await _works(bus, "second")
-    for process in fleet.processes:
+    for process in cluster.processes:
         assert process.status is None, process.log[-2000:]
         assert "Traceback" not in process.log
 

@@ -17,11 +17,11 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.puller import Puller
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, health, queues, submit, workload
+from support.servers import TestServer, within
 
-from processes import Fleet, apply, ask, eventually, health, queues, submit, workload
-from servers import TestServer, within
-
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 
@@ -49,9 +49,9 @@ def a_job(name: str = "w", **spec: Any) -> dict[str, Any]:
 class TimerTestbed:
     """One queue with one check, and the services."""
 
-    def __init__(self, bus: Bus, fleet: Fleet) -> None:
+    def __init__(self, bus: Bus, cluster: Cluster) -> None:
         self.bus = bus
-        self.fleet = fleet
+        self.cluster = cluster
 
     async def start(
         self,
@@ -61,7 +61,7 @@ class TimerTestbed:
         compare: float = 60.0,
     ) -> None:
         for service in ("workload-controller", "scheduler", "retry-timer", *extra):
-            await self.fleet.start(service, ADMIT_COMPARE_SECONDS=str(compare))
+            await self.cluster.start(service, ADMIT_COMPARE_SECONDS=str(compare))
         made = queues("q", cpu=cpu, admissionChecks=["budget"])
         await apply(self.bus, check or a_check(), *made)
         await self.serving()
@@ -165,8 +165,8 @@ def retries(one: StoredWorkload) -> int:
 
 
 @pytest.fixture
-def testbed(bus: Bus, fleet: Fleet) -> TimerTestbed:
-    return TimerTestbed(bus, fleet)
+def testbed(bus: Bus, cluster: Cluster) -> TimerTestbed:
+    return TimerTestbed(bus, cluster)
 
 
 @pytest.mark.scenario("L3")
@@ -230,7 +230,7 @@ async def test_a_kill_during_a_wait_does_not_change_its_end(
     until = await testbed.put_off(3)
     await testbed.stands()
     killed = [
-        one for one in testbed.fleet.processes if killed_service in (one.service, "all of them")
+        one for one in testbed.cluster.processes if killed_service in (one.service, "all of them")
     ]
     for one in killed:
         await one.kill()
@@ -254,6 +254,7 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end
     until = await testbed.put_off(3)
     await testbed.stands()
     await nats_server.restart_after_kill()
+    await testbed.bus.connected()
     again = await testbed.back()
     assert retries(again) == 1
     requeued = await testbed.stories("requeued")
@@ -269,10 +270,10 @@ async def test_a_timer_due_during_downtime_fires_once(testbed: TimerTestbed) -> 
     await testbed.reserved()
     until = await testbed.put_off(1)
     await testbed.stands()
-    for one in testbed.fleet.processes:
+    for one in testbed.cluster.processes:
         await one.kill()
     await within(_past(until))
-    for one in testbed.fleet.processes:
+    for one in testbed.cluster.processes:
         await one.start()
     assert retries(await testbed.back()) == 1
     assert len(await testbed.stories("requeued")) == 1
@@ -286,7 +287,7 @@ async def test_a_wait_ends_although_no_retry_timer_ran_at_its_start(
     testbed: TimerTestbed,
 ) -> None:
     await testbed.start()
-    (timer,) = [one for one in testbed.fleet.processes if one.service == "retry-timer"]
+    (timer,) = [one for one in testbed.cluster.processes if one.service == "retry-timer"]
     await timer.kill()
     await submit(testbed.bus, [a_job()])
     await testbed.reserved()
@@ -365,7 +366,7 @@ async def test_an_orphaned_schedule_is_deleted_and_a_wrong_one_corrected(
 
 
 async def _replaced(testbed: TimerTestbed) -> None:
-    (timer,) = [one for one in testbed.fleet.processes if one.service == "retry-timer"]
+    (timer,) = [one for one in testbed.cluster.processes if one.service == "retry-timer"]
     await timer.kill()
     await timer.start()
     await testbed.serving()
@@ -391,7 +392,7 @@ async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(
         ]
 
     (first,) = await leaders()
-    (leader,) = [one for one in testbed.fleet.processes if one.instance == first]
+    (leader,) = [one for one in testbed.cluster.processes if one.instance == first]
     await leader.kill()
     until = await testbed.put_off(4)
 

@@ -8,18 +8,19 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.telemetry.tracing import start, trace_id
+from support.cluster import Cluster
+from support.requests import apply, eventually, queues
 
 from builders import a_manifest
-from processes import Fleet, apply, eventually, queues
 
 pytestmark = pytest.mark.bus
 
 
 async def test_every_message_that_follows_a_submission_has_its_trace(
-    fleet: Fleet, bus: Bus
+    cluster: Cluster, bus: Bus
 ) -> None:
     for service in ("workload-controller", "scheduler", "runner"):
-        await fleet.start(service)
+        await cluster.start(service)
     await apply(bus, *queues("cq"))
     heard: dict[str, str] = {}
     subscription = await bus.nc.subscribe("admit.workload.*.ns.w")
@@ -42,9 +43,9 @@ async def test_every_message_that_follows_a_submission_has_its_trace(
     assert len({found[36:52] for found in heard.values()}) == len(heard), "each a span of its own"
 
 
-async def test_a_runner_that_comes_late_carries_the_trace_on(fleet: Fleet, bus: Bus) -> None:
+async def test_a_runner_that_comes_late_carries_the_trace_on(cluster: Cluster, bus: Bus) -> None:
     for service in ("workload-controller", "scheduler"):
-        await fleet.start(service)
+        await cluster.start(service)
     await apply(bus, *queues("cq"))
     admitted = await bus.nc.subscribe("admit.workload.admitted.ns.w")
     started = await bus.nc.subscribe("admit.workload.started.ns.w")
@@ -53,6 +54,6 @@ async def test_a_runner_that_comes_late_carries_the_trace_on(fleet: Fleet, bus: 
     subject = "admit.workload.submitted.ns.w"
     await bus.publish(Outgoing(subject, json.dumps(said).encode(), {"traceparent": context}))
     await admitted.next_msg(timeout=30)
-    await fleet.start("runner")
+    await cluster.start("runner")
     message = await started.next_msg(timeout=30)
     assert trace_id((message.headers or {}).get("traceparent", "")) == trace_id(context)

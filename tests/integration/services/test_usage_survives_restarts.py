@@ -17,11 +17,12 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.conditions import Type, is_true
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, submit, workload
 
 from builders import a_manifest
-from processes import Fleet, apply, ask, eventually, queues, submit, workload
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 CONFIGURATION = """
@@ -96,10 +97,10 @@ async def is_served_first(bus: Bus, name: str, other: str) -> bool:
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 async def test_the_next_scheduler_continues_with_the_usage_history(
-    bus: Bus, fleet: Fleet, configuration: dict[str, str], how: str
+    bus: Bus, cluster: Cluster, configuration: dict[str, str], how: str
 ) -> None:
-    await fleet.start("workload-controller")
-    first = await fleet.start("scheduler", **configuration)
+    await cluster.start("workload-controller")
+    first = await cluster.start("scheduler", **configuration)
     await apply(bus, *by_usage())
     await run_and_finish(bus, "past")
     if how == "kill":
@@ -111,7 +112,7 @@ async def test_the_next_scheduler_continues_with_the_usage_history(
     await submit(bus, [a_manifest("more", queueName="greedy", requests={"cpu": "4"}, priority=9)])
     await submit(bus, [a_manifest("less", queueName="modest", requests={"cpu": "4"})])
     await eventually(lambda: _is_there(bus, "less"))
-    await fleet.start("scheduler", **configuration)
+    await cluster.start("scheduler", **configuration)
     await eventually(lambda: is_served_first(bus, "less", "more"))
     after = await used(bus, "greedy")
     assert after is not None and after.value is not None
@@ -119,13 +120,13 @@ async def test_the_next_scheduler_continues_with_the_usage_history(
 
 
 async def test_a_standby_takes_over_with_the_sums(
-    bus: Bus, fleet: Fleet, configuration: dict[str, str]
+    bus: Bus, cluster: Cluster, configuration: dict[str, str]
 ) -> None:
-    await fleet.start("workload-controller")
-    first = await fleet.start("scheduler", **configuration)
+    await cluster.start("workload-controller")
+    first = await cluster.start("scheduler", **configuration)
     await apply(bus, *by_usage())
     await run_and_finish(bus, "past")
-    await fleet.start("scheduler", **configuration)
+    await cluster.start("scheduler", **configuration)
     await eventually(lambda: is_written(bus, "greedy"))
     await first.kill()
     await submit(bus, [a_manifest("more", queueName="greedy", requests={"cpu": "4"}, priority=9)])
@@ -134,15 +135,15 @@ async def test_a_standby_takes_over_with_the_sums(
 
 
 async def test_a_restarted_workload_controller_skips_consumed_facts(
-    bus: Bus, fleet: Fleet, configuration: dict[str, str]
+    bus: Bus, cluster: Cluster, configuration: dict[str, str]
 ) -> None:
-    controller = await fleet.start("workload-controller")
-    await fleet.start("scheduler", **configuration)
+    controller = await cluster.start("workload-controller")
+    await cluster.start("scheduler", **configuration)
     await apply(bus, *by_usage())
     await run_and_finish(bus, "past")
     await eventually(lambda: is_written(bus, "greedy"))
     await controller.kill()
-    await fleet.start("workload-controller")
+    await cluster.start("workload-controller")
     await submit(bus, [a_manifest("more", queueName="greedy", requests={"cpu": "4"})])
     await eventually(lambda: is_admitted(bus, "more"))
 

@@ -12,8 +12,7 @@ from admittance.checks.judge import Judge
 from admittance.checks.judgements import JudgementKey
 from admittance.checks.request import Request, Withdrawal, is_too_late
 from admittance.checks.verdicts import Ready, Retry, Verdict
-
-from servers import until
+from support.servers import until
 
 
 def of(name: str = "w", cycle: int = 1, uid: str = "u") -> JudgementKey:

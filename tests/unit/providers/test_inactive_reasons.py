@@ -7,8 +7,7 @@ from collections.abc import Hashable
 
 from admittance.providers import Provider
 from admittance.providers.health import InactiveReasons, MissingRights
-
-from servers import within
+from support.servers import within
 
 
 def test_classes_are_inactive_as_long_as_anything_does_not_work() -> None:

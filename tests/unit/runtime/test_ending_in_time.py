@@ -15,8 +15,7 @@ from admittance.runtime import tasks
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.health_query import trouble
 from admittance.runtime.process.startup import stop_signals
-
-from servers import within
+from support.servers import within
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from admittance.runtime.errors import (
     refusal,
 )
 from admittance.runtime.process import supervise
-
-from servers import within
+from support.servers import within
 
 
 def lasting(name: str, story: list[str]) -> supervise.ServiceTask:

@@ -10,8 +10,7 @@ import pytest
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.errors import Refused, Unavailable, refusal
 from admittance.sdk.outbox import Outbox
-
-from servers import within
+from support.servers import within
 
 
 class Log:

@@ -9,8 +9,7 @@ from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase
-
-from processes import eventually, workload
+from support.requests import eventually, workload
 
 SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "provisioning-check")
 """The services that capacity needs, without the provider."""

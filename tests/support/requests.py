@@ -1,15 +1,11 @@
-"""Services as real processes, and what a test says to them over the bus."""
+"""Requests of users and administrators to the services of a cluster, and what the bucket shows."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import os
-import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,101 +15,7 @@ from admittance.runtime.bus.bucket import Entry, get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
-
-from servers import LIMIT, within
-
-MODULES = {
-    "workload-controller": "admittance.workload_controller",
-    "scheduler": "admittance.scheduler",
-    "retry-timer": "admittance.retry_timer",
-    "variant-controller": "admittance.variant_controller",
-    "provisioning-check": "admittance.provisioning_check",
-    "provider-pool": "admittance.provider_pool",
-    "provider-kubernetes": "admittance.provider_kubernetes",
-    "provider-docker": "admittance.provider_docker",
-    "provider-aws": "admittance.provider_aws",
-    "runner": "admittance.runner",
-}
-
-
-class ServiceProcess:
-    """One service as a process of its own, killed, paused and resumed at will."""
-
-    def __init__(self, service: str, url: str, folder: Path, instance: str, **env: str) -> None:
-        self.service = service
-        self.instance = instance
-        self._log = folder / f"{service}-{instance}.log"
-        self._env = {
-            **os.environ,
-            "ADMIT_NATS_URL": url,
-            "ADMIT_INSTANCE": instance,
-            "ADMIT_DATA_DIR": str(folder / f"data-{instance}"),
-            "ADMIT_LEASE_SECONDS": "1",
-            "ADMIT_LOG": "json",
-            **env,
-        }
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> ServiceProcess:
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", MODULES[self.service], env=self._env, stdout=log, stderr=log
-            )
-        return self
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    @property
-    def status(self) -> int | None:
-        """How it ended; None: it has not, or was killed."""
-        return self._process.returncode if self._process is not None else None
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    async def kill(self) -> None:
-        """kill -9, at once."""
-        self._signal(signal.SIGKILL)
-        assert self._process is not None
-        await self._process.wait()
-        self._process = None
-
-    async def stop(self) -> None:
-        """SIGTERM, and the end awaited."""
-        if self._process is None or self._process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self.resume()
-            self._signal(signal.SIGTERM)
-        await within(self._process.wait())
-
-
-class Fleet:
-    """The services of one test."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self._url = url
-        self._folder = folder
-        self.processes: list[ServiceProcess] = []
-
-    async def start(self, service: str, instance: str = "", **env: str) -> ServiceProcess:
-        name = instance or f"{service}-{len(self.processes)}"
-        process = ServiceProcess(service, self._url, self._folder, name, **env)
-        self.processes.append(process)
-        return await process.start()
-
-    async def stop(self) -> None:
-        for process in reversed(self.processes):
-            await process.stop()
+from support.servers import LIMIT, within
 
 
 async def eventually(claim: Callable[[], Awaitable[bool]], limit: float = LIMIT) -> None:

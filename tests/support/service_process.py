@@ -1,0 +1,91 @@
+"""Services as operating system processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+from support.servers import within
+
+MODULES: Final = {
+    "workload-controller": "admittance.workload_controller",
+    "scheduler": "admittance.scheduler",
+    "retry-timer": "admittance.retry_timer",
+    "variant-controller": "admittance.variant_controller",
+    "provisioning-check": "admittance.provisioning_check",
+    "provider-pool": "admittance.provider_pool",
+    "provider-kubernetes": "admittance.provider_kubernetes",
+    "provider-docker": "admittance.provider_docker",
+    "provider-aws": "admittance.provider_aws",
+    "runner": "admittance.runner",
+}
+
+
+def variables(url: str, folder: Path, instance: str, **more: str) -> dict[str, str]:
+    """The ADMIT_* variables of a service of a test."""
+    return {
+        "ADMIT_NATS_URL": url,
+        "ADMIT_INSTANCE": instance,
+        "ADMIT_DATA_DIR": str(folder / f"data-{instance}"),
+        "ADMIT_LEASE_SECONDS": "1",
+        "ADMIT_LOG": "json",
+        **more,
+    }
+
+
+class ServiceProcess:
+    """One service as a process of its own, killed, paused and resumed at will."""
+
+    def __init__(self, service: str, url: str, folder: Path, instance: str, **env: str) -> None:
+        self.service = service
+        self.instance = instance
+        self._log = folder / f"{service}-{instance}.log"
+        self._env = {**os.environ, **variables(url, folder, instance, **env)}
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> ServiceProcess:
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", MODULES[self.service], env=self._env, stdout=log, stderr=log
+            )
+        return self
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def status(self) -> int | None:
+        """How it ended; None: it has not, or was killed."""
+        return self._process.returncode if self._process is not None else None
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """kill -9, at once."""
+        self._signal(signal.SIGKILL)
+        assert self._process is not None
+        await self._process.wait()
+        self._process = None
+
+    async def stop(self) -> None:
+        """SIGTERM, and the end awaited."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self.resume()
+            self._signal(signal.SIGTERM)
+        await within(self._process.wait())
