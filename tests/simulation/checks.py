@@ -1,38 +1,44 @@
 """Check controllers as they come: at once, late, twice, out of order, never, of two minds, dying.
 
-Each controller has two replicas on one durable: a request goes to one of them, now and then to
-both, and whatever was not answered is handed out again when one comes back. In the end, when
-``calm``, everything that is open is answered once with Ready.
+They are programs of the helper that ships. Each process runs a replica of every controller. In the
+end, when the program is settled, all of them answer Ready.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
+from admittance.checks import (
+    AdmissionCheckController,
+    Pending,
+    Ready,
+    Rejected,
+    Request,
+    Retry,
+    Verdict,
+)
 from admittance.events.codec import encode
-from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
+from admittance.events.facts import CheckReported
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
-from admittance.provisioning.observed_state import CONTROLLER
-from simulation.kernel import Kernel
-from simulation.server import Server
-from simulation.story import Story
-from simulation.stream import MESSAGE_ID, Outgoing, Stored
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import task_group
+from simulation.loop import VirtualLoop
+from simulation.programs import Program, Replica
 
-REQUESTED: Final = "admit.check.requested."
-WITHDRAWN: Final = "admit.check.withdrawn."
 DELAYS: Final = (None, None, 0, 1, "5s", 20)
 """Seconds that a Retry asks for."""
 NEEDS_ROOM: Final = ("PreemptionRequired", "BookQuotaRequired", "BookCapacity")
 LONG: Final = 330.0
-_requested = msgspec.json.Decoder(CheckRequested)
-_withdrawn = msgspec.json.Decoder(CheckWithdrawn)
-
-Open = tuple[str, str, str, str, int]
-"""Check, namespace, name, uid and cycle."""
+WINDOW_SECONDS: Final = 121.0
+"""After the window of message ids."""
 
 
 class Tempers(NamedTuple):
@@ -48,13 +54,13 @@ class Tempers(NamedTuple):
     demands: float = 0.0
     """Wants others to be preempted before it judges."""
     wrong: float = 0.1
-    """Names another cycle."""
+    """Names another cycle, too."""
     foreign: float = 0.0
-    """Speaks of what is not its own: another's check, another uid, a state that nobody knows."""
+    """Speaks of what is not its own, too: another's check, another uid, an unknown state."""
     updates: float = 0.0
     """Adds something to the pods, which another check may contradict."""
     long: float = 0.0
-    """Takes longer than anybody has patience, more than `LONG` seconds."""
+    """Takes more than `LONG` seconds."""
     stubborn: float = 0.0
     """Says Retry without a delay, whatever it is asked."""
 
@@ -67,162 +73,126 @@ class Outage(NamedTuple):
     seconds: float
 
 
-class Checks:
-    """All of them. ``calm``: from now on they do what is asked of them."""
+class Checks(Program):
+    """All check controllers of a story."""
+
+    SERVICE = "check"
 
     def __init__(
-        self,
-        kernel: Kernel,
-        server: Server,
-        story: Story,
-        tempers: Tempers = Tempers(),  # noqa: B008
-        outages: tuple[Outage, ...] = (),
+        self, loop: VirtualLoop, rng: Random, tempers: Tempers, controllers: Sequence[str]
     ) -> None:
-        self._kernel = kernel
-        self._server = server
-        self._story = story
-        self._tempers = tempers
-        self._number = 0
-        self._lives = [0, 0]
-        self._gone: set[int] = set()
-        self.open: dict[Open, CheckRequested] = {}
-        self.calm = False
-        self.others = {CONTROLLER}
-        """Controllers that are services, and no actors."""
-        server.log.on_stored.append(self._hear)
-        for outage in outages:
-            kernel.at(outage.at, lambda outage=outage: self._die(outage))  # type: ignore[misc]
+        super().__init__(loop, rng)
+        self.tempers = tempers
+        self.controllers = controllers
+        self.inactive: set[str] = set()
 
-    def settle(self) -> None:
-        """Everybody is well from now on, and answers what is open."""
-        self.calm = True
-        self._gone.clear()
-        for request in list(self.open.values()):
-            self._judge(request, 0)
+    async def run(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+        replica = CheckReplica(self, bus)
+        self.join(replica)
+        async with task_group() as tasks:
+            for one in replica.controllers.values():
+                tasks.create_task(one._work(bus, settings, stop), name=one.name)
 
-    def _hear(self, stored: Stored) -> None:
-        if stored.subject.startswith(REQUESTED):
-            request = _requested.decode(stored.data)
-            if request.controller in self.others:
-                return
-            self.open[_key(request)] = request
-            rng = self._kernel.rng
-            here = [one for one in (0, 1) if one not in self._gone]
-            if here:
-                self._judge(request, rng.choice(here))
-            if len(here) == 2 and not self.calm and rng.random() < 0.1:
-                self._judge(request, rng.choice(here))
-        elif stored.subject.startswith(WITHDRAWN):
-            withdrawn = _withdrawn.decode(stored.data)
-            self.open.pop(_key(withdrawn), None)
+    def beat(self, controller: str, active: bool) -> None:
+        """From now on the controller says that it is active, or that it is not."""
+        (self.inactive.discard if active else self.inactive.add)(controller)
+        for process, replica in self.replicas:
+            assert isinstance(replica, CheckReplica)
+            self.loop.post(process, replica.beat, controller, active)
 
-    # Lives. -----------------------------------------------------------------------------
 
-    def _die(self, outage: Outage) -> None:
-        if self.calm:
-            return
-        self._story.tell("checks", f"replica {outage.replica} is gone for {outage.seconds:.1f} s")
-        self._lives[outage.replica] += 1
-        self._gone.add(outage.replica)
-        self._kernel.after(outage.seconds, lambda: self._come_back(outage.replica))
+class CheckReplica(Replica):
+    """A replica of every controller, in one process."""
 
-    def _come_back(self, replica: int) -> None:
-        if replica in self._gone:
-            self._gone.discard(replica)
-            for request in list(self.open.values()):
-                self._judge(request, replica)
+    def __init__(self, program: Checks, bus: Bus) -> None:
+        super().__init__(program, bus)
+        self._tempers = program.tempers
+        self.controllers: dict[str, AdmissionCheckController] = {}
+        for name in program.controllers:
+            made = self.controllers[name] = AdmissionCheckController(name)
+            made.check(partial(self.judge, name))
+            if name in program.inactive:
+                self.beat(name, False)
 
-    # Judging. ---------------------------------------------------------------------------
+    def beat(self, controller: str, active: bool) -> None:
+        found = self.controllers.get(controller)
+        if found is not None:
+            found.active() if active else found.inactive("so")
 
-    def _judge(self, request: CheckRequested, replica: int) -> None:
-        rng = self._kernel.rng
-        if self.calm:
-            self._report(request, replica, "Ready", rng.random())
-            return
-        tempers = self._tempers
+    async def judge(self, controller: str, request: Request) -> Verdict:
+        rng, tempers = self.rng, self._tempers
         kind = rng.choices(Tempers._fields[:7], weights=tempers[:7])[0]
         delay = rng.random() * rng.choice((0.01, 0.1, 1.0, 12.0))
         if tempers.long and rng.random() < tempers.long:
             delay += LONG + rng.random() * 60.0
+        if await self.pause(delay):
+            await asyncio.sleep(rng.random())
+            return Ready("so")
         if rng.random() < tempers.stubborn:
-            self._report(request, replica, "Retry", delay, after=None)
-            return
+            return Retry("so")
         match kind:
-            case "ready":
-                self._report(request, replica, "Ready", delay)
             case "rejected":
-                self._report(request, replica, "Rejected", delay)
+                return self._said(controller, request, Rejected("so"))
             case "retry":
-                self._report(request, replica, "Retry", delay)
                 if rng.random() < 0.3:
-                    delay += rng.random() * rng.choice((0.1, 6.0))
-                    state = rng.choice(("Retry", "Retry", "Ready", "Pending", "Rejected"))
-                    self._report(request, replica, state, delay)
+                    turn = self._one_of("Retry", "Retry", "Ready", "Pending", "Rejected")
+                    self.later(rng.random() * rng.choice((0.1, 6.0)), partial(request.report, turn))
+                return self._said(controller, request, self._one_of("Retry"))
             case "pending":
-                self._report(request, replica, "Pending", delay)
-                self._report(request, replica, "Ready", delay + rng.random() * 3.0)
+                await request.report(Pending("so"))
+                await self.pause(rng.random() * 3.0)
             case "demands":
-                self._report(request, replica, "Pending", delay, rng.choice(NEEDS_ROOM))
-                self._report(request, replica, "Ready", delay + rng.random() * 8.0)
+                await request.report(Pending("so", reason=rng.choice(NEEDS_ROOM)))
+                await self.pause(rng.random() * 8.0)
             case "turns":
-                self._report(request, replica, "Ready", delay)
-                delay += rng.random() * rng.choice((0.05, 2.0, 15.0))
-                state = rng.choice(("Retry", "Retry", "Pending", "Rejected"))
-                self._report(request, replica, state, delay)
+                turn = self._one_of("Retry", "Retry", "Pending", "Rejected")
+                after = rng.random() * rng.choice((0.05, 2.0, 15.0))
+                self.later(after, partial(request.report, turn))
+            case "never":
+                await self.pause()
+        return self._said(controller, request, self._one_of("Ready"))
 
-    def _report(
-        self,
-        request: CheckRequested,
-        replica: int,
-        state: str,
-        delay: float,
-        reason: str = "",
-        after: int | str | None = -1,
-    ) -> None:
-        """``after``: what a Retry asks for; -1: anything."""
-        rng = self._kernel.rng
-        if after == -1:
-            after = rng.choice(DELAYS) if state == "Retry" else None
-        tempers = self._tempers
+    def _one_of(self, *states: str) -> Verdict:
+        rng = self.rng
+        match rng.choice(states):
+            case "Ready":
+                chance = self._tempers.updates
+                return Ready("so", pod_set_updates=_updates(rng) if rng.random() < chance else ())
+            case "Retry":
+                return Retry("so", after=rng.choice(DELAYS))
+            case "Pending":
+                return Pending("so")
+        return Rejected("so")
+
+    def _said(self, controller: str, request: Request, verdict: Verdict) -> Verdict:
+        """The verdict, which now and then comes twice, and beside one that does not count."""
+        rng, tempers = self.rng, self._tempers
         report = CheckReported(
             namespace=request.namespace,
             name=request.name,
             uid=request.uid,
-            controller=request.controller,
+            controller=controller,
             check=request.check,
             cycle=request.cycle,
-            state=state,
+            state=verdict.state,
             message="so",
-            reason=reason,
-            requeue_after_seconds=after,
-            pod_set_updates=_updates(rng) if rng.random() < tempers.updates else (),
+            requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
+            pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),
         )
-        if not self.calm and rng.random() < tempers.wrong:
-            report = msgspec.structs.replace(report, cycle=request.cycle + rng.choice((-2, -1, 1)))
-        if not self.calm and rng.random() < tempers.foreign:
-            report = _foreign(report, rng)
-        self._number += 1
-        message = Outgoing(
-            subject_of(report), encode(report), {MESSAGE_ID: f"check/{self._number}"}
-        )
-        kernel, life = self._kernel, self._lives[replica]
-
-        def speak() -> None:
-            if self._lives[replica] == life:
-                if state in ("Ready", "Rejected"):
-                    self.open.pop(_key(request), None)
-                self._server.publish(message)
-
-        kernel.after(delay, speak)
+        strays = []
+        if rng.random() < tempers.wrong:
+            cycle = request.cycle + rng.choice((-2, -1, 1))
+            strays.append((0.0, replace(report, cycle=cycle)))
+        if rng.random() < tempers.foreign:
+            strays.append((0.0, _foreign(report, rng)))
         if rng.random() < 0.1:
-            kernel.after(delay + rng.random() * 5.0, speak)
-        if rng.random() < 0.03 and not self.calm:
-            # After the window of message ids: the state is what makes it harmless.
-            kernel.after(delay + 121.0, speak)
-
-
-def _key(about: CheckRequested | CheckWithdrawn) -> Open:
-    return about.check, about.namespace, about.name, about.uid, about.cycle
+            strays.append((rng.random() * 5.0, report))
+        if rng.random() < 0.03:
+            strays.append((WINDOW_SECONDS, report))
+        for delay, stray in strays:
+            message = Outgoing(subject_of(stray), encode(stray))
+            self.later(delay, partial(self.bus.publish, message))
+        return verdict
 
 
 def _updates(rng: Random) -> tuple[PodSetUpdate, ...]:
@@ -237,14 +207,11 @@ def _updates(rng: Random) -> tuple[PodSetUpdate, ...]:
 def _foreign(report: CheckReported, rng: Random) -> CheckReported:
     match rng.choice(("controller", "uid", "state", "delay", "check")):
         case "controller":
-            return msgspec.structs.replace(report, controller="ctl-stranger")
+            return replace(report, controller="ctl-stranger")
         case "uid":
-            return msgspec.structs.replace(report, uid="another")
+            return replace(report, uid="another")
         case "state":
-            return msgspec.structs.replace(report, state="Maybe")
+            return replace(report, state="Maybe")
         case "delay":
-            return msgspec.structs.replace(report, requeue_after_seconds=-5)
-    return msgspec.structs.replace(report, check="unheard-of")
-
-
-__all__ = ["Checks", "Outage", "Tempers"]
+            return replace(report, requeue_after_seconds=-5)
+    return replace(report, check="unheard-of")

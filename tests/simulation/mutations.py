@@ -249,7 +249,7 @@ MUTATIONS: Final = {
         (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 71
     ),
     "a new leader would not know what its predecessor handed out": Mutation(
-        (Patch(LeaderElector, "take", _take_without_barrier),), contested, _OVER_QUOTA, 81
+        (Patch(LeaderElector, "take", _take_without_barrier),), contested, _OVER_QUOTA, 176
     ),
     "facts read again after a crash would be applied twice": Mutation(
         (Patch(controller, "Workloads", _Forgetful),), scenario, "fact .* after|went from", 3

@@ -87,7 +87,7 @@ def _play(world: World) -> Result:
         ending.settle()
         ending.check()
         if "p-a" in world.plan.services:
-            world.provider.check_end()
+            world.capacity.check_end()
         for name, core in world.pictures():
             ending.check_picture(name, core)
         for complaint in world.loop.complaints:

@@ -9,7 +9,6 @@ import msgspec
 
 from admittance.events import subjects
 from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
-from admittance.events.system import CheckAlive
 from admittance.runtime.bus import streams
 from simulation.kernel import Kernel
 from simulation.nats import core
@@ -17,7 +16,6 @@ from simulation.nats.api import Api
 from simulation.stream import Outgoing, Refused, Stream
 
 AGAIN_SECONDS: Final = 0.5
-BEAT_SECONDS: Final = 10.0
 ACKNOWLEDGING: Final = "workload-controller-"
 """The consumers whose acknowledgements are told, by their prefix."""
 DONE: Final = ("deleted", "absent", "deferred")
@@ -30,8 +28,8 @@ _encode = msgspec.json.Encoder().encode
 
 class Server:
     """``nats`` is what services connect to. ``on_acknowledged`` is called with each sequence of the
-    log that the workload-controller acknowledges. ``beating``: controllers of checks that send
-    heartbeats themselves."""
+    log that the workload-controller acknowledges, ``on_beat`` with a controller of checks that is
+    to be active, or is not."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -46,9 +44,8 @@ class Server:
         self.claims = Stream(found[streams.KV_CLAIMS], f"$KV.{subjects.CLAIMS}.")
         self.timers = Stream(found[subjects.TIMERS])
         self.on_acknowledged: list[Callable[[int], None]] = []
-        self.beating: set[str] = set()
+        self.on_beat: Callable[[str, bool], None] = lambda *_: None
         self._admin = _Admin(self.nats)
-        self._beats: dict[str, bytes] = {}
         self._late: list[Outgoing] = []
         self.nats.on_acked.append(self._acked)
 
@@ -107,17 +104,7 @@ class Server:
         found = self.bucket.last.get(f"admissioncheck.{check}")
         if found is not None and not found.gone:
             controller = msgspec.json.decode(found.data)["spec"]["controllerName"]
-            if controller in self.beating:
-                return
-            began = controller not in self._beats
-            self._beats[controller] = _encode(CheckAlive(active=active))
-            if began:
-                self._send_beats(f"{subjects.ALIVE_CHECK}{controller}", controller)
-
-    def _send_beats(self, subject: str, controller: str) -> None:
-        self.nats.publish(subject, "", self._beats[controller], b"")
-        # Not an event of the kernel: it goes on when all is at rest.
-        self.nats.loop.after(BEAT_SECONDS, self._send_beats, subject, controller)
+            self.on_beat(controller, active)
 
 
 class _Admin:

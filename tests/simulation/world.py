@@ -1,7 +1,7 @@
 """A world in which the services that ship run: on virtual time, over the simulated nats-server.
 
-Runners run on machines of the simulation (`virtual_machine`). Users, admins, checks and providers
-are actors of the simulation.
+Runners run on machines of the simulation (`virtual_machine`), check controllers and a provider are
+programs with the helpers that ship (`checks`, `provider`). Users and admins are no processes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from admittance.events.names import token
 from admittance.events.subjects import DEADLETTER, EPOCH, STREAM
 from admittance.events.system import DeadLetter
 from admittance.lease.lease_state import CONTROLLER
+from admittance.provider_pool import service as provider_pool
+from admittance.provisioning.observed_state import CONTROLLER as PROVISIONING
 from admittance.provisioning_check import service as provisioning_check
 from admittance.retry_timer import service as retry_timer
 from admittance.runtime import chance, clock
@@ -35,17 +37,15 @@ from admittance.scheduler import service as scheduler
 from admittance.scheduling.scheduler import Scheduler
 from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
-from simulation import helped
 from simulation.checks import Checks
 from simulation.courses import Course
-from simulation.helped import HelpedCheck
 from simulation.invariants import Invariants
 from simulation.kernel import Kernel
 from simulation.lives import LEASE_SECONDS, Life, beating
 from simulation.loop import Process, VirtualLoop
 from simulation.network import Network
 from simulation.outside import forbidden
-from simulation.provider import Provider
+from simulation.provider import Capacity, MoodyProvider
 from simulation.scenario import ACTIVE_SECONDS, Fault, Scenario
 from simulation.server import Server
 from simulation.story import Story, describe
@@ -55,8 +55,8 @@ from simulation.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMach
 
 SPARED: Final = 3
 """In every third seed the server has faults, too, and in every third the runners."""
-UNHELPED: Final = 5
-"""In every fifth seed one check controller is written with the helper that ships."""
+STRICKEN: Final = 5
+"""In every fifth seed faults strike the check controllers, too."""
 SHARING: Final = 2
 """In every second seed runners read the data folders of each other."""
 STRUCK: Final = 0.3
@@ -72,6 +72,9 @@ URL: Final = "nats://127.0.0.1:4222"
 HEARTBEAT_SECONDS: Final = 60.0
 """Between heartbeats of pull requests, which cost more than all else in an idle system."""
 COMPARE_SECONDS: Final = 10.0
+BEAT_SECONDS: Final = 30.0
+"""Between heartbeats of check controllers and providers; in seeds with real heartbeats shorter."""
+LOUD_BEAT_SECONDS: Final = 10.0
 REST_SECONDS: Final = 25.0
 """Nothing was stored for so long: two comparisons of schedules, and the end of a lease."""
 RESTART_SECONDS: Final = 0.5
@@ -81,6 +84,7 @@ KINDS: Final[dict[str, ModuleType]] = {
     "t": retry_timer,
     "v": variant_controller,
     "p": provisioning_check,
+    "pool": provider_pool,
 }
 
 IDLE_SECONDS: Final = 12.0
@@ -104,10 +108,11 @@ class World:
         )
         self.users = Publisher(kernel, self.server, self.story)
         self.admin = Admin(kernel, self.server, self.story)
-        self.checks = Checks(kernel, self.server, self.story, plan.tempers, plan.outages)
-        self.provider = Provider(kernel, self.server, self.story)
+        self.checks = Checks(self.loop, self.rng, plan.tempers, _controllers(plan.manifests))
+        self.server.on_beat = self.checks.beat
+        self.provider = MoodyProvider(self.loop, self.rng, self._die)
+        self.capacity = Capacity(self.server, self.provider.booked)
         self.lives: dict[str, Life] = {}
-        self.helped: HelpedCheck | None = None
         self.runner = RunnerOfWorld(self._machine)
         self.machines: dict[str, VirtualMachine] = {}
         self.struck: Counter[str] = Counter()
@@ -166,22 +171,29 @@ class World:
             self.users.say(saying.fact, saying.at)
         self.kernel.at(plan.calm, self._calm)
         rng = Random(self.seed)
-        if self.seed % UNHELPED == 1:
-            self._begin_helped(rng)
+        if self.checks.controllers:
+            self._begin_checks(rng)
         if self.seed % SPARED == 1:
             self.server.claims.on_stored.append(self._on_claim)
         if self.seed % SPARED == 0:
             self._begin_server_faults(rng)
 
-    def _begin_helped(self, rng: Random) -> None:
-        self.helped = HelpedCheck(self.rng)
-        self.checks.others.add(helped.CONTROLLER)
-        self.server.beating.add(helped.CONTROLLER)
-        for name in helped.REPLICAS:
+    def _begin_checks(self, rng: Random) -> None:
+        names = ["k-a"]
+        if self.plan.outages or self.seed % STRICKEN == 1:
+            names.append("k-b")
+        for name in names:
             self._start(name)
-            after, what = rng.randint(10, 200), rng.choice(("kill", "kill", "pause", "mute"))
-            self._faults.append(Fault(after, name, what, rng.choice((0.5, 9.0, 40.0)), 0.0))
+            if self.seed % STRICKEN == 1:
+                what, seconds = (
+                    rng.choice(("kill", "kill", "pause", "mute")),
+                    rng.choice((0.5, 9.0, 40.0)),
+                )
+                self._faults.append(Fault(rng.randint(10, 200), name, what, seconds, 0.0))
         self._faults.sort()
+        for outage in self.plan.outages:
+            fault = Fault(0, names[outage.replica], "kill", outage.seconds, 0.0)
+            self.kernel.at(outage.at, partial(self._strike, fault))
 
     def _begin_server_faults(self, rng: Random) -> None:
         for _ in range(rng.randint(1, 3)):
@@ -231,8 +243,6 @@ class World:
         self.provider.settle()
         self.users.losses = 0.0
         self._faults.clear()
-        if self.helped is not None:
-            self.helped.calm = True
         self.kernel.at_rest = self._is_at_rest
 
     def _is_at_rest(self) -> bool:
@@ -294,7 +304,7 @@ class World:
 
     def _start(self, name: str) -> None:
         letter = name.partition("-")[0]
-        kind: Any = {"k": self.helped, "r": self.runner, **KINDS}[letter]
+        kind: Any = {"k": self.checks, "m": self.provider, "r": self.runner, **KINDS}[letter]
         process = Process(self.loop, name, skew=self.plan.skews.get(name, 0.0))
         self.lives[name] = Life(self, process)
         self.story.tell(name, "starts")
@@ -314,6 +324,7 @@ class World:
             instance=name,
             lease_seconds=LEASE_SECONDS,
             compare_seconds=COMPARE_SECONDS,
+            beat_seconds=BEAT_SECONDS if self.seed % LOUD else LOUD_BEAT_SECONDS,
         )
         bus = await Bus.connect(
             URL,
@@ -419,6 +430,14 @@ class World:
                     wire.slow = 200.0 if fault.what == "slower" else 40.0
                 self.kernel.after(fault.seconds, lambda: self._speed_up(process))
 
+    def _die(self) -> None:
+        """The process that runs at the moment dies."""
+        current = self.loop.current
+        assert current is not None
+        self.story.tell(current.name, "dies between booking and answering")
+        seconds = self.rng.random() * 12.0
+        self.loop.after(0.0, self._strike, Fault(0, current.name, "kill", seconds, 0.0))
+
     def _resume(self, process: Process) -> None:
         if process.alive:
             process.resume(self.rng)
@@ -457,6 +476,12 @@ def _noting(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]
         await _run(self)
 
     return run
+
+
+def _controllers(manifests: list[dict[str, Any]]) -> list[str]:
+    """The controllers of checks that are programs of authors."""
+    checks = (one["spec"] for one in manifests if one["kind"] == "AdmissionCheck")
+    return sorted({spec["controllerName"] for spec in checks} - {PROVISIONING})
 
 
 def _owner(epoch: Stored) -> str:
