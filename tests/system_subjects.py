@@ -97,6 +97,7 @@ def _keys() -> Iterator[str]:
             yield f"{bucket}.{kind}.{space}.x"
         yield f"{claims}.{space}.w.7"
     yield from (f"{claims}._alive.{one}.first" for one in (*ROLES, "provider-pool"))
+    yield f"{claims}._runner.0a"
     yield from (f"$KV.{subjects.PROVIDERS}.{one}.0a" for one in CLASSES)
     yield f"$KV.{subjects.PROVIDERS}._pool.p.0a"
     yield f"$KV.{subjects.PROVIDERS}._pool_led"
@@ -133,10 +134,11 @@ def endpoints() -> list[str]:
     for path in (SOURCES / "services").rglob("*.py"):
         found |= set(re.findall(r'"(admit\.api\.[a-z.*]+[a-z*])"', path.read_text()))
     assert "admit.api.explain.*" in found
-    # Providers answer on their class.
+    found.remove("admit.api.consumer.runner.*")
     plain = [one for one in sorted(found) if "*" not in one]
     spaces = [one.replace("*", space) for one in sorted(found) if "*" in one for space in SPACES]
-    return [*plain, *spaces, *(f"admit.api.provider.{token(one)}" for one in CLASSES)]
+    runners = [f"admit.api.consumer.runner.{name}" for name in ("runner-1", OTHER)]
+    return [*plain, *spaces, *runners, *(f"admit.api.provider.{token(one)}" for one in CLASSES)]
 
 
 def _people(users: list[User]) -> Iterator[str]:

@@ -72,7 +72,10 @@ def _people(*tails: str) -> tuple[Crossing, ...]:
 INWARDS: Final[tuple[Crossing, ...]] = (
     *_crossings(f"{JS}.INFO", *each(f"{JS}.STREAM.INFO.{{}}", STREAMS)),
     *_crossings(f"{JS}.CONSUMER.LIST.{LOG}", f"{JS}.CONSUMER.INFO.{LOG}.*"),
-    *_crossings(f"{JS}.CONSUMER.MSG.NEXT.{LOG}.*", many=True),
+    *_crossings(
+        f"{JS}.CONSUMER.MSG.NEXT.{LOG}.*", f"{JS}.CONSUMER.MSG.NEXT.{KV_CLAIMS}.*", many=True
+    ),
+    *_crossings("admit.api.consumer.runner.*"),
     *_crossings(f"$JS.ACK.{LOG}.>"),
     *_crossings(
         *direct_get(KV, *_KEYS),
@@ -86,7 +89,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
         *direct_get(subjects.CHECKPOINTS, "admit.checkpoint.>"),
         many=True,
     ),
-    *_crossings(_CLAIMS, _STATUSES),
+    *_crossings(_CLAIMS, f"$KV.{subjects.CLAIMS}._runner.*", _STATUSES),
     *_crossings("admit.check.reported.*.*.*"),
     *_crossings(*each("admit.provisioning.{}.*.*.*", PROVIDER_FACTS)),
     *_crossings(*each("admit.workload.{}.*.*", RUNNER_FACTS)),
@@ -109,7 +112,6 @@ OUTWARDS: Final[tuple[Crossing, ...]] = _crossings(
     f"{subjects.USER_FACTS}*.*.*.*",
     f"{subjects.OBJECTS}*.*.*.*",
     *_KEYS,
-    _CLAIMS,
 )
 """What users of OUT may hear from CORE, as far as their permissions allow: stream imports."""
 

@@ -108,15 +108,25 @@ def runner(user: User) -> Permissions:
     spaces = user.namespace_tokens
     claims = each(f"$KV.{subjects.CLAIMS}.{{}}.*.*", spaces)
     workloads = namespaced_keys(user, "workload")
+    durable = f"{subjects.RUNNER_DURABLE}{user.token}"
     orders = _about_workloads(("admitted", "evicted"), spaces)
+    everywhere = "*" in spaces
+    lists = each("admit.api.objects.{}", (subjects.ALL_NAMESPACES,) if everywhere else spaces)
     publish = (
         *CONNECT,
         *stream_info((LOG,)),
-        *own_durable(
-            f"{subjects.RUNNER_DURABLE}{user.token}", purpose="read what to start and stop"
+        *rules("have its consumers made", f"admit.api.consumer.runner.{user.token}"),
+        *own_durable(durable, purpose="read what to start and stop"),
+        *rules("follow claims", f"{JS}.CONSUMER.MSG.NEXT.{KV_CLAIMS}.{durable}"),
+        *rules(
+            "read what it starts",
+            *lists,
+            *each("admit.api.events.{}", spaces),
+            *direct_get(KV, *workloads),
+            *direct_get(LOG, *orders),
         ),
-        *rules("read what it starts", *direct_get(KV, *workloads), *direct_get(LOG, *orders)),
         *rules("claim what it starts", *claims, *direct_get(KV_CLAIMS, *claims)),
+        *rules("announce its data folder", f"$KV.{subjects.CLAIMS}._runner.*"),
         *rules(
             "report on jobs",
             *(
@@ -128,13 +138,12 @@ def runner(user: User) -> Permissions:
     )
     subscribe = (
         *inbox(user),
-        *rules("see changes of workloads and claims", *workloads, *claims),
         *rules("answer for the output of jobs", *each("admit.api.logs.{}", spaces)),
         *micro_endpoints("runner"),
         *HEALTH,
     )
     denied: tuple[Rule, ...] = ()
-    if "*" in spaces:
+    if everywhere:
         denied = rules(
             "only services write the heartbeats of instances",
             f"{ALIVE_KEYS}.>",
@@ -160,6 +169,11 @@ def telemetry(user: User) -> Permissions:
 
 # People. --------------------------------------------------------------------------------
 
+QUEUES_AND_CHECKS: Final = rules(
+    "read queues and checks",
+    *direct_get(KV, *each(f"$KV.{subjects.BUCKET}.{{}}.*", ("clusterqueue", "admissioncheck"))),
+)
+
 
 def user(user: User) -> Permissions:
     """Submits and changes workloads of some namespaces, and reads these namespaces."""
@@ -168,6 +182,7 @@ def user(user: User) -> Permissions:
         *_acts(user, USER_VERBS),
         *rules("ask about its namespaces", *_questions(user)),
         *rules("read objects of its namespaces", *direct_get(KV, *namespaced_keys(user))),
+        *QUEUES_AND_CHECKS,
     )
     return Permissions(publish, (*inbox(user), *_follows(user)))
 
@@ -185,6 +200,7 @@ def approver(user: User) -> Permissions:
             *(one for what in asked for one in each(f"admit.api.{what}.{{}}", spaces)),
         ),
         *rules("read workloads of its namespaces", *direct_get(KV, *workloads)),
+        *QUEUES_AND_CHECKS,
     )
     subscribe = (*inbox(user), *rules("see changes of workloads", *workloads))
     return Permissions(publish, subscribe)

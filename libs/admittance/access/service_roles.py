@@ -86,6 +86,12 @@ def workload_controller(user: User) -> Permissions:
         *CONSUMERS_OF_LOG,
         *READ_BUCKET,
         *rules(
+            "make the consumers of runners",
+            f"{JS}.CONSUMER.CREATE.{KV_CLAIMS}.*",
+            f"{JS}.CONSUMER.DELETE.{KV_CLAIMS}.*",
+        ),
+        *rules("answer for stored objects", f"{JS}.DIRECT.GET.{KV}"),
+        *rules(
             "create the streams",
             *each(f"{JS}.STREAM.CREATE.{{}}", STREAMS),
             *each(f"{JS}.STREAM.UPDATE.{{}}", STREAMS),
@@ -112,6 +118,7 @@ def workload_controller(user: User) -> Permissions:
             "answer requests",
             *each("admit.api.{}", ("apply", "delete", "events", "settled", "objects")),
             *each("admit.api.{}.*", ("apply", "delete", "events", "settled", "objects")),
+            "admit.api.consumer.runner.*",
         ),
         *rules("hear people", f"{subjects.USER_REQUESTS}>"),
     )
