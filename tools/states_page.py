@@ -30,7 +30,7 @@ TABLE: Final = """
 What becomes of `status.admission`, of the rows in `status.admissionChecks`, and of
 `status.requeueState`. A cycle is what a verdict names; it moves whenever rows are reset.
 
-| id | from → to | heard | what | admission | checks | requeueState |
+| id | from → to | fact | what | admission | checks | requeueState |
 | --- | --- | --- | --- | --- | --- | --- |
 """
 
@@ -41,7 +41,7 @@ A parent and its variants take the ways above, but no check is requested for a p
 get no messages about variants, and quota is booked for variants only. Each takes the steps below
 (`tools/states_page.py`). Steps of several members can be one commit.
 
-| id | role | from → to | heard | what |
+| id | role | from → to | fact | what |
 | --- | --- | --- | --- | --- |
 """
 
@@ -50,7 +50,7 @@ FACTS: Final = """
 
 A fact that is not in this table changes nothing, and its outcome says why.
 
-| heard | acted on in |
+| fact | acted on in |
 | --- | --- |
 """
 

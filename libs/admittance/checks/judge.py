@@ -278,7 +278,8 @@ class Judge:
         loop = asyncio.get_running_loop()
         judgement.timer = loop.call_later(pause, self._begin, judgement)
         if judgement.attempts == 1 and not request.published:
-            # The message shows only the type of the error, whose text may contain secrets.
+            # The message shows only the type of the error, because the text of the error may
+            # contain secrets.
             why = f"the check failed ({type(error).__name__}) and is tried again"
             try:
                 await self._publish(request, Pending(why))
@@ -294,7 +295,7 @@ class Judge:
         self._deliveries.ack(reply)
 
     def _drop(self, judgement: Judgement) -> None:
-        """Drops a judgement whose check must not be called, or not called again."""
+        """Drops a judgement: the check's function must not be called for it, or not again."""
         if judgement.timer is not None:
             judgement.timer.cancel()
         if judgement in self._waiting:
@@ -323,9 +324,9 @@ class Judge:
     # The end. -----------------------------------------------------------------------------
 
     async def stop(self, grace_seconds: float) -> None:
-        """Hands back requests whose judgement has not begun, and waits for judgements under way.
-        After ``grace_seconds`` the judgements that still run are cancelled and their requests
-        handed back too.
+        """Returns requests that are not being judged yet to the server, for another replica, and
+        waits for judgements under way. After ``grace_seconds`` the judgements that still run are
+        cancelled, and their requests are returned to the server too.
         """
         self._stopping = True
         for queue in list(self._queues.values()):
@@ -336,7 +337,7 @@ class Judge:
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
         for queue in self._queues.values():
-            # The withdrawn request is handed back before its judgement ends, because a function in
+            # The request is returned to the server before its judgement ends, because a function in
             # a thread may never end.
             if queue.first.calls and not is_over(queue.first.request):
                 self._deliveries.nak(queue.first.reply)

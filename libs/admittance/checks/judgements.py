@@ -41,7 +41,7 @@ class JudgementKey(NamedTuple):
 
 
 class JudgementRecord:
-    """What one replica remembers of one judgement.
+    """The data that one replica keeps about one judgement.
 
     ``judged``: the request was answered, or never will be. ``begun``: this replica called the
     check. ``cancelled``: the request was withdrawn and must not be judged. ``unlisted``: the

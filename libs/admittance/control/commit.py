@@ -82,7 +82,8 @@ class RejectedMessage(NamedTuple):
 
 
 class Echo(NamedTuple):
-    """A barrier that the controller has read, and whose echo it writes."""
+    """A barrier that the workload-controller has read; the commit writes the echo of the barrier to
+    the bucket."""
 
     domain: str
     epoch: int

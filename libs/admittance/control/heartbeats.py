@@ -6,8 +6,8 @@ Replicas of a controller differ by ``instance``: a check is active as long as on
 reports the check as active.
 
 Times are monotonic seconds. After a takeover the stored conditions show which controllers sent
-heartbeats before. The new leader counts each controller with stored conditions as heard at the
-moment of the takeover.
+heartbeats before. The new leader counts each controller with stored conditions as if its heartbeat
+had arrived at the moment of the takeover.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RIVALS: Final = "Different programs go by this controller's name and take each o
 MISSING: Final = 3
 """Number of missing heartbeats after which a controller counts as lost."""
 INSTANCES_MAX: Final = 100
-"""How many replicas are remembered per controller: those that were heard last."""
+"""How many replicas are kept per controller: those with the latest heartbeats."""
 MESSAGE_MAX: Final = 1024
 MESSAGE_SECONDS: Final = 60.0
 """Least time between two writes that change only the message: every write gives the AdmissionCheck
@@ -47,8 +47,8 @@ class _Heard(NamedTuple):
 
 
 class _Controller:
-    """A check controller with heartbeats. ``last``: when any replica of the controller was heard,
-    or counts as heard."""
+    """A check controller with heartbeats. ``last``: the time of the latest heartbeat of any replica
+    of the controller, or the time that counts as such."""
 
     __slots__ = ("last", "replicas")
 
@@ -76,8 +76,8 @@ class Heartbeats:
             found = self._controllers[controller] = _Controller(now)
         report = replace(beat, time=None)
         before = found.replicas.pop(beat.instance, None)
-        # The entry is removed and inserted again, so that the replica heard longest ago comes first
-        # in the dict.
+        # The entry is removed and inserted again, so that the replica with the oldest heartbeat
+        # comes first in the dict.
         found.replicas[beat.instance] = _Heard(report, now)
         silent = now - found.last >= self._patience
         found.last = now
@@ -86,19 +86,19 @@ class Heartbeats:
         return before is None or silent or before.beat != report
 
     def expect(self, controllers: Iterable[str], now: float) -> None:
-        """Counts the given controllers as heard at ``now``: nothing could be heard before, for
-        example because the process was suspended."""
+        """Counts the given controllers as if their heartbeats had arrived at ``now``: no heartbeat
+        could arrive before, for example because the process was suspended."""
         for controller in controllers:
             self._controllers.setdefault(controller, _Controller(now)).last = now
 
     def expect_all(self, now: float) -> None:
-        """Counts every known controller as heard at ``now``; see `expect`."""
+        """Calls `expect` for every known controller."""
         for found in self._controllers.values():
             found.last = now
             found.replicas = {name: _Heard(one.beat, now) for name, one in found.replicas.items()}
 
     def forget(self, but: set[str]) -> None:
-        """Forgets every controller that is not in ``but``."""
+        """Removes every controller that is not in ``but``."""
         for controller in self._controllers.keys() - but:
             del self._controllers[controller]
 

@@ -2,9 +2,10 @@
 module is pure.
 
 The endpoints and the what-if computation use the same functions. The process that writes a manifest
-also publishes the message about it, but may end before that, or may not learn that the write
-succeeded. A new leader therefore publishes messages about manifests that the log lacks. A leader
-also publishes the messages about manifests that it finds in the bucket and did not know.
+also publishes the message about the manifest. But the process may end before that, or may get no
+answer to a write that succeeded. A new leader therefore publishes messages about manifests that the
+log lacks. A leader also publishes the messages about manifests that it finds in the bucket and did
+not know.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class Proposal(NamedTuple):
 
 
 def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Proposal:
-    """Decodes manifests. Each manifest comes with a number that errors about it name. ``namespace``
-    "": any namespace is allowed."""
+    """Decodes manifests. Each manifest comes with its number in the request, which the errors about
+    the manifest name. ``namespace`` "": any namespace is allowed."""
     found = Proposal([], [], [])
     for number, raw in numbered:
         try:

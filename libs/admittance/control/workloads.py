@@ -148,7 +148,8 @@ class Workloads:
         self._known.pop(key, None)
 
     def drop_tombstones(self, before: int) -> None:
-        """Forgets deletions by facts before ``before``, an acknowledged sequence."""
+        """Removes the deletions that were made by facts before ``before``, an acknowledged
+        sequence."""
         gone = [
             key
             for key, known in self._known.items()
@@ -158,8 +159,9 @@ class Workloads:
             del self._known[key]
 
     def drop_finished(self, before: int) -> None:
-        """Forgets finished workloads with a last fact so old that the bucket has dropped them. If
-        such a workload still exists, a put to its key is refused and the workload is loaded."""
+        """Removes finished workloads with a last fact so old that the bucket has dropped these
+        workloads. If such a workload still exists, a put to its key is refused and the workload is
+        loaded."""
         for key in [key for key, fact in self._finished.items() if fact < before]:
             del self._finished[key]
 

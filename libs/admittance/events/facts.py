@@ -141,7 +141,7 @@ class Decision(Fact, frozen=True, kw_only=True):
 
     ``seen`` is the newest revision of the bucket in the scheduler's state: if a queue, cohort or
     flavor of the workload's tree has a newer revision, the decision is void. ``domain``: the domain
-    whose leader decided. ``scan``: further inputs of the decision.
+    of the leader that decided. ``scan``: further inputs of the decision.
     """
 
     revision: int

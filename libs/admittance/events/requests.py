@@ -98,11 +98,11 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One variant of a parent. ``variant``: a flavor, or the name of an explicit variant.
 
-    ``active`` and ``why`` (an `ActivityReason`): what the policy wants of the variant now.
-    ``admitted``: the parent uses the variant's admission. ``gate``: Open or Closed; the variant may
-    preempt only if Open. ``set_aside``: a sentence that says why an active variant is not tried: a
-    better sibling goes first, or the family's job still stops. ``explained``: the explanation of
-    the variant as of any workload."""
+    ``active`` and ``why`` (an `ActivityReason`): whether the policy requires the variant to be
+    active now, and why. ``admitted``: the parent uses the variant's admission. ``gate``: Open or
+    Closed; the variant may preempt only if Open. ``set_aside``: a sentence that says why an active
+    variant is not tried: a better sibling goes first, or the family's job still stops.
+    ``explained``: the explanation of the variant as of any workload."""
 
     name: str
     variant: str

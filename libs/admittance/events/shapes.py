@@ -161,9 +161,9 @@ class Grounds(Shape, frozen=True, kw_only=True):
 
 
 class HandedOn(Shape, frozen=True, kw_only=True):
-    """A workload at ``revision`` with only a reservation, whose quota passes to the preemptor in
-    the same commit. ``reason``: the rule of the preemption. ``times``: how often it has lost quota
-    to the same preemptor, including this time.
+    """A workload at ``revision`` that has only a reservation; the reserved quota passes to the
+    preemptor in the same commit. ``reason``: the rule of the preemption. ``times``: how often it
+    has lost quota to the same preemptor, including this time.
     """
 
     namespace: str

@@ -108,7 +108,7 @@ class FamilyState(NamedTuple):
 
 
 class DesiredState(NamedTuple):
-    """Whether policy wants a variant active, and why."""
+    """Whether the policy requires a variant to be active, and why."""
 
     active: bool
     why: ActivityReason

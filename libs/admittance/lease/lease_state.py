@@ -182,7 +182,7 @@ class LeaseState:
         self._held.pop(domain, None)
 
     def drop(self, domain: str) -> None:
-        """Forgets a domain that no longer exists."""
+        """Removes a domain that no longer exists."""
         self._held.pop(domain, None)
         self._taking.discard(domain)
 

@@ -171,7 +171,7 @@ class Cell:
         self.update_ancestors()
 
     def update_ancestors(self) -> None:
-        """Tells the cells above whether some usage at or below this cell does not count in
+        """Records at the cells above whether some usage at or below this cell does not count in
         shares."""
         cell = self
         while cell.parent is not None:

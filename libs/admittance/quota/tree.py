@@ -160,8 +160,9 @@ class Tree:
             if not cycle:
                 self._join(node, self._cohort(parent))
             else:
-                # One edge of the cycle is left out so that sums end. The choice of that edge must
-                # not depend on the order of edits, because the root gives the domain its name.
+                # One cohort of the cycle becomes a root, so that sums over the tree end. The choice
+                # of this cohort must not depend on the order of edits, because the root gives the
+                # domain its name.
                 first = min(cycle)
                 if first != node.name:
                     self._leave(self.cohorts[first])
@@ -215,7 +216,7 @@ class Tree:
         self._prune(parent)
 
     def _prune(self, node: Node) -> None:
-        """Forgets a cohort that no object names any more."""
+        """Removes a cohort that no object names any more."""
         if node.is_cohort and not (node.explicit or node.members or node.cohorts):
             self._leave(node)
             self.cohorts.pop(node.name, None)

@@ -330,8 +330,7 @@ class DecisionReplay(Scheduler):
 
 
 class _Rebuilt:
-    """A `DecisionReplay` whose state is that of the scheduler at the time of the logged
-    decision."""
+    """A `DecisionReplay` with the state that the scheduler had when it made the logged decision."""
 
     def __init__(
         self,
@@ -433,7 +432,7 @@ def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
 
 
 def _decided_for(decision: Decision) -> Key:
-    """The workload whose turn or recheck led to the decision."""
+    """The workload that was processed or rechecked when the decision was made."""
     if isinstance(decision, Preempted):
         return key_of(decision.by)
     return decision.namespace, decision.name

@@ -34,8 +34,8 @@ would be set, for instance an evicted job's wait for its stop."""
 SOON: Final = timedelta(seconds=5)
 """A schedule that is due within this time is set at once."""
 SKEW: Final = timedelta(seconds=2)
-"""A schedule whose time is closer than this is not compared, because it may have fired by the
-server's clock."""
+"""A schedule with a time closer than this is not compared, because by the server's clock the
+schedule may have fired already."""
 
 
 class Corrections(NamedTuple):
@@ -173,9 +173,9 @@ class Schedules:
         return self._overdue.next()
 
     def take_overdue(self, now: datetime) -> list[TimerSlot]:
-        """Returns slots whose time passed a while ago without a change of their workload, because
-        the fact was lost or changed nothing. The schedules of overdue slots are set again, with
-        growing pauses. Call this method only when all due facts have been processed; otherwise
+        """Returns the slots that were due a while ago and whose workload has not changed since,
+        because the fact was lost or changed nothing. The schedules of overdue slots are set again,
+        with growing pauses. Call this method only when all due facts have been processed; otherwise
         facts pile up for a workload-controller that is merely behind."""
         found = []
         for slot in self._overdue.take(now):

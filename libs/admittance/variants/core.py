@@ -1,9 +1,9 @@
 """Keeps all families, and returns the acts that make families match policy. The module is pure.
 
 An act is a fact to publish. Acts are computed from stored objects, so nothing has to survive a
-restart: a new leader publishes the acts that are still required. `SentActs` remembers published
-acts, so that no act is repeated while it takes effect. Only families that changed, have a changed
-queue, or have reached their time are computed again."""
+restart: a new leader publishes the acts that are still required. `SentActs` keeps published acts,
+so that no act is published twice before it has had time to take effect. Only families that changed,
+have a changed queue, or have reached their time are computed again."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class SentActs:
         return now + AGAIN
 
     def forget(self, family: WorkloadName) -> None:
-        """Forgets the published acts of a family that is gone."""
+        """Removes the published acts of a family that is gone."""
         for kept in (self._sent, self._aggregated, self._differs_since):
             kept.pop(family, None)
 

@@ -102,8 +102,9 @@ def required_acts(
         acts += opened
         look = min((at for at in (look, again) if at is not None), default=None)
     no_flavor = rules is not None and not tags and parent.state.active and not parent.state.admitted
-    # The gate ConcurrentAdmission may have been turned off while the workload-controller was down,
-    # so no change of a queue tells the workload-controller that the parent becomes regular.
+    # The feature gate ConcurrentAdmission may have been turned off while the workload-controller
+    # was down. Then no change of a queue makes the workload-controller turn the parent into a
+    # regular workload.
     regular = rules is None and bool(context.queue) and not parent.state.admitted
     outdated = regular or (no_flavor and parent.reason != NO_FLAVOR)
     acts += _aggregated(parent, own, desired, outdated=outdated)

@@ -250,7 +250,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_E, facts.Stopped, _stopped, ("T19", (*_P, *_B)), ("T27", _GONE)),
     **_rows(_OFF, facts.Stopped, _stopped_while_off, ("T19", _STAYS), ("T27", _GONE)),
     **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P)),
-    # Facts from requests of users.
+    # Facts that users publish to change a workload.
     **_rows(_LIVING, facts.Deactivated, activation.turn_off, ("T16", _D)),
     **_rows(_OFF, facts.Deactivated, activation.turn_off),
     **_rows(_LIVING, facts.Activated, activation.turn_on),

@@ -36,7 +36,8 @@ async def explain(call: Call, name: str) -> None:
         found = await find(bus, kinds.WORKLOAD, name)
         workload = found.workload()
         now = clock.now()
-        # The scheduler forgets finished workloads, so the stored workload is explained.
+        # The scheduler keeps no finished workloads, so the explanation is made from the stored
+        # workload.
         reply = (
             ExplainReply()
             if phase(workload, now) is Phase.FINISHED
@@ -75,8 +76,8 @@ async def _capacity(
 
 
 def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
-    """Returns reply with phase and reason of the stored workload where the stored ones are more
-    exact: if the workload runs, or does not compete for quota now.
+    """Returns reply with phase and reason of the stored workload, if the workload runs or does not
+    compete for quota now: then the stored phase and reason are more exact than the scheduler's.
 
     The verdicts about flavors stay in the reply, since they say whether the workload would fit.
     """

@@ -36,7 +36,8 @@ ON_THE_WAY: Final = frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNI
 """Phases that a workload has passed if it ran to its end."""
 
 READ_AGAIN_SECONDS: Final = 5.0
-"""The workload is also read this often: a deletion by expiry is not heard."""
+"""How often the workload is read as well, because the watch gets no message when the workload
+expires."""
 PHASE_CLOCK_SECONDS: Final = 1.0
 """The phase is also computed this often, since Backoff ends by time, without a write to the bucket.
 """

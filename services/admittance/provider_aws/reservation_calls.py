@@ -289,7 +289,7 @@ class ReservationCanceller:
         return now - self._cancelled.get(reservation, float("-inf")) >= self._again_seconds
 
     async def sweep(self, reservation: str) -> None:
-        """Cancels a listed reservation whose request is cancelled."""
+        """Cancels a listed reservation after its request was cancelled."""
         try:
             await self._cancel(reservation, "its request was cancelled")
         except Ec2Error as trouble:

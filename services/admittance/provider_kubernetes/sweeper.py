@@ -157,8 +157,8 @@ class ObjectSweeper:
         self._others.log(one["metadata"]["labels"][INSTALLATION] for one in found)
 
     async def _find_deleted(self, seen: Collection[Seen], listed: Collection[str]) -> None:
-        """Tells the watch about objects whose deletion it has missed. ``seen``: the objects known
-        before the listing; ``listed``: the uids in the listing.
+        """Reports objects to the watch that were deleted without an event of the watch. ``seen``:
+        the objects known before the listing; ``listed``: the uids in the listing.
         """
         for one in seen:
             is_lost = one.uid not in listed and self._watch.seen.get(one.id) is one

@@ -183,8 +183,8 @@ async def recover(manager: RunManager) -> None:
         if view.state is AdmissionState.EVICTED:
             manager.handle(key, decide.JobEvicted(view.evicted))
         elif view.state is AdmissionState.OVER and manager.folders[key].journal.outcome is None:
-            # The runner missed the eviction: its revision is not known, and the workload-controller
-            # does not wait for an answer.
+            # The runner missed the fact of the eviction, so the revision of the eviction is
+            # unknown; the workload-controller does not wait for an answer to that eviction.
             manager.handle(key, decide.JobEvicted(run.revision + 1))
     for key, found in list(manager.folders.items()):
         manager.report_journal(key, found)
@@ -231,8 +231,8 @@ def _read_folder(manager: RunManager) -> None:
 
 
 async def _take_claims_again(manager: RunManager) -> None:
-    """Takes again the claims of runs without a recorded outcome; stops runs whose claim is over, or
-    is held by another runner."""
+    """Takes the claims of runs without a recorded outcome again; stops a run if its claim is over
+    or another runner holds it."""
     keys = [key for key, found in manager.folders.items() if found.journal.outcome is None]
     began = manager.machine.boot_seconds()
     claims = await manager.retry(lambda: manager.claims.take(keys, again=True))

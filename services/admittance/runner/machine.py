@@ -62,8 +62,8 @@ class RunJournal:
         return self.outcome is not None and self.outcome.kind in ("succeeded", "failed")
 
     def feed(self, data: bytes) -> bool:
-        """Reads new lines; returns True when there was one. A last line without its newline is left
-        for the next call: it may be half written.
+        """Reads the complete new lines of the journal from ``data``; returns whether there was one.
+        A last line without its newline is left for the next call: it may be half written.
         """
         whole = data.rfind(b"\n") + 1
         self.offset += whole

@@ -1,4 +1,5 @@
-"""The data folders of other runners, which may have the result of a job whose runner has ended."""
+"""The data folders of other runners. They may have the result of a job that ran on a runner that
+has ended."""
 
 from __future__ import annotations
 

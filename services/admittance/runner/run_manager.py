@@ -365,7 +365,8 @@ class RunManager:
             self.handle(key, decide.Ended(*journal.outcome, journal.exit_code))
 
     async def check_runs(self) -> None:
-        """Finds shims that have died or never started, and journals whose notification was lost."""
+        """Finds shims that have ended or never started, and journals that have grown without a
+        notification."""
         for count, (key, found) in enumerate(list(self.folders.items())):
             if count % 50 == 49:
                 await asyncio.sleep(0)

@@ -117,8 +117,8 @@ class ManifestWriter:
         try:
             await self._durables.after(self.controller.objects)
         except (Refused, Unavailable) as error:
-            # The manifest is deleted in spite of this error; the next call finds the remaining
-            # durable.
+            # The manifest stays deleted although its durable could not be deleted; the next call of
+            # `tidy` deletes the durable.
             log.warning("durable_not_removed", error=str(error))
 
     async def _guarded(self, puts: list[Outgoing], keys: list[str]) -> int:

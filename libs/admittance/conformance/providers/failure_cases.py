@@ -142,8 +142,8 @@ class FailureCases(ProviderCases):
         return f"{why}: it booked one twice, or has less capacity than --room"
 
     async def _forgotten(self, process: ProgramProcess, room: int) -> str:
-        """Returns the fault if the provider forgets a booking: all capacity is booked and one more
-        request is sent, before and after a further crash.
+        """Returns the fault if the provider loses a booking in a crash: all capacity is booked and
+        one more request is sent, before and after a further crash.
         """
         for number in (1, 2):
             [beyond] = await self._requester.send(f"remembers.beyond.{number}")

@@ -42,8 +42,8 @@ class JwtClaims(msgspec.Struct, frozen=True):
 
 class UserKey(NamedTuple):
     """The credentials of a user. ``jwt`` and ``claims`` None: a plain NKey. ``public``: the public
-    key. ``sign``: the signature of a nonce as the server wants it. ``inbox``: the prefix of the
-    subjects on which the user may receive answers."""
+    key. ``sign``: returns the signature of a nonce in the server's format. ``inbox``: the prefix of
+    the subjects on which the user may receive answers."""
 
     public: str
     jwt: str | None

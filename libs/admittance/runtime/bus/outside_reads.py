@@ -1,10 +1,11 @@
 """Lists and follows keys of the bucket without a consumer, for programs that may not create one.
 
 A list comes page by page, from a service or by direct get. To follow keys, a plain subscription
-tells which key is written, and the entry is then read by direct get. The subscription hears a write
-before the server stores or refuses it, so a key is read again after growing pauses until its
-revision changes. An expired value is not heard, and neither is a write while the connection is
-lost: everything is read again from time to time and after each reconnect.
+tells which key is written, and the entry is then read by direct get. The subscription gets the
+message of a write before the server stores or refuses the write, so a key is read again after
+growing pauses until the key's revision changes. The subscription gets no message when a value
+expires, and none while the connection is lost: everything is read again from time to time and after
+each reconnect.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class KeyFollower:
         self._known: dict[str, int] = {}
         self._present: set[str] = set()
         self._heard: dict[str, int] = {}
-        """By key: how often it was read since it was heard."""
+        """By key: how often the key was read since the last message about the key."""
         self._due: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stale = True

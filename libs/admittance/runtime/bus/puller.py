@@ -297,8 +297,8 @@ class Puller:
         if newer:
             raise Superseded(f"{newer[0]} reads in place of generation {self._generation}")
         if found and not self._round:
-            # The floor is that of the newest consumer: an older consumer, of a paused leader, may
-            # have acknowledged less.
+            # Use the floor of the newest consumer: an older consumer, of a paused leader, may have
+            # acknowledged less.
             generation, number, _, floor = max(found)
             self.floor = max(self.floor, floor)
             if generation == self._generation:

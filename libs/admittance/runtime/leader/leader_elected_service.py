@@ -28,8 +28,8 @@ class LeaderWork(Protocol):
     def ready(self) -> bool: ...
 
     async def run(self) -> None:
-        """Does the work of a leader until cancelled. Raises Superseded when the work learns of a
-        newer epoch.
+        """Does the work of a leader until cancelled. Raises Superseded when a newer epoch of the
+        domain exists.
         """
         ...
 

@@ -53,9 +53,9 @@ MIDDLE: Final = 20
 def collect_garbage_less_often() -> None:
     """Makes this process collect cyclic garbage less often.
 
-    Nearly all objects of a service are free of cycles, and many live long: a hundred thousand
-    workloads would be searched for cycles in vain. With 50,000 workloads, fewer collections save a
-    tenth of the CPU (measured).
+    Nearly all objects of a service are free of reference cycles, and many exist for a long time: to
+    search a hundred thousand workloads for cycles would be useless work. With 50,000 workloads,
+    fewer collections save a tenth of the CPU (measured).
     """
     gc.collect()
     gc.freeze()

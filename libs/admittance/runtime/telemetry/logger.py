@@ -25,7 +25,8 @@ LEVELS: Final = {
 }
 
 _errors_only: list[str] = []
-"""The service whose logging is not set up until its first error, because it logs errors only."""
+"""The name of the service if its logging is set up only at its first error, because the service
+logs errors only."""
 
 
 def logger() -> FilteringBoundLogger:

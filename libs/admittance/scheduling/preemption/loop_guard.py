@@ -2,10 +2,10 @@
 
 A preemption does not always end with a running preemptor: under fair sharing, with
 ``reclaimWithinCohort: Any``, or when the victim gets its quota back first, the same preemptor and
-victim may meet again and again, and neither job finishes. The status of the victim counts
-preemptions per preemptor, so a restart forgets nothing. From the configured number of preemptions
-on (three by default), the guard separates preemptor and victim, for a time that doubles with each
-further preemption:
+victim may meet again and again, and neither job finishes. The stored status of the victim counts
+preemptions per preemptor, so the counts survive a restart. From the configured number of
+preemptions on (three by default), the guard separates preemptor and victim, for a time that doubles
+with each further preemption:
 
 - A victim with a lower priority stays preemptible, but must wait until the preemptor has had its
   turn, since the quota was freed for the preemptor.

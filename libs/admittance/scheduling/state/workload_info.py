@@ -201,7 +201,7 @@ class WorkloadInfo:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the workload was told to give up its quota and may still hold it."""
+        """Whether the workload is being evicted or preempted, and may still hold its quota."""
         return self.state == "Evicting" or self.in_flight >= InFlight.PREEMPTED
 
 
@@ -369,8 +369,8 @@ class Queue:
         return workload.cls is not None and workload.cls.parked is None
 
     def forget_preemptor(self, workload: WorkloadInfo) -> None:
-        """Forgets the preemptor that stays at the head, if it is the workload. Called when the
-        workload has left the queue."""
+        """If the workload is the preemptor that stays at the head, removes it from the head. Called
+        when the workload has left the queue."""
         if self.preemptor is workload:
             self.preemptor = None
 

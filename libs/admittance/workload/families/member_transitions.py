@@ -176,7 +176,7 @@ def _activated(family: FamilyTransition, variant: StoredWorkload, fact: facts.Ac
     if stopped in STOPPED:
         if fact.reason:
             return ignored(variant, "PolicyMovedOn", f"it was stopped meanwhile: {stopped}")
-        # The next reconciliation activates the variant if policy wants it active.
+        # The next reconciliation activates the variant if the policy requires it to be active.
         return applied(with_status(variant, stopped_by=""))
     wanted = family.desired_state(variant.metadata.name)
     if wanted is None or not wanted.active:

@@ -258,7 +258,7 @@ def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
 
 
 def drop_promises(family: FamilyTransition, successor: str = "") -> None:
-    """Ends the promises of quota to all variants but an active ``successor``."""
+    """Removes the promised quota of all variants except an active ``successor``."""
     for one in list(family.variants.values()):
         keeps = one.metadata.name == successor and head(one).active
         if one.status.promised is not None and not keeps:

@@ -111,7 +111,7 @@ def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionCon
     required = context.queues.required_checks(admission.cluster_queue, admission)
     if not all_ready(workload.status.admission_checks, required):
         return ignored(workload, "NotReady", "a required check is not Ready")
-    # A flavor may have got other labels after the reservation.
+    # The labels of a reserved flavor may have changed since the reservation.
     conflict = contradiction(workload, context)
     if conflict is not None:
         return conflict

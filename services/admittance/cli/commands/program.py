@@ -208,7 +208,7 @@ def _complain(error: Exception, *lines: str) -> None:
 
 
 def _words(arguments: Sequence[str] | None) -> list[str]:
-    """The arguments, or the line that the shell wants to complete."""
+    """The arguments; while the shell completes a word, the words of the line so far."""
     if arguments is None and (line := os.environ.get("COMP_WORDS")):
         return line.split()[1:]
     return list(sys.argv[1:] if arguments is None else arguments)

@@ -347,8 +347,9 @@ def check_test(
 ) -> None:
     """Test a check controller in any language against the protocol; status 1 if a case fails.
 
-    The requests are about workloads in a namespace of their own, so a live deployment is not
-    disturbed. The controller may book real capacity for them: use parameters made for tests.
+    The workloads of the test requests are in a namespace of their own, so the test does not disturb
+    a live deployment. The controller may book real capacity for them: use parameters made for
+    tests.
     """
     from admittance.cli import conformance
 

@@ -193,8 +193,7 @@ async def _rebuild(
         folded += len(batch)
         if not past.perform(commit, record.floor, limits[record.epoch]):
             break
-        # Decisions that were applied, and whose effect the scheduler had seen, were no longer in
-        # flight.
+        # A decision was no longer in flight when the scheduler had seen its effect in the bucket.
         done = commit.through if not commit.unsure else 0
         decisions = [one for one in decisions if one.sequence > done]
     while heard < target.sequence and (one := await anext(facts, None)) is not None:

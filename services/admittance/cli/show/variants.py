@@ -73,7 +73,7 @@ def tag_table(rules: FamilyRules) -> Table:
 def wish_text(
     wish: DesiredState, active: bool, tag: Tag | None, parent: ParentState, now: datetime
 ) -> str:
-    """Why the policy wants a variant active or inactive, and from or until when.
+    """Why the policy requires a variant to be active or inactive, and from or until when.
 
     ``active``: the current state of the variant, which follows the policy within a moment.
     """

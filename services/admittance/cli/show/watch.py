@@ -18,7 +18,8 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.outside_reads import KeyFollower
 
 READ_AGAIN_SECONDS: Final = 30.0
-"""All objects are also read this often: a deletion by expiry is not heard."""
+"""How often all objects are read as well, because the watch gets no message when an object expires.
+"""
 
 
 async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:

@@ -1,8 +1,8 @@
 """Names of objects for shell completion, requested without the NATS client.
 
-The client takes too long to import for a completion, so this module speaks the few protocol lines
-of one request itself. Completion has no names if no server runs, or if the server requires TLS or a
-login that is not in the URL.
+To import the NATS client takes too long for a completion, so this module writes and reads the few
+protocol lines of one request itself. Completion has no names if no server runs, or if the server
+requires TLS or a login that is not in the URL.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ async def health(
     bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
 ) -> list[HealthReply]:
     """The health replies of all instances that answer within ``seconds``. ``enough``: a service and
-    an instance ("": any instance) whose reply ends the wait.
+    an instance ("": any instance); the reply of this instance ends the wait.
     """
     found: list[HealthReply] = []
     full = asyncio.Event()
