@@ -245,9 +245,14 @@ def test_a_taken_name_is_refused(admit: Up) -> None:
         (("-l", "a b=c"), 2, "metadata.labels: 'a b' is not a label key"),
         (("--flavor", "No Name"), 2, "spec.admissionConstraints.allowedResourceFlavors"),
         (("--max-time", "0"), 2, "spec.maximumExecutionTimeSeconds: must be at least 1"),
-        (("--priority-class", "none"), 1, "refused: Invalid: WorkloadPriorityClass none doesn't"),
+        (
+            ("--priority-class", "none"),
+            1,
+            "not submitted: WorkloadPriorityClass none does not exist",
+        ),
+        (("--flavor", "none"), 1, "clusterqueue cq has no flavor none, it has spot; --anyway"),
     ],
-    ids=["label", "flavor", "time", "class"],
+    ids=["label", "flavor name", "time", "class", "flavor"],
 )
 def test_a_wrong_option_of_a_command_is_refused_in_one_line(
     options: tuple[str, ...], status: int, why: str, admit: Up
@@ -309,6 +314,22 @@ def test_pending_workloads_are_listed_in_order_and_explained(admit: Up) -> None:
     for name in ("huge", "huge-too"):
         admit.ok("delete", "wl", name)
     assert admit("get", "wl", "huge").status == 1
+
+
+def test_submit_warns_of_a_stopped_queue_and_events_mark_void_requests(admit: Up) -> None:
+    manifest = QUEUES.partition("---")[2].replace("name: cq}", "name: closed}")
+    closed = manifest.replace("name: main", "name: closed").replace(
+        "namespaceSelector", "stopPolicy: Hold\n  namespaceSelector"
+    ).replace("clusterQueue: cq", "clusterQueue: closed")  # fmt: skip
+    admit.ok("apply", "-f", "-", stdin=closed)
+    answer = admit.ok("submit", "-q", "closed", "--name", "waits", "--", "true")
+    assert "warning: ClusterQueue closed has stopPolicy Hold" in answer.err
+    admit("release", "workload", "waits")
+    events = admit.ok("events", "--workload", "waits").lines
+    (released,) = (line for line in events if " released " in line)
+    assert "(does not count: NotHeld: " in released
+    for one in ("wl/waits", "lq/closed", "cq/closed"):
+        admit.ok("delete", one)
 
 
 def test_events_of_a_recreated_workload_exclude_those_of_its_predecessor(admit: Up) -> None:

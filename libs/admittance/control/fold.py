@@ -157,6 +157,7 @@ class BatchFold:
         ):
             return False
         if change.outcome is not FactOutcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
+            self._note_outcome(logged, change)
             change = Change(known.workload, (), FactOutcome.APPLIED, change.reason, change.message)
         givers: list[quota_handover.Giver] = []
         if isinstance(fact, facts.Assigned) and change.says:

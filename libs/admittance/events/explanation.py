@@ -6,10 +6,14 @@ Amounts are in accounting units: cpu in thousandths, everything else in whole un
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from admittance.events.shapes import Shape, Shares
+
+STOP_POLICY_REMOVAL: Final = "removal of stopPolicy"
+"""How a remedy begins that names the stopPolicy of a queue."""
 
 
 class Room(Shape, frozen=True, kw_only=True):

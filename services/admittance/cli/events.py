@@ -14,7 +14,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.cli.show.event_lines import (
     REFUSED,
     EventLine,
-    OpenRequests,
+    FactEffects,
     is_summary_refresh,
     line_of,
 )
@@ -54,12 +54,12 @@ async def events(
     namespace = None if all_namespaces else call.namespace
     async with link(call) as bus:
         shown = 0
-        requests = OpenRequests()
+        effects = FactEffects()
         variants = (
             VariantNames(bus, call.namespace, workload) if workload and not all_namespaces else None
         )
         async for entry in _entries(bus, namespace, workload, since, variants, follow=follow):
-            _show(call, entry, variants.tags if variants is not None else {}, requests)
+            _show(call, entry, variants.tags if variants is not None else {}, effects)
             shown += 1
     if shown:
         return
@@ -77,9 +77,9 @@ async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
     meta = found.workload().metadata
     said = _entries(bus, found.namespace, found.name, None, variants, follow=False)
     entries = [entry async for entry in said if not is_summary_refresh(entry)]
-    requests = OpenRequests()
+    effects = FactEffects()
     own = [entry for entry in entries if is_of(entry, meta)]
-    return [line_of(entry, variants.tags, requests) for entry in own][-count:]
+    return [line_of(entry, variants.tags, effects) for entry in own][-count:]
 
 
 def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
@@ -188,7 +188,7 @@ async def _notify_of_facts(
         await bus.bus.nc.subscribe(subject, cb=on_message)
 
 
-def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], requests: OpenRequests) -> None:
+def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], effects: FactEffects) -> None:
     match call.output:
         case Output.JSON:
             output.show_json_line(entry)
@@ -200,7 +200,7 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], requests: OpenRe
         case Output.TABLE | Output.WIDE:
             if call.output is Output.TABLE and is_summary_refresh(entry):
                 return
-            line = line_of(entry, tags, requests)
+            line = line_of(entry, tags, effects)
             if output.is_terminal():
                 _show_rich(line, numbered=call.output is Output.WIDE)
             else:

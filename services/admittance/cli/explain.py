@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +13,14 @@ from msgspec.structs import replace
 from admittance.api.units import render
 from admittance.cli.get import find
 from admittance.cli.show import check_rows, tables
-from admittance.cli.show.families import Family, FamilyMember, family_of, is_parent
+from admittance.cli.show.families import (
+    Family,
+    FamilyMember,
+    family_of,
+    is_parent,
+    is_variant,
+    parent_of,
+)
 from admittance.cli.show.objects import Found, field
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
@@ -20,7 +28,14 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
 from admittance.cli.support.times import age, span, stamp
-from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Room
+from admittance.events.explanation import (
+    STOP_POLICY_REMOVAL,
+    Ahead,
+    Holder,
+    Outlook,
+    PreemptionVictim,
+    Room,
+)
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
 from admittance.quota.cell import UNLIMITED
@@ -46,10 +61,11 @@ async def explain(call: Call, name: str) -> None:
             )
         )
         family = await family_of(bus, found) if is_parent(workload) else None
+        parent = await parent_of(bus, found) if is_variant(workload) else None
         waits = await _capacity(bus, found, family, now)
     if reply.error:
         raise AnswerIsNo(reply.error)
-    reply = corrected(workload, reply, now)
+    reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
     rows = field(found.plain(), "status", "admissionChecks", default=[])
     checks = check_rows.check_values(rows, workload)
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
@@ -75,26 +91,25 @@ async def _capacity(
     return tuple(waits_for(await of_family(bus, found, family), now))
 
 
-def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> ExplainReply:
+def corrected(
+    workload: StoredWorkload,
+    reply: ExplainReply,
+    now: datetime,
+    parent: StoredWorkload | None = None,
+) -> ExplainReply:
     """Returns reply with phase and reason of the stored workload, if the workload runs or does not
     compete for quota now: then the stored phase and reason are more exact than the scheduler's.
 
     The verdicts about flavors stay in the reply, since they say whether the workload would fit.
+    ``parent``: that of a variant.
     """
     where = phase(workload, now)
     reason, message = tables.reason_of(workload, now)
-    name = workload.metadata.name
     match where:
-        case Phase.FINISHED:
-            remedies: tuple[str, ...] = ()
-        case Phase.DEACTIVATED | Phase.REJECTED:
-            remedies = (f"`admit activate workload {name}`",)
+        case Phase.FINISHED | Phase.DEACTIVATED | Phase.REJECTED | Phase.BACKOFF:
+            pass
         case Phase.PENDING if reason == "OnHold":
-            remedies = (f"`admit release workload {name}`",)
-        case Phase.BACKOFF:
-            retry = _retry(workload, now)
-            held = is_held(workload)
-            remedies = (f"`admit release workload {name}`, and {retry}" if held else retry,)
+            pass
         case Phase.RUNNING if reply.phase == Phase.ADMITTED:
             # Only the stored workload says whether its pods are ready.
             return replace(reply, phase=str(where))
@@ -104,6 +119,10 @@ def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> E
             return replace(reply, reason=reason)
         case _:
             return reply
+    of_queue = (one for one in reply.unblocked_by if one.startswith(STOP_POLICY_REMOVAL))
+    steps = ", and ".join(chain(_steps(workload, parent, now), of_queue))
+    if where is Phase.FINISHED:
+        steps = ""
     spec = head(workload)
     return replace(
         reply,
@@ -117,8 +136,27 @@ def corrected(workload: StoredWorkload, reply: ExplainReply, now: datetime) -> E
         ahead=(),
         holders=(),
         held_by=(),
-        unblocked_by=remedies,
+        unblocked_by=(steps,) if steps else (),
     )
+
+
+def _steps(workload: StoredWorkload, parent: StoredWorkload | None, now: datetime) -> Iterator[str]:
+    """Yields each step that is needed before the workload competes for quota again."""
+    name, where = workload.metadata.name, phase(workload, now)
+    of_parent = list(_steps(parent, None, now)) if parent is not None else []
+    yield from of_parent
+    follows = False
+    if of_parent:
+        from admittance.family.policy import STOPPED
+
+        # A variant that only follows its parent becomes active with the parent.
+        follows = workload.status.stopped_by not in STOPPED
+    if where in (Phase.DEACTIVATED, Phase.REJECTED) and not follows:
+        yield f"`admit activate workload {name}`"
+    if is_held(workload):
+        yield f"`admit release workload {name}`"
+    if where is Phase.BACKOFF:
+        yield _retry(workload, now)
 
 
 def _retry(workload: StoredWorkload, now: datetime) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from admittance.api.reading.objects import encode
 from admittance.api.workload import Workload
+from admittance.cli.show.objects import field, lookup
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
@@ -80,7 +81,12 @@ def _has_no_queue(reply: FitReply) -> bool:
 
 def refusal(reply: FitReply) -> str:
     """The error for a command that is not submitted, with what its workload would wait for."""
-    until = "the queue is created" if _has_no_queue(reply) else "the quota is raised"
+    if _has_no_queue(reply):
+        until = "the queue is created"
+    elif reply.reason == "NoMatchingFlavor":
+        until = "the queue offers a flavor for it"
+    else:
+        until = "the quota is raised"
     return f"not submitted: {_sentence(reply)}; --anyway submits it, and it waits until {until}"
 
 
@@ -100,7 +106,25 @@ async def refuse_misfit(bus: Link, workload: Workload) -> None:
             "--anyway submits it, and it waits until the queue is created"
         )
     if (reply := await _misfit(bus, workload)) is not None:
+        await _refuse_unknown_flavors(bus, workload, reply.cluster_queue)
         raise AnswerIsNo(refusal(reply))
+
+
+async def _refuse_unknown_flavors(bus: Link, workload: Workload, cluster_queue: str) -> None:
+    """Raises AnswerIsNo if the workload allows only flavors that the ClusterQueue does not have."""
+    allowed = workload.spec.admission_constraints
+    wanted = allowed.allowed_resource_flavors if allowed is not None else None
+    found = await lookup(bus, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
+    if not wanted or found is None:
+        return
+    groups = field(found.plain(), "spec", "resourceGroups", default=[])
+    offered = dict.fromkeys(one["name"] for group in groups for one in group.get("flavors") or ())
+    if offered.keys().isdisjoint(wanted):
+        raise AnswerIsNo(
+            f"not submitted: clusterqueue {cluster_queue} has no flavor {' or '.join(wanted)}, "
+            f"it has {', '.join(offered) or 'none'}; "
+            "--anyway submits it, and it waits until the queue has that flavor"
+        )
 
 
 async def warn_of_misfits(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:

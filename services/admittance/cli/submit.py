@@ -125,6 +125,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
 
     A refused submission makes the exit status 1; all other submissions are made.
     """
+    submissions, status = await _of_known_classes(bus, submissions)
     submitted = [
         facts.Submitted(
             namespace=one.workload.metadata.namespace,
@@ -135,7 +136,6 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
         for one in submissions
     ]
     sequences = await bus.publish_all(submitted)
-    status = 0
     for number, (one, fact) in enumerate(zip(submissions, submitted, strict=True)):
         if number % AT_ONCE == 0:
             part = slice(number, number + AT_ONCE)
@@ -167,7 +167,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             output.show_json_line({"namespace": meta.namespace, "name": meta.name})
         else:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
-    await _warn_of_missing_queues(bus, submissions)
+    await _warn_of_queues(bus, submissions)
     await _warn_of_min_counts(bus, submissions)
     files_alone = [one for one in submissions if one.source != COMMAND_LINE]
     await fit.warn_of_misfits(bus, [(one.subject, one.workload) for one in files_alone])
@@ -189,8 +189,43 @@ async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
     )
 
 
-async def _warn_of_missing_queues(bus: Link, submissions: Sequence[Submission]) -> None:
-    """Warns about each missing queue: it may be created later, but often its name is a typo."""
+async def _of_known_classes(
+    bus: Link, submissions: Sequence[Submission]
+) -> tuple[list[Submission], int]:
+    """The submissions without those that name a missing WorkloadPriorityClass, each of which gets
+    an error, and the exit status. Raises AnswerIsNo if the command line names a missing class."""
+    names = {_class_of(one.workload) for one in submissions} - {""}
+    missing = {
+        name for name in names if await bus.get(kinds.PRIORITY_CLASS.object_key("", name)) is None
+    }
+    known: list[Submission] = []
+    for one in submissions:
+        name = _class_of(one.workload)
+        if name not in missing:
+            known.append(one)
+            continue
+        why = f"not submitted: WorkloadPriorityClass {name} does not exist"
+        if one.source == COMMAND_LINE:
+            raise AnswerIsNo(why)
+        output.error(f"{one.source}: {why}")
+    return known, int(len(known) < len(submissions))
+
+
+def _class_of(workload: Workload) -> str:
+    """The WorkloadPriorityClass that gives the priority; "" if none."""
+    ref = workload.spec.priority_class_ref
+    if (
+        ref is None
+        or workload.spec.priority is not None
+        or ref.kind != kinds.PRIORITY_CLASS.manifest
+    ):
+        return ""
+    return ref.name
+
+
+async def _warn_of_queues(bus: Link, submissions: Sequence[Submission]) -> None:
+    """Warns about each missing queue: it may be created later, but often its name is a typo. Also
+    warns about each queue that admits no workloads now, such as a stopped or terminating one."""
     wanted = sorted(
         {(one.workload.metadata.namespace, one.workload.spec.queue_name) for one in submissions}
     )
@@ -198,11 +233,31 @@ async def _warn_of_missing_queues(bus: Link, submissions: Sequence[Submission]) 
         if not queue:
             output.warn("the workload names no queue: it waits until it gets one")
             continue
-        if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is None:
+        found = await lookup(bus, kinds.LOCAL_QUEUE.object_key(namespace, queue))
+        if found is None:
             output.warn(
                 f"LocalQueue {namespace}/{queue} does not exist: the workload waits until it is "
                 "created"
             )
+            continue
+        cluster_queue = objects.field(found.plain(), "spec", "clusterQueue", default="")
+        above = await lookup(bus, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
+        for name, one in (
+            (f"LocalQueue {namespace}/{queue}", found),
+            (f"ClusterQueue {cluster_queue}", above),
+        ):
+            if one is not None and (why := _closed_because(one.plain())):
+                output.warn(f"{name} {why}")
+
+
+def _closed_because(queue: dict[str, Any]) -> str:
+    """Why the queue admits no new workloads by its own manifest; "" if it does."""
+    if objects.field(queue, "metadata", "deletionTimestamp", default=None):
+        return "is being deleted: the workload waits until the queue is created again"
+    policy = objects.field(queue, "spec", "stopPolicy", default="")
+    if policy in ("", "None"):
+        return ""
+    return f"has stopPolicy {policy}: the workload waits until the stopPolicy is removed"
 
 
 async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> None:

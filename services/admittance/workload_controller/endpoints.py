@@ -40,7 +40,11 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.manifest_writer import ManifestWriter
-from admittance.workload_controller.reading_endpoints import namespace_of, reading_endpoints
+from admittance.workload_controller.reading_endpoints import (
+    OutcomeOf,
+    namespace_of,
+    reading_endpoints,
+)
 
 SERVICE: Final = "workload-controller"
 log = structlog.get_logger()
@@ -48,7 +52,7 @@ log = structlog.get_logger()
 
 class Endpoints:
     """Serves the endpoints of one leader of the workload-controller. Manifests are written under
-    the writer's lock, between two batches.
+    the writer's lock, between two batches. ``outcome``: see `OutcomeOf`.
     """
 
     def __init__(
@@ -58,12 +62,14 @@ class Endpoints:
         manifests: ManifestWriter,
         heartbeats: HeartbeatListener,
         settled: Callable[[int], Awaitable[SettledReply]],
+        outcome: OutcomeOf,
     ) -> None:
         self._bus = bus
         self._instance = instance
         self._manifests = manifests
         self._heartbeats = heartbeats
         self._wait_settled = settled
+        self._outcome = outcome
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
@@ -79,7 +85,7 @@ class Endpoints:
                 "admit.api.delete.*": self._delete,
                 "admit.api.settled": self._settled,
                 "admit.api.settled.*": self._settled,
-                **reading_endpoints(self._bus),
+                **reading_endpoints(self._bus, self._outcome),
             },
         )
 

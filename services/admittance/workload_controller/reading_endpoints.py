@@ -4,9 +4,9 @@ of workloads, and consumers for runners.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from admittance.events.names import plain, token
 from admittance.events.reader import BROKEN
 from admittance.events.reading_requests import ObjectEntry, Objects, ObjectsReply
-from admittance.events.requests import Events, EventsReply, LogEntry
+from admittance.events.requests import Events, EventsReply, LogEntry, SettledReply
 from admittance.events.subjects import ALL_NAMESPACES, DEADLETTER
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus import bucket, micro
@@ -27,9 +27,18 @@ WORKLOADS_MAX: Final = 200
 """The most workload names in one request for events; a parent and its variants are fewer."""
 
 
-def reading_endpoints(bus: Bus) -> Mapping[str, micro.Handler]:
+OutcomeOf: TypeAlias = Callable[[int], SettledReply | None]
+"""Returns the outcome of the fact at a sequence; None: the fact was applied, or its outcome is not
+remembered."""
+
+
+def no_outcome(_sequence: int) -> None:
+    """Remembers no outcome."""
+
+
+def reading_endpoints(bus: Bus, outcome: OutcomeOf = no_outcome) -> Mapping[str, micro.Handler]:
     """The handler of each subject."""
-    objects, events = partial(_objects, bus), partial(_events, bus)
+    objects, events = partial(_objects, bus), partial(_events, bus, outcome)
     return {
         "admit.api.consumer.runner.*": RunnerConsumers(bus).handle,
         "admit.api.objects": objects,
@@ -54,7 +63,7 @@ async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply:
     return replace(fitting, last=0) if complete else fitting
 
 
-async def _events(bus: Bus, data: bytes, subject: str) -> EventsReply:
+async def _events(bus: Bus, outcome: OutcomeOf, data: bytes, subject: str) -> EventsReply:
     request = msgspec.json.decode(data, type=Events)
     namespace = namespace_of(subject)
     every = dict.fromkeys((request.workload, *request.also)) if request.workload else {}
@@ -74,7 +83,7 @@ async def _events(bus: Bus, data: bytes, subject: str) -> EventsReply:
         more = len(page) == limit
         after = page[-1].sequence if page else after
         found = [one for one in page if is_under(filters, one)]
-    entries = first_fitting([_entry(one) for one in found])
+    entries = first_fitting([_entry(one, outcome(one.sequence)) for one in found])
     complete = len(entries) == len(found) and not more
     return EventsReply(entries=tuple(entries), complete=complete)
 
@@ -93,6 +102,8 @@ in the same way, so a wildcard would match these too.
 EVERYTHING: Final = ["admit.>"]
 ANSWER_MAX: Final = 900_000
 """The most bytes of the entries in one answer."""
+SAID_MAX: Final = 1000
+"""The longest message of an outcome."""
 
 
 OBJECTS_MAX: Final = 500
@@ -127,18 +138,23 @@ def _object_entry(entry: bucket.Entry) -> ObjectEntry:
     return replace(one, value=value)
 
 
-def _entry(one: StoredMessage) -> LogEntry:
+def _entry(one: StoredMessage, outcome: SettledReply | None) -> LogEntry:
     data = _as_json(one.data)
     if len(data) + len(one.subject) > ANSWER_MAX:
         data = msgspec.Raw(msgspec.json.encode(f"{len(one.data):,} bytes, too long to be shown"))
-    return LogEntry(sequence=one.sequence, time=one.time, subject=one.subject, data=data)
+    entry = LogEntry(sequence=one.sequence, time=one.time, subject=one.subject, data=data)
+    if outcome is None:
+        return entry
+    return replace(
+        entry, outcome=outcome.outcome, reason=outcome.reason, message=outcome.message[:SAID_MAX]
+    )
 
 
 def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Returns the first entries, as many as fit into one answer; at least one if there are any."""
     size = 0
     for count, one in enumerate(entries):
-        size += len(one.data) + len(one.subject) + 100
+        size += len(one.data) + len(one.subject) + len(one.message.encode()) + 100
         if count and size > ANSWER_MAX:
             return list(entries[:count])
     return list(entries)

@@ -150,7 +150,9 @@ class ActiveController:
         self._commits = CommitWriter(bus, controller, guard, puts, history, self._metrics)
         heartbeats = self._heartbeats = HeartbeatListener(bus, manifests, settings.beat_seconds)
         deletions = self._deletions = Deletions(manifests)
-        self._endpoints = Endpoints(bus, settings.instance, manifests, heartbeats, self.settled)
+        self._endpoints = Endpoints(
+            bus, settings.instance, manifests, heartbeats, self.settled, self.outcome
+        )
         following = follow_manifests(bus, controller, durables, self._on_written)
         # When one task fails, all end: without the follower of manifests, decisions would be judged
         # by old manifests.
@@ -217,6 +219,11 @@ class ActiveController:
                 f"fact {sequence} has not been read yet; read so far: {self.controller.read}"
             ) from None
         return self._commits.outcomes.get(sequence, SettledReply(outcome="applied"))
+
+    def outcome(self, sequence: int) -> SettledReply | None:
+        """Returns the outcome of the fact at ``sequence``; None: the fact was applied, or its
+        outcome is not remembered."""
+        return self._commits.outcomes.get(sequence) if self._commits is not None else None
 
     def _sweep(self, controller: Controller) -> None:
         # Markers of deleted workloads protect against facts that are read again; facts before this

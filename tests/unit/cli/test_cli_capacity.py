@@ -13,7 +13,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.cli import get
 from admittance.cli.doctor.findings import class_finding
 from admittance.cli.show import capacity_requests, pools, tables
-from admittance.cli.show.event_lines import OpenRequests, line_of, reason_of
+from admittance.cli.show.event_lines import FactEffects, line_of, reason_of
 from admittance.cli.show.objects import Found
 from admittance.cli.support import kinds
 from admittance.events import provisioning as facts
@@ -174,17 +174,17 @@ THERE = facts.Provisioned(**COMMON)
 def test_events_show_which_answers_of_providers_do_not_count(
     story: list[facts.ProvisioningFact], remarks: list[str]
 ) -> None:
-    answers = OpenRequests()
+    answers = FactEffects()
     assert [answers.remark(one) for one in story] == remarks
 
 
 def test_the_remark_follows_the_message_of_the_answer() -> None:
-    answers = OpenRequests()
+    answers = FactEffects()
     answers.remark(ASKED)
     fact = facts.Provisioned(**OTHERS, message="here")
     data = msgspec.Raw(encode(fact))
     entry = LogEntry(sequence=7, time=NOON, subject=subject_of(fact), data=data)
-    line = line_of(entry, requests=answers).line()
+    line = line_of(entry, effects=answers).line()
     assert line.endswith("rack: here (does not count: this workload has no such request)")
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.cli.events import is_of
-from admittance.cli.show.event_lines import OpenRequests, is_summary_refresh, line_of
+from admittance.cli.show.event_lines import FactEffects, is_summary_refresh, line_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
@@ -319,13 +319,48 @@ def test_a_dead_letter_is_shown_with_the_workload_that_it_is_about() -> None:
 
 
 def test_a_verdict_for_another_cycle_is_shown_as_not_counting() -> None:
-    follow = OpenRequests()
+    follow = FactEffects()
     about: dict[str, Any] = {**WORKLOAD, "controller": "c", "check": "budget"}
     story = [
         facts.CheckRequested(**about, cycle=2, workload=msgspec.Raw(b"{}")),
         facts.CheckReported(**about, cycle=1, state="Ready", message="late"),
         facts.CheckReported(**about, cycle=2, state="Ready", message="in time"),
     ]
-    lines = [line_of(entry(subject_of(one), encode(one)), requests=follow) for one in story]
+    lines = [line_of(entry(subject_of(one), encode(one)), effects=follow) for one in story]
     assert lines[1].message == "Ready: late (does not count: it is of cycle 1, not 2)"
     assert lines[2].message == "Ready: in time"
+
+
+def test_facts_without_effect_are_marked_with_the_remembered_outcome() -> None:
+    fact = facts.Started(**WORKLOAD, revision=3)
+    ignored = replace(
+        entry(subject_of(fact), encode(fact)),
+        outcome="ignored",
+        reason="Stale",
+        message="the admission is 7, not 3",
+    )
+    line = line_of(ignored).line()
+    assert line.endswith("(does not count: Stale: the admission is 7, not 3)")
+    for counts in ({"outcome": "applied"}, {"reason": "Noted"}):
+        assert "does not count" not in line_of(replace(ignored, **counts)).line()
+
+
+@pytest.mark.parametrize(
+    ("fact", "remark"),
+    [
+        (facts.Started(**WORKLOAD, revision=4), "it is of admission 4, not 9"),
+        (facts.Finished(**WORKLOAD, revision=4), "it is of admission 4, not 9"),
+        (facts.Finished(**WORKLOAD), ""),
+        (facts.PodsReady(**WORKLOAD, revision=9), ""),
+        (
+            facts.Refused(**DECIDED, refusal=Refusal(reason="WaitingForQuota", message="")),
+            "it is about revision 3, not 9",
+        ),
+        (facts.Started(**MINE, revision=4), ""),
+    ],
+)
+def test_facts_about_an_earlier_admission_or_revision_are_marked(fact: Fact, remark: str) -> None:
+    effects = FactEffects()
+    effects.remark(facts.QuotaReserved(**WORKLOAD, revision=5))
+    effects.remark(facts.Admitted(**WORKLOAD, revision=9))
+    assert effects.remark(fact) == remark

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from admittance.cli.explain import corrected
 from admittance.events.requests import ExplainReply
@@ -22,6 +23,7 @@ OF_THE_SCHEDULER = ExplainReply(
     holders=("ns/other",),
     unblocked_by=("the end of its wait", "quota being released: cpu: 2 short"),
 )
+STOPPED_QUEUE = "removal of stopPolicy Hold from ClusterQueue cq"
 
 
 def a_workload(
@@ -71,6 +73,32 @@ def test_a_workload_out_of_the_queue_is_unblocked_by_a_user_only(
     told = corrected(workload, OF_THE_SCHEDULER, NOON)
     assert (told.phase, told.reason, told.unblocked_by) == (phase, reason, remedies)
     assert (told.position, told.holders) == (0, ())
+
+
+def test_a_held_workload_in_a_stopped_queue_needs_both_ended() -> None:
+    held = a_workload(("QuotaReserved", "False", "OnHold"))
+    told = corrected(held, replace(OF_THE_SCHEDULER, unblocked_by=(STOPPED_QUEUE,)), NOON)
+    assert told.unblocked_by == (f"`admit release workload w`, and {STOPPED_QUEUE}",)
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "steps"),
+    [
+        ("", "`admit release workload w`"),
+        ("User", "`admit release workload w`, and `admit activate workload w`"),
+    ],
+    ids=["by its parent", "by a user"],
+)
+def test_a_stopped_variant_of_a_held_parent_needs_the_parents_release(
+    stopped_by: str, steps: str
+) -> None:
+    parent = a_workload(("QuotaReserved", "False", "OnHold"))
+    variant = a_workload(
+        ("QuotaReserved", "False", "Deactivated"),
+        status={"stoppedBy": stopped_by},
+        active=False,
+    )
+    assert corrected(variant, OF_THE_SCHEDULER, NOON, parent).unblocked_by == (steps,)
 
 
 def test_a_competing_workload_is_explained_by_the_scheduler_only() -> None:

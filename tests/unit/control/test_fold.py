@@ -254,6 +254,7 @@ def test_a_decision_refused_by_the_phase_still_moves_the_revision() -> None:
     bench.perform(bench.heard(facts.Deactivated(**ME)))
     commit = bench.fold(bench.heard(bench.assigned()))
     assert len(commit.puts) == 1
+    assert [reply.outcome for reply in commit.outcomes.values()] == ["ignored"]
 
 
 def test_an_invalid_message_is_a_dead_letter_and_the_next_one_counts() -> None:

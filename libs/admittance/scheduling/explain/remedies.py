@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from admittance.api.units import render
-from admittance.events.explanation import Holder, Outlook, PreemptionVictim
+from admittance.events.explanation import STOP_POLICY_REMOVAL, Holder, Outlook, PreemptionVictim
 from admittance.events.requests import FlavorVerdict
 from admittance.quota.activity import inactive_because
 from admittance.quota.cell import Cell, CellNode, FlavorResource, available, plus
@@ -31,7 +31,7 @@ def to_be_considered(
         yield f"creation of LocalQueue {namespace}/{local_name}"
         return
     if local.spec.stop_policy not in ("", "None"):
-        yield f"removal of stopPolicy {local.spec.stop_policy} from LocalQueue {local_name}"
+        yield f"{STOP_POLICY_REMOVAL} {local.spec.stop_policy} from LocalQueue {local_name}"
     name = local.spec.cluster_queue
     spec = state.catalog.cluster_queues.get(name)
     if spec is None or queue is None or queue.node is None:
@@ -40,7 +40,7 @@ def to_be_considered(
     activity = queue.activity
     if not activity.active:
         if activity.reason == "Stopped":
-            yield f"removal of stopPolicy {spec.spec.stop_policy} from ClusterQueue {name}"
+            yield f"{STOP_POLICY_REMOVAL} {spec.spec.stop_policy} from ClusterQueue {name}"
         else:
             checks = "; ".join(_inactive_checks(state, name))
             active = f"ClusterQueue {name} becoming active ({activity.reason})"

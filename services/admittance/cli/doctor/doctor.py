@@ -74,8 +74,9 @@ def _server(bus: Bus, call: Call) -> list[Finding]:
     name = info.get("server_name") or info.get("server_id", "?")
     cluster = info.get("cluster")
     where = f"{call.shown_url}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
+    disks = "the disks of a majority" if cluster else "disk"
     durability = (
-        "acknowledged writes are on the disks of a majority after sync_interval, which the server "
+        f"acknowledged writes are on {disks} after sync_interval, which the server "
         "does not report: set sync_interval: always if a power cut must lose nothing"
     )
     return [

@@ -36,20 +36,42 @@ CANCELLED = "the request was cancelled"
 UNKNOWN_REQUEST = "this workload has no such request"
 
 
-class OpenRequests:
-    """The open requests to providers and check controllers, computed from entries in log order.
+class FactEffects:
+    """Which facts have no effect, computed from entries in log order: answers to requests that are
+    not open, reports about an earlier admission, decisions about an older revision.
 
-    Requests before the first entry are unknown.
+    Requests and revisions before the first entry are unknown.
     """
 
     def __init__(self) -> None:
         self._cycles: dict[tuple[str, str, str], int] = {}
         self._asked: dict[tuple[str, str], dict[str, str]] = {}
         self._over: dict[str, str] = {}
+        self._revisions: dict[tuple[str, str], int] = {}
+        self._admissions: dict[tuple[str, str], int] = {}
 
     def remark(self, fact: Fact) -> str:
-        """Why an answer to a request does not count; "" if it counts or if that is unknown."""
+        """Why a fact does not count; "" if it counts or if that is unknown."""
+        workload = fact.namespace, fact.name
         match fact:
+            case facts.CommitFact(revision=revision):
+                self._revisions[workload] = max(revision, self._revisions.get(workload, 0))
+                if isinstance(fact, facts.Admitted):
+                    self._admissions[workload] = revision
+                return ""
+            case facts.Decision(revision=revision):
+                now = self._revisions.get(workload, 0)
+                stale = revision < now
+                return f"it is about revision {revision}, not {now}" if stale else ""
+            case (
+                facts.Started(revision=revision)
+                | facts.PodsReady(revision=revision)
+                | facts.PodsNotReady(revision=revision)
+                | facts.Finished(revision=revision)
+            ):
+                now = self._admissions.get(workload, 0)
+                stale = 0 < revision < now
+                return f"it is of admission {revision}, not {now}" if stale else ""
             case facts.CheckRequested(check=check, cycle=cycle):
                 self._cycles[fact.namespace, fact.name, check] = cycle
             case facts.CheckReported(check=check, cycle=cycle):
@@ -83,6 +105,8 @@ class OpenRequests:
         return "" if over == FAILED and isinstance(fact, CapacityRevoked) else over
 
 
+NOTED: Final = "Noted"
+"""Reason of a fact that changes nothing and is only on the log, such as `started`."""
 REFUSED: Final = "submit refused"
 """The event of a submission that became no workload: on the log it is `rejected` with revision 0.
 """
@@ -135,11 +159,11 @@ def is_summary_refresh(entry: LogEntry) -> bool:
 
 
 def line_of(
-    entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, requests: OpenRequests | None = None
+    entry: LogEntry, tags: Mapping[str, str] = NO_TAGS, effects: FactEffects | None = None
 ) -> EventLine:
     """One line for an entry of the log. A message of unknown shape is described by its subject.
 
-    ``tags``: variant by workload name, for workloads known to be variants. ``requests``: passed
+    ``tags``: variant by workload name, for workloads known to be variants. ``effects``: passed
     when all entries are described in log order."""
     parts = entry.subject.split(".")
     try:
@@ -153,11 +177,19 @@ def line_of(
         what = CAPACITY.get(parts[2], parts[2])
     tag = tags.get(fact.name, "")
     reason, message = variant_reason(fact, tag) or reason_of(fact)
-    uncounted = requests.remark(fact) if requests is not None else ""
-    if uncounted:
+    inferred = effects.remark(fact) if effects is not None else ""
+    if uncounted := without_effect(entry) or inferred:
         message = f"{message} (does not count: {uncounted})".lstrip()
     subject = f"{fact.namespace}/{fact.name}"
     return EventLine(entry.sequence, entry.time, what.replace("_", " "), subject, reason, message)
+
+
+def without_effect(entry: LogEntry) -> str:
+    """Why the workload-controller did not apply the fact; "" if it did, if the fact changes no
+    workload by nature, or if the outcome is not remembered."""
+    if entry.outcome in ("", "applied") or entry.reason == NOTED:
+        return ""
+    return sentence(entry.reason, entry.message) or entry.outcome
 
 
 def variant_reason(fact: Fact, tag: str) -> tuple[str, str] | None:
