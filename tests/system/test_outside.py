@@ -150,6 +150,7 @@ USERS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 """What each user may publish and subscribe."""
+USERS["leaver"] = USERS["user"]
 
 
 def configuration() -> str:
@@ -204,10 +205,12 @@ class Outside:
         self.programs = Cluster(server.url("runner:runner"), folder)
         self.core: Bus
 
-    async def admit(self, *words: str, user: str = "user", status: int = 0) -> str:
+    async def admit(
+        self, *words: str, user: str = "user", namespace: str = NS, status: int = 0
+    ) -> str:
         """What the command prints as this user, after it ended with this status."""
         at = words.index("--") if "--" in words else len(words)
-        command = [ADMIT, *words[:at], "-n", NS, *words[at:]]
+        command = [ADMIT, *words[:at], "-n", namespace, *words[at:]]
         done = await asyncio.create_subprocess_exec(
             *command,
             env={**os.environ, "ADMIT_NATS_URL": self.server.url(f"{user}:{user}")},
@@ -406,3 +409,31 @@ async def test_a_provider_outside_gives_capacity(outside: Outside) -> None:
         stop.set()
         await within(serving)
     assert await outside.consumers() <= before
+
+
+async def test_a_missing_right_is_named_at_once(outside: Outside) -> None:
+    for words, subject in (
+        (("get", "workloads"), "admit.api.objects.other"),
+        (("get", "workload", "w"), "$kv.admittance.workload.other.w"),
+        (("events",), "admit.api.events.other"),
+        (("get", "clusterqueues"), "admit.api.objects"),
+    ):
+        error = await outside.admit(*words, namespace="other", status=1)
+        assert len(error.splitlines()) == 1
+        assert "this login may not publish to" in error
+        assert subject in error
+
+
+async def test_following_ends_when_the_login_is_refused(outside: Outside) -> None:
+    following = await asyncio.create_subprocess_exec(
+        *(ADMIT, "get", "localqueues", "-w", "-n", NS),
+        env={**os.environ, "ADMIT_NATS_URL": outside.server.url("leaver:leaver")},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert following.stdout is not None
+    await heard(following.stdout, "lq-q")
+    outside.server.reload("password: leaver", "password: other")
+    _, err = await within(following.communicate(), LIMIT)
+    assert following.returncode == 1
+    assert "refuses these credentials" in err.decode()

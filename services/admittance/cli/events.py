@@ -21,7 +21,7 @@ from admittance.cli.show.event_lines import (
 from admittance.cli.show.families import is_parent, rules_for, tags_of
 from admittance.cli.show.objects import Found, lookup
 from admittance.cli.support import kinds, output
-from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.errors import AnswerIsNo, NotAllowed
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import sentence
@@ -147,7 +147,7 @@ async def _entries(
         try:
             reply = await bus.ask("events", query, EventsReply, namespace=namespace)
         except AnswerIsNo as error:
-            if not follow or not after:
+            if not follow or not after or isinstance(error, NotAllowed):
                 raise
             # Follow on after the error: the next read of the log prints the missed events.
             output.warn(str(error))

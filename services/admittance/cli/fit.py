@@ -16,10 +16,11 @@ from admittance.api.reading.objects import encode
 from admittance.api.workload import Workload
 from admittance.cli.show.objects import field, lookup
 from admittance.cli.support import kinds, output
-from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.errors import AnswerIsNo, NotAllowed
 from admittance.cli.support.link import Link
 from admittance.events.requests import Fit, FitReply
 from admittance.runtime import clock
+from admittance.runtime.bus.bucket import Entry
 
 ASKED_MAX: Final = 100
 """The most different workloads that one call checks."""
@@ -91,9 +92,16 @@ def refusal(reply: FitReply) -> str:
 
 
 async def _newest(bus: Link) -> int:
-    """The newest revision of all objects that define quota."""
+    """The newest revision of the objects that define quota, as far as this login may read them."""
+
+    async def read(pattern: str) -> list[Entry]:
+        try:
+            return await bus.read_all(pattern)
+        except NotAllowed:
+            return []
+
     patterns = [pattern for kind in _CONFIGURATION for pattern in kind.patterns(None)]
-    each = await asyncio.gather(*map(bus.read_all, patterns))
+    each = await asyncio.gather(*map(read, patterns))
     return max((entry.revision for entries in each for entry in entries), default=0)
 
 

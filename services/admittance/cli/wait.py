@@ -72,7 +72,8 @@ async def follow(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found |
         entry = await bus.get(key)
         return [] if entry is None else [entry]
 
-    follower = KeyFollower(bus.bus, (key,), read, again_seconds=READ_AGAIN_SECONDS)
+    reading = bus.reading_again(read)
+    follower = KeyFollower(bus.bus, (key,), reading, again_seconds=READ_AGAIN_SECONDS)
     first = True
     async with aclosing(follower.batches()) as batches:
         async for batch in batches:

@@ -105,6 +105,8 @@ class Bus:
     def __init__(self) -> None:
         self.reconnected: list[Callable[[], None]] = []
         self.heartbeat_seconds = HEARTBEAT_SECONDS
+        self.refused: AccessDenied | None = None
+        """Why the server refuses to let this login connect again; None while it is connected."""
         self._up = asyncio.Event()
         self._closing = False
         self._inbox = ""
@@ -146,6 +148,8 @@ class Bus:
         return bus
 
     async def _on_error(self, error: Exception) -> None:
+        if isinstance(error, AccessDenied):
+            self.refused = error
         if isinstance(error, OSError | nats.errors.UnexpectedEOF | nats.errors.NoServersError):
             return
         # Each attempt to reconnect may fail with the same error, which is logged once.
@@ -166,6 +170,7 @@ class Bus:
 
     async def _on_reconnected(self) -> None:
         self._up.set()
+        self.refused = None
         log.info("bus_reconnected")
         for callback in self.reconnected:
             callback()
@@ -189,14 +194,14 @@ class Bus:
 
     async def connected(self, timeout: float = 10.0) -> None:
         """Waits for the connection to the bus. Raises Unavailable if there is none within
-        ``timeout``.
+        ``timeout``, and AccessDenied if the server refused this login meanwhile.
         """
         if not self._up.is_set():
             try:
                 async with asyncio.timeout(timeout):
                     await self._up.wait()
             except TimeoutError:
-                raise Unavailable("no connection to the bus") from None
+                raise self.refused or Unavailable("no connection to the bus") from None
 
     async def publish_all(
         self, messages: Sequence[Outgoing], *, timeout: float = 10.0, repeat_puts: bool = False

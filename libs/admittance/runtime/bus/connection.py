@@ -123,9 +123,7 @@ class ReconnectingClient(Client):
         found = _DENIED.search(text)
         what, subject = found.groups() if found else ("", "")
         error = PermissionDenied(
-            f"the user of this connection may not {_DENIED_ACTION[what]} {subject}"
-            if what
-            else text
+            f"this login may not {_DENIED_ACTION[what]} {subject}" if what else text
         )
         self.denied = str(error)
         waiting = self._asked.pop(subject, set()) if what == "publish" else set()

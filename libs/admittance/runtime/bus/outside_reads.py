@@ -186,32 +186,27 @@ class KeyFollower:
         return [*changed, *(Entry(key, None, self._known[key]) for key in sorted(gone))]
 
     async def _read_keys(self, keys: Sequence[str]) -> list[Entry]:
+        # A write that is heard while its key is read is a new entry in ``_due``.
+        counts = {key: self._heard.pop(key) for key in keys}
+        for key in keys:
+            del self._due[key]
         found = await asyncio.gather(
             *(get_directly(self._bus, key, bucket=self._bucket) for key in keys)
         )
         changed = self._newer([entry for entry in found if entry is not None])
-        for key in set(keys) - {entry.key for entry in changed}:
-            self._read_later(key)
+        for key in counts.keys() - {entry.key for entry in changed} - self._due.keys():
+            count = counts[key] + 1
+            if count < len(PAUSES):
+                self._heard[key] = count
+                self._due[key] = clock.monotonic() + PAUSES[count]
         return changed
 
     def _newer(self, entries: Sequence[Entry]) -> list[Entry]:
         changed = [one for one in entries if one.revision > self._known.get(one.key, 0)]
         for one in changed:
             self._known[one.key] = one.revision
-            self._forget(one.key)
             if one.value is None:
                 self._present.discard(one.key)
             else:
                 self._present.add(one.key)
         return sorted(changed, key=lambda one: one.revision)
-
-    def _read_later(self, key: str) -> None:
-        count = self._heard[key] = self._heard[key] + 1
-        if count == len(PAUSES):
-            self._forget(key)
-        else:
-            self._due[key] = clock.monotonic() + PAUSES[count]
-
-    def _forget(self, key: str) -> None:
-        self._heard.pop(key, None)
-        self._due.pop(key, None)

@@ -37,7 +37,8 @@ async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespa
                 return [entry for entry in each if entry is not None]
             return [entry for pattern in patterns for entry in await bus.read_all(pattern)]
 
-        follower = KeyFollower(bus.bus, patterns, read, again_seconds=READ_AGAIN_SECONDS)
+        reading = bus.reading_again(read)
+        follower = KeyFollower(bus.bus, patterns, reading, again_seconds=READ_AGAIN_SECONDS)
         widths: list[int] = []
         async with aclosing(follower.batches()) as batches:
             async for batch in batches:

@@ -2,6 +2,7 @@
 
 ``CliError`` ─┬─ ``BadInput`` (2): the command line or a file is wrong
               └─ ``AnswerIsNo`` (1): not found, refused, failed, no service answers
+                 └─ ``NotAllowed``: this login lacks a right, or is refused
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class AnswerIsNo(CliError):
     """The answer is no: not found, refused, failed, or no service answers."""
 
     status = 1
+
+
+class NotAllowed(AnswerIsNo):
+    """This login lacks a right, or the server refuses it."""
 
 
 def one_line(text: str) -> str:

@@ -6,7 +6,7 @@ Every failure becomes one line that says what to do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Protocol, TypeVar
 
@@ -14,7 +14,7 @@ import msgspec
 import nats.errors
 
 from admittance.cli.support import kinds
-from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
+from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.options import Call
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
@@ -30,7 +30,8 @@ from admittance.events.subjects import BUCKET, STREAM, subject_of
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
-from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.bus import NOT_PERMITTED, Bus, Outgoing
+from admittance.runtime.bus.connection import PermissionDenied
 from admittance.runtime.bus.outside_reads import list_objects, objects_subject, read_directly
 from admittance.runtime.bus.streams import NO_STREAM
 from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, TooBig, Unavailable
@@ -143,12 +144,16 @@ class Link:
         service = ANSWERED_BY[subject.split(".")[2]]
         try:
             yield
+        except PermissionDenied as error:
+            raise _not_allowed(f"cannot ask {subject}", error) from None
         except nats.errors.NoRespondersError:
             raise NoResponder(
                 f"no answer to {subject} at {self.call.shown_url}: the {service} is not running; "
                 f"start `admit up`, or `admit serve {service}`"
             ) from None
         except (nats.errors.TimeoutError, TimeoutError):
+            if self.bus.refused is not None:
+                raise NotAllowed(str(self.bus.refused)) from None
             cause = self.bus.nc.denied or f"the {service} is busy or stopped; see `admit doctor`"
             raise AnswerIsNo(f"no answer to {subject} within {timeout:g} s: {cause}") from None
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -208,6 +213,29 @@ class Link:
                 pass
             raise
 
+    def reading_again(
+        self, read: Callable[[], Awaitable[list[Entry]]]
+    ) -> Callable[[], Awaitable[list[Entry]]]:
+        """``read``, for a command that follows changes: after the first reading, a server that does
+        not answer does not end the command. NotAllowed ends it.
+        """
+        begun = False
+
+        async def again() -> list[Entry]:
+            nonlocal begun
+            try:
+                entries = await read()
+            except NotAllowed:
+                raise
+            except AnswerIsNo as error:
+                if begun:
+                    raise Unavailable(str(error)) from None
+                raise
+            begun = True
+            return entries
+
+        return again
+
     async def publish(self, fact: Fact) -> int:
         """Publishes a fact to the log and returns its sequence. Raises AnswerIsNo if refused."""
         [outcome] = await self.publish_all([fact])
@@ -261,13 +289,15 @@ class Link:
             f"{what}: Admittance was never set up at {self.call.shown_url}; start `admit up`, "
             "or `admit serve workload-controller`"
         )
+        if isinstance(error, AccessDenied):
+            return _not_allowed(what, error)
         if isinstance(error, Refused):
             if error.code == NO_STREAM:
                 return unset
+            if error.code == NOT_PERMITTED:
+                return _not_allowed(what, error)
             return AnswerIsNo(f"{what}: {error}; look for the cause with `admit doctor`")
         text = str(error)
-        if isinstance(error, AccessDenied):
-            return AnswerIsNo(f"{what}: {text}")
         try:
             await self.bus.api(f"STREAM.INFO.{STREAM}")
             if writes:
@@ -305,6 +335,12 @@ class Link:
                     raise AnswerIsNo(
                         f"stored on the log as {sequence}, but not applied yet: {error}"
                     ) from None
+
+
+def _not_allowed(what: str, error: Exception) -> NotAllowed:
+    return NotAllowed(
+        f"{what}: {error}; use another login, or have an administrator give it this right"
+    )
 
 
 def _data(request: Request) -> bytes:

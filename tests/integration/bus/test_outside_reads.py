@@ -1,0 +1,138 @@
+"""Lists and followed keys without a consumer, against a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from admittance.events.reading_requests import Objects, ObjectsReply
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bucket import Entry, delete_message, get_directly, put_message
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.direct import last_message
+from admittance.runtime.bus.outside_reads import (
+    PAGE,
+    KeyFollower,
+    list_objects,
+    objects_subject,
+    read_directly,
+)
+from admittance.runtime.errors import StaleRevision
+from admittance.workload_controller.reading_endpoints import reading_endpoints
+
+from servers import within
+
+pytestmark = pytest.mark.bus
+NEVER = 3600.0
+
+
+async def put(bus: Bus, key: str, value: str, **wants: float) -> int:
+    return await bus.publish(put_message(key, value.encode(), expected=None, **wants))
+
+
+def follower(bus: Bus, *, again_seconds: float = NEVER) -> AsyncIterator[list[Entry]]:
+    async def read() -> list[Entry]:
+        return await read_directly(bus, "workload.ns.*")
+
+    return KeyFollower(bus, ("workload.ns.*",), read, again_seconds=again_seconds).batches()
+
+
+async def test_a_follower_reports_what_is_there_and_each_change(bus: Bus) -> None:
+    await put(bus, "workload.ns.old", "1")
+    await put(bus, "workload.other.one", "1")
+    batches = follower(bus)
+    assert [one.key for one in await within(anext(batches))] == ["workload.ns.old"]
+    revision = await put(bus, "workload.ns.new", "2")
+    [found] = await within(anext(batches))
+    assert (found.key, found.value, found.revision) == ("workload.ns.new", b"2", revision)
+    await bus.publish(delete_message("workload.ns.old", expected=None))
+    [found] = await within(anext(batches))
+    assert (found.key, found.value) == ("workload.ns.old", None)
+    await batches.aclose()
+
+
+async def test_a_refused_write_is_no_change(bus: Bus) -> None:
+    revision = await put(bus, "workload.ns.one", "1")
+    batches = follower(bus)
+    await within(anext(batches))
+    with pytest.raises(StaleRevision):
+        await bus.publish(put_message("workload.ns.one", b"stale", expected=revision + 5))
+    await put(bus, "workload.ns.two", "2")
+    assert [one.key for one in await within(anext(batches))] == ["workload.ns.two"]
+    await batches.aclose()
+
+
+async def test_the_last_of_many_quick_writes_is_reported(bus: Bus) -> None:
+    batches = follower(bus)
+    await within(anext(batches))
+    messages = [
+        put_message("workload.ns.one", str(number).encode(), expected=None) for number in range(500)
+    ]
+    await bus.publish_all(messages)
+
+    async def until_last() -> None:
+        async for batch in batches:
+            if batch[-1].value == b"499":
+                return
+
+    await within(until_last())
+    await batches.aclose()
+
+
+async def test_an_expired_value_is_reported_at_the_next_reading(bus: Bus) -> None:
+    await put(bus, "workload.ns.one", "1", ttl_seconds=1)
+    batches = follower(bus, again_seconds=0.2)
+    await within(anext(batches))
+    [found] = await within(anext(batches))
+    assert (found.key, found.value) == ("workload.ns.one", None)
+    await batches.aclose()
+
+
+async def test_a_list_of_several_pages_has_every_object(bus: Bus) -> None:
+    names = [f"w{number}" for number in range(PAGE + 20)]
+    await bus.publish_all(
+        [put_message(f"workload.ns.{one}", b'{"a":1}', expected=None) for one in names]
+    )
+    await put(bus, "workload.ns.not-json", "{")
+    await put(bus, "workload.ns.long", json.dumps("x" * 950_000))
+    await bus.publish(delete_message("workload.ns.w7", expected=None))
+    await put(bus, "workload.other.one", "{}")
+    await put(bus, "clusterqueue.q", "{}")
+    await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
+
+    async def listed(kind: str, namespace: str | None) -> list[Entry]:
+        async def ask(request: Objects) -> ObjectsReply:
+            subject = objects_subject(namespace)
+            answer = await bus.request(subject, msgspec.json.encode(request))
+            return msgspec.json.decode(answer, type=ObjectsReply)
+
+        return await list_objects(bus, ask, kind)
+
+    found = {one.key: one.value for one in await listed("workload", "ns")}
+    assert found.keys() == {f"workload.ns.{one}" for one in [*names, "not-json", "long"]} - {
+        "workload.ns.w7"
+    }
+    assert found["workload.ns.w1"] == b'{"a":1}'
+    assert found["workload.ns.not-json"] == b"{"
+    assert len(found["workload.ns.long"] or b"") == 950_002
+    assert len(await listed("workload", None)) == len(found) + 1
+    assert [one.key for one in await listed("clusterqueue", "")] == ["clusterqueue.q"]
+    answer = await bus.request("admit.api.objects", b'{"kind":"_admittance"}')
+    assert "is not a kind" in json.loads(answer)["error"]
+
+
+async def test_headers_of_a_publisher_do_not_hide_those_of_the_server(bus: Bus) -> None:
+    forged = {"Nats-Sequence": "999", "Nats-Subject": "forged", "Nats-Time-Stamp": "x"}
+    revision = await bus.publish(
+        put_message("workload.ns.one", b"1", expected=None, headers=forged)
+    )
+    found = await last_message(bus, "KV_admittance", "$KV.admittance.workload.ns.one")
+    assert found is not None
+    assert (found.sequence, found.subject) == (revision, "$KV.admittance.workload.ns.one")
+    entry = await get_directly(bus, "workload.ns.one")
+    assert entry is not None
+    assert entry.revision == revision
+    assert await get_directly(bus, "workload.ns.none") is None
