@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from servers import within
 
 from admittance.events.reading_requests import Objects, ObjectsReply
 from admittance.runtime.bus import micro
@@ -22,8 +23,6 @@ from admittance.runtime.bus.outside_reads import (
 )
 from admittance.runtime.errors import StaleRevision
 from admittance.workload_controller.reading_endpoints import reading_endpoints
-
-from servers import within
 
 pytestmark = pytest.mark.bus
 NEVER = 3600.0
