@@ -1,0 +1,379 @@
+"""A locked server: services with their own roles in CORE, and programs and people in OUT."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import nats
+import nats.errors
+import pytest
+import pytest_asyncio
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from admittance.access.server_config import server_config
+from admittance.access.users import User
+from admittance.events.requests import Apply
+from admittance.events.subjects import USER_REQUESTS, check_durable
+from admittance.runtime.auth.keys import credentials_text, new_key
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.messages import SECRET_KEY
+from admittance.runtime.bus.streams import check
+from admittance.runtime.connection_options import ConnectionOptions
+from nats_logins import write_secret
+from support.cluster import Cluster
+from support.requests import eventually, queues
+from support.servers import ConfiguredServer, within
+
+pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
+
+ADMIT = Path(sys.executable).parent / "admit"
+LIMIT = 60.0
+SERVICES = (
+    *("workload-controller", "scheduler", "retry-timer", "variant-controller"),
+    *("provisioning-check", "provider-pool"),
+)
+CONTROLLER = "example.com/budget"
+ADA = User(name="ada", role="user", key="", namespaces=("team-a",))
+BOB = User(name="bob", role="user", key="", namespaces=("team-b",))
+USERS = [
+    User(name=service, role=service, key="") for service in SERVICES if service != "provider-pool"
+]
+USERS += [
+    User(name="provider-pool", role="built-in-provider", key="", class_name="pool"),
+    User(name="first", role="runner", key=""),
+    User(name="budget", role="check", key="", controller=CONTROLLER),
+    User(name="other", role="check", key="", controller="example.com/other"),
+    ADA,
+    BOB,
+    User(name="eve", role="approver", key="", namespaces=("team-a",)),
+    User(name="root", role="admin", key=""),
+]
+
+
+class Locked:
+    """A locked server with all services and a runner. ``core``: may do everything in CORE."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.users: list[User] = []
+        self._seeds: dict[str, str] = {}
+        for user in USERS:
+            key = new_key()
+            self.users.append(replace_key(user, key.public))
+            self._seeds[user.name] = key.seed
+            write_secret(folder / f"{user.name}.creds", credentials_text(user, key.seed))
+        core, system = new_key(), new_key()
+        self._seeds["core"] = core.seed
+        write_secret(folder / "core.creds", f"{core.seed}\n")
+        config = server_config(self.users, system.public).replace(
+            "    users: [\n", f"    users: [\n      {{ nkey: {core.public} }}\n", 1
+        )
+        self.server = ConfiguredServer(
+            folder / "server", f'{config}\njetstream {{ store_dir: "STORE" }}\n'
+        )
+        self.cluster: Cluster
+        self.core: Bus
+
+    def creds(self, name: str) -> str:
+        return str(self.folder / f"{name}.creds")
+
+    async def start(self) -> None:
+        await self.server.start()
+        self.cluster = Cluster(self.server.url(), self.folder)
+        access = ConnectionOptions(creds=self.creds("core"))
+        self.core = await Bus.connect(self.server.url(), name="test", access=access)
+        await self._answer_people()
+        for service in SERVICES:
+            await self.cluster.start(service, ADMIT_NATS_CREDS=self.creds(service))
+            # The others may not create streams, and would wait with a warning.
+            await eventually(self._has_streams, LIMIT)
+        await self.cluster.start(
+            "runner", ADMIT_NATS_CREDS=self.creds("first"), ADMIT_RUNNER="first"
+        )
+
+    async def stop(self) -> None:
+        await self.cluster.stop()
+        await self.core.close()
+        self.server.stop()
+
+    async def _has_streams(self) -> bool:
+        return not await check(self.core)
+
+    async def _answer_people(self) -> None:
+        """Stands in for the workload-controller, which will answer people: publishes the fact with
+        a message id of the user's own, and answers as JetStream does."""
+
+        async def on_request(message: Msg) -> None:
+            user, verb, *where = message.subject.removeprefix(USER_REQUESTS).split(".")
+            if verb in ("apply", "delete"):
+                subject = ".".join(["admit.api", verb, *where])
+                answer = await self.core.request(subject, message.data, LIMIT)
+                await message.respond(answer)
+                return
+            given = (message.headers or {}).get("Nats-Msg-Id")
+            headers = {"Nats-Msg-Id": f"{user}/{given}"} if given else None
+            subject = ".".join(["admit.workload", verb, *where])
+            sequence = await self.core.publish(Outgoing(subject, message.data, headers))
+            await message.respond(json.dumps({"stream": "ADMITTANCE", "seq": sequence}).encode())
+
+        await self.core.nc.subscribe(f"{USER_REQUESTS}>", cb=on_request)
+
+    async def client(self, name: str, refused: list[str] | None = None) -> Client:
+        """A connection of the NATS client alone, as a program in another language has it."""
+
+        async def on_error(error: Exception) -> None:
+            if refused is not None:
+                refused.append(str(error))
+
+        return await nats.connect(
+            self.server.url(),
+            nkeys_seed_str=self._seeds[name],
+            inbox_prefix=f"_INBOX.{name}",
+            error_cb=on_error,
+        )
+
+    async def admit(self, user: str, *words: str) -> str:
+        """What a command of the user prints."""
+        done = await asyncio.create_subprocess_exec(
+            *(ADMIT, "--creds", self.creds(user), *words),
+            env={**os.environ, "ADMIT_NATS_URL": self.server.url()},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await within(done.communicate(), LIMIT)
+        assert done.returncode == 0, err.decode()
+        return out.decode()
+
+    async def submit(self, client: Client, user: User, name: str, queue: str) -> None:
+        """Submits a job of the user's namespace, which prints a line."""
+        container = {
+            "name": "main",
+            "command": ["echo", "through the border"],
+            "resources": {"requests": {"cpu": "1"}},
+        }
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        pod_set = {"name": "main", "count": 1, "template": template}
+        space = user.namespaces[0]
+        fact = {
+            "namespace": space,
+            "name": name,
+            "workload": {
+                "apiVersion": "kueue.x-k8s.io/v1beta2",
+                "kind": "Workload",
+                "metadata": {"name": name, "namespace": space},
+                "spec": {"queueName": queue, "podSets": [pod_set]},
+            },
+        }
+        subject = f"admit.user.{user.name}.submitted.{space}.{name}"
+        answer = await client.request(subject, json.dumps(fact).encode(), timeout=LIMIT)
+        assert json.loads(answer.data)["seq"]
+
+
+def replace_key(user: User, key: str) -> User:
+    return msgspec.structs.replace(user, key=key)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Locked]:
+    found = Locked(tmp_path_factory.mktemp("locked"))
+    await found.start()
+    try:
+        root = await found.client("root")
+        version = "kueue.x-k8s.io/v1beta2"
+        budget = {
+            "apiVersion": version,
+            "kind": "AdmissionCheck",
+            "metadata": {"name": "budget"},
+            "spec": {"controllerName": CONTROLLER},
+        }
+        rows = {"admissionChecks": [{"name": "budget"}]}
+        made = [
+            *queues("a", namespace="team-a", admissionChecksStrategy=rows),
+            *queues("b", namespace="team-b"),
+        ]
+        flavors = [one for one in made if one["kind"] == "ResourceFlavor"][:1]
+        objects = [budget, *flavors, *(one for one in made if one["kind"] != "ResourceFlavor")]
+        await eventually(lambda: applied(root, objects), LIMIT)
+        await root.close()
+        yield found
+    finally:
+        await found.stop()
+
+
+async def applied(root: Client, objects: list[dict[str, Any]]) -> bool:
+    """Whether the admin's manifests were applied: services may still be starting."""
+    raws = tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
+    data = msgspec.json.encode(Apply(objects=raws))
+    try:
+        answer = await root.request("admit.user.root.apply", data, timeout=5)
+    except nats.errors.Error:
+        return False
+    reply = json.loads(answer.data)
+    assert not reply.get("error"), reply
+    return True
+
+
+async def test_job_runs_through_the_border_with_a_check_outside(locked: Locked) -> None:
+    ada, budget = await locked.client("ada"), await locked.client("budget")
+    durable = check_durable(CONTROLLER)
+    pulling = await budget.jetstream().pull_subscribe_bind(durable, "ADMITTANCE")
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def on_fact(message: Msg) -> None:
+        await heard.put(message.subject.split(".")[2])
+
+    await ada.subscribe("admit.workload.*.team-a.*", cb=on_fact)
+    await ada.flush()
+    await locked.submit(ada, ADA, "job", "lq-a")
+    [request] = await pulling.fetch(1, timeout=LIMIT)
+    asked = json.loads(request.data)
+    verdict = {
+        **{key: asked[key] for key in ("namespace", "name", "check", "cycle")},
+        "state": "Ready",
+        "message": "judged outside",
+    }
+    subject = request.subject.replace("requested", "reported")
+    await budget.jetstream().publish(subject, json.dumps(verdict).encode())
+    await request.ack()
+    facts: list[str] = []
+    while "finished" not in facts:
+        facts.append(await within(heard.get(), LIMIT))
+    assert [one for one in facts if one in ("submitted", "admitted", "started")] == [
+        "submitted",
+        "admitted",
+        "started",
+    ]
+    got = "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.workload.team-a.job"
+    stored = json.loads((await ada.request(got, b"", timeout=5)).data)
+    assert stored["status"]["admissionChecks"][0]["message"] == "judged outside"
+    show = ("-n", "team-a")
+    assert await locked.admit("ada", "logs", "workload", "job", *show) == "through the border\n"
+    assert "finished" in await locked.admit("ada", "events", "--workload", "job", *show)
+    assert "job" in await locked.admit("ada", "get", "workloads", *show)
+    assert "job" in await locked.admit("root", "get", "workloads", "-A")
+    await ada.close()
+    await budget.close()
+
+
+async def test_services_need_nothing_that_their_roles_do_not_have(locked: Locked) -> None:
+    bob = await locked.client("bob")
+    await locked.submit(bob, BOB, "quick", "lq-b")
+    await locked.admit("bob", "wait", "workload", "quick", "--for", "Finished", "-n", "team-b")
+    await bob.close()
+    for process in locked.cluster.processes:
+        lines = [line for line in process.log.splitlines() if "permission" in line.lower()]
+        assert lines == [], process.service
+
+
+@pytest.mark.parametrize(
+    ("user", "subject"),
+    [
+        pytest.param(
+            "other",
+            "admit.check.reported.example_com=2Fbudget.team-a.job",
+            id="verdict of another's check",
+        ),
+        pytest.param(
+            "ada", "admit.user.ada.submitted.team-b.w", id="submission to another namespace"
+        ),
+        pytest.param("ada", "admit.user.bob.deleted.team-b.w", id="act in another's name"),
+        pytest.param("ada", "admit.api.user.bob.deleted.team-b.w", id="act behind the border"),
+        pytest.param("ada", "admit.workload.submitted.team-a.w", id="fact without a name"),
+        pytest.param("ada", "admit.workload.assigned.team-a.w", id="decision by a user"),
+        pytest.param("root", "admit.workload.assigned.team-a.w", id="decision by an admin"),
+        pytest.param("budget", "admit.lease.epoch.cohort-lab", id="epoch by a check"),
+        pytest.param("first", "admit.lease.epoch.service-runner", id="epoch by a runner"),
+        pytest.param("ada", "$KV.admittance.workload.team-a.w", id="write to the bucket"),
+        pytest.param("root", "$KV.admittance.clusterqueue.x", id="write of an admin"),
+        pytest.param("first", "$KV.admittance_claims._alive.scheduler.x", id="false heartbeat"),
+        pytest.param(
+            "other",
+            "$JS.API.CONSUMER.MSG.NEXT.ADMITTANCE.check-example_com=2Fbudget",
+            id="read another's requests",
+        ),
+        pytest.param(
+            "other",
+            "$JS.API.CONSUMER.CREATE.ADMITTANCE.x.admit.check.requested.example_com=2Fbudget.*.*",
+            id="consumer on another's requests",
+        ),
+        pytest.param("first", "$JS.API.CONSUMER.DELETE.ADMITTANCE.check-x", id="delete a consumer"),
+        pytest.param("root", "$JS.API.STREAM.PURGE.ADMITTANCE", id="purge by an admin"),
+        pytest.param(
+            "ada",
+            "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.workload.team-b.w",
+            id="direct get of another namespace",
+        ),
+        pytest.param("root", "$JS.API.STREAM.MSG.GET.KV_admittance", id="get by key in the body"),
+        pytest.param(
+            "root",
+            f"$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.{SECRET_KEY}",
+            id="read the secret of message ids",
+        ),
+        pytest.param("eve", "admit.user.eve.submitted.team-a.w", id="submission by an approver"),
+        pytest.param("ada", "admit.user.ada.approved.team-a.job", id="approval by a user"),
+        pytest.param("ada", "admit.user.ada.apply", id="manifests by a user"),
+        pytest.param("ada", "_INBOX.bob.x", id="forged answer"),
+    ],
+)
+async def test_server_refuses_what_a_role_does_not_have(
+    locked: Locked, user: str, subject: str
+) -> None:
+    refused: list[str] = []
+    client = await locked.client(user, refused)
+    with pytest.raises(nats.errors.TimeoutError):
+        await client.request(subject, b"{}", timeout=0.2)
+    await client.close()
+    assert refused == [f'nats: permissions violation for publish to "{subject.lower()}"']
+
+
+async def test_chosen_reply_subject_writes_no_key_and_no_epoch(locked: Locked) -> None:
+    victim = "admit.lease.epoch.cohort-victim"
+    key = "$KV.admittance.workload.team-b.victim"
+    ada, other = await locked.client("ada"), await locked.client("other")
+    for reply in (victim, key):
+        got = "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.workload.team-a.job"
+        for subject in (
+            "admit.user.ada.held.team-a.none",
+            "admit.api.explain.team-a",
+            "$JS.API.INFO",
+            got,
+        ):
+            await ada.publish(subject, b"{}", reply=reply)
+        verdict = "admit.check.reported.example_com=2Fother.team-a.none"
+        for subject in (
+            verdict,
+            f"$JS.API.CONSUMER.MSG.NEXT.ADMITTANCE.{check_durable('example.com/other')}",
+        ):
+            await other.publish(subject, b"{}", reply=reply)
+    # Requests after these: their answers show that the others were answered, too.
+    await other.jetstream().publish(verdict, b"{}")
+    await ada.request("admit.api.settled.team-a", b'{"sequence": 0}', timeout=LIMIT)
+    for subject, stream in ((victim, "ADMITTANCE"), (key, "KV_admittance")):
+        info = await locked.core.api(f"STREAM.INFO.{stream}", {"subjects_filter": subject})
+        assert not info["state"].get("subjects"), subject
+    await ada.close()
+    await other.close()
+
+
+async def test_message_id_of_another_user_silences_nothing(locked: Locked) -> None:
+    ada, bob = await locked.client("ada"), await locked.client("bob")
+    sequences = []
+    for client, user, namespace in ((ada, "ada", "team-a"), (bob, "bob", "team-b")):
+        answer = await client.request(
+            f"admit.user.{user}.held.{namespace}.same",
+            json.dumps({"namespace": namespace, "name": "same"}).encode(),
+            timeout=LIMIT,
+            headers={"Nats-Msg-Id": "the same id"},
+        )
+        sequences.append(json.loads(answer.data)["seq"])
+    assert sequences[0] != sequences[1]
+    await ada.close()
+    await bob.close()
