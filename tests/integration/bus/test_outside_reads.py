@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from servers import within
 
 from admittance.events.reading_requests import Objects, ObjectsReply
 from admittance.runtime.bus import micro
@@ -23,6 +22,7 @@ from admittance.runtime.bus.outside_reads import (
 )
 from admittance.runtime.errors import StaleRevision
 from admittance.workload_controller.reading_endpoints import reading_endpoints
+from support.servers import within
 
 pytestmark = pytest.mark.bus
 NEVER = 3600.0
