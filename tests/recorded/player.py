@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from recorded.story import JUDGES, NAMESPACE
+from support.fork_server import run_admit
 
 ADMIT = Path(sys.executable).with_name("admit")
 
@@ -129,17 +129,11 @@ class Player:
 
     async def admit(self, *args: str, stdin: str | None = None) -> str:
         """Runs the command; its output."""
-        process = await asyncio.create_subprocess_exec(
-            ADMIT,
-            *args,
-            env={**os.environ, "ADMIT_NATS_URL": self.url},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        out, _ = await process.communicate((stdin or "").encode())
-        if process.returncode and args[0] != "replay":
-            raise RuntimeError(f"admit {' '.join(args)}: status {process.returncode}")
-        return out.decode()
+        env = {"ADMIT_NATS_URL": self.url}
+        done = await asyncio.to_thread(run_admit, *map(str, args), env=env, stdin=stdin or "")
+        if done.status and args[0] != "replay":
+            raise RuntimeError(f"admit {' '.join(args)}: status {done.status}")
+        return done.out
 
 
 def condition(type_: str, status: str = "True") -> Callable[[dict[str, Any]], bool]:

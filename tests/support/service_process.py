@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Final
 
+from support.fork_server import ForkedProcess
 from support.servers import within
 
 MODULES: Final = {
@@ -46,13 +45,10 @@ class ServiceProcess:
         self.instance = instance
         self._log = folder / f"{service}-{instance}.log"
         self._env = {**os.environ, **variables(url, folder, instance, **env)}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ForkedProcess | None = None
 
     async def start(self) -> ServiceProcess:
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", MODULES[self.service], env=self._env, stdout=log, stderr=log
-            )
+        self._process = ForkedProcess([MODULES[self.service]], self._env, out=self._log)
         return self
 
     @property

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from admittance.runtime.bus.streams import all_streams
+from support.fork_server import run_admit
 
 ADMIT = Path(sys.executable).parent / "admit"
 LIMIT = 60.0
@@ -123,17 +124,10 @@ class Up:
         return status
 
     def __call__(self, *arguments: str, stdin: str = "", env: bool = True) -> Answer:
-        done = subprocess.run(
-            [ADMIT, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            env={**os.environ, "ADMIT_NATS_URL": self.url if env else ""},
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        return Answer(status=done.returncode, out=done.stdout, err=done.stderr)
+        variables = {"ADMIT_NATS_URL": self.url if env else ""}
+        done = run_admit(*map(str, arguments), env=variables, stdin=stdin)
+        assert "Traceback" not in done.err
+        return Answer(status=done.status, out=done.out, err=done.err)
 
     def ok(self, *arguments: str, stdin: str = "") -> Answer:
         answer = self(*arguments, stdin=stdin)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
 
 from admittance.cli.bench.system import embedded
+from support.fork_server import run_admit
 
 pytestmark = pytest.mark.bus
 
 FAMILIES = Path(__file__).parents[2] / "deploy" / "samples" / "families"
-ADMIT = Path(sys.executable).parent / "admit"
 GPU = "nvidia.com/gpu="
 
 
@@ -24,17 +23,12 @@ class Command:
         self._url = url
 
     async def __call__(self, *arguments: str) -> str:
-        process = await asyncio.create_subprocess_exec(
-            *(str(ADMIT), "--nats", self._url, *arguments),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-        assert process.returncode == 0, err.decode()
+        done = await asyncio.to_thread(run_admit, "--nats", self._url, *arguments, limit=120)
+        assert done.status == 0, done.err
         # The samples name an image; here their commands run as processes.
-        warned = [line for line in err.decode().splitlines() if line.startswith("warning")]
+        warned = [line for line in done.err.splitlines() if line.startswith("warning")]
         assert all("no runner has a container engine" in line for line in warned), warned
-        return out.decode()
+        return done.out
 
     async def finished(self, name: str) -> set[str]:
         """What the last run of its pods printed of their flavors, once it has finished."""

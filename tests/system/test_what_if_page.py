@@ -5,32 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
 from admittance.cli.bench.system import embedded
+from support.fork_server import run_admit
 
 pytestmark = pytest.mark.bus
 
 PAGE = Path(__file__).parents[2] / "docs" / "what-if.md"
-ADMIT = Path(sys.executable).parent / "admit"
 
 
 async def answer(url: str, folder: Path, *arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        ADMIT,
-        "--nats",
-        url,
-        *arguments,
-        cwd=folder,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, err.decode()
-    return out.decode()
+    done = await asyncio.to_thread(run_admit, "--nats", url, *arguments, cwd=folder)
+    assert done.status == 0, done.err
+    return done.out
 
 
 async def test_every_call_answers_as_the_page_says(tmp_path: Path) -> None:

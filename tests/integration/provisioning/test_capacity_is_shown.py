@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +20,22 @@ from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from support.capacity import CHECK, a_config, row, until_phase
 from support.cluster import Cluster
+from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit
-from support.servers import TestServer, within
+from support.servers import TestServer
 
 from builders import a_manifest
 
 pytestmark = pytest.mark.bus
-ADMIT = Path(sys.executable).parent / "admit"
 ROOT = Path(__file__).parents[3]
 SETUP = ROOT.parent / "shared" / "manifests" / "provisioning-setup.yaml"
 
 
 async def admit(server: TestServer, *arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        str(ADMIT),
-        *("-n", "ns") if arguments[0] != "doctor" else (),
-        *arguments,
-        env={**os.environ, "ADMIT_NATS_URL": server.url, "COLUMNS": "300"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await within(process.communicate(), 60)
-    return out.decode()
+    words = ("-n", "ns", *arguments) if arguments[0] != "doctor" else arguments
+    env = {"ADMIT_NATS_URL": server.url, "COLUMNS": "300"}
+    done = await asyncio.to_thread(run_admit, *words, env=env)
+    return done.out + done.err
 
 
 async def active(bus: Bus) -> tuple[str, str, str]:

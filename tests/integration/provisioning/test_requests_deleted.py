@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,27 +13,22 @@ from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from support.capacity import CHECK, a_config, records, until_phase
 from support.cluster import Cluster
+from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit
-from support.servers import TestServer, within
+from support.servers import TestServer
 
 from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 SERVICES = ("workload-controller", "scheduler", "provisioning-check")
-ADMIT = Path(sys.executable).parent / "admit"
 NAME = "provisioningrequest.autoscaling.x-k8s.io/w-capacity-1"
 
 
-async def admit(server: TestServer, *arguments: str) -> tuple[int | None, str]:
+async def admit(server: TestServer, *arguments: str) -> tuple[int, str]:
     """Exit status, and all that was printed."""
-    process = await asyncio.create_subprocess_exec(
-        *(str(ADMIT), "-n", "ns", *arguments),
-        env={**os.environ, "ADMIT_NATS_URL": server.url, "COLUMNS": "300"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await within(process.communicate(), 60)
-    return process.returncode, out.decode()
+    env = {"ADMIT_NATS_URL": server.url, "COLUMNS": "300"}
+    done = await asyncio.to_thread(run_admit, "-n", "ns", *arguments, env=env)
+    return done.status, done.out + done.err
 
 
 async def test_deleting_a_request_prints_what_follows(

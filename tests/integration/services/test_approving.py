@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,13 +14,13 @@ from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from support.cluster import Cluster
+from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit, workload
-from support.servers import TestServer, within
+from support.servers import TestServer
 
 from builders import a_manifest
 
 pytestmark = pytest.mark.bus
-ADMIT = Path(sys.executable).parent / "admit"
 
 
 def a_check(name: str, controller: str) -> dict[str, Any]:
@@ -39,22 +36,11 @@ class Person:
     """Types commands."""
 
     def __init__(self, url: str) -> None:
-        self._env = {**os.environ, "ADMIT_NATS_URL": url, "ADMIT_USER": "ada"}
+        self._env = {"ADMIT_NATS_URL": url, "ADMIT_USER": "ada"}
 
     async def types(self, *words: str) -> tuple[int, str, str]:
         """Exit status, standard output and standard error."""
-        process = await asyncio.create_subprocess_exec(
-            str(ADMIT),
-            *words,
-            "-n",
-            "ns",
-            env=self._env,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await within(process.communicate(), 60)
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        return await asyncio.to_thread(run_admit, *words, "-n", "ns", env=self._env)
 
 
 @pytest.fixture

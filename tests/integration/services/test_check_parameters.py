@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,13 +16,13 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import holds_quota
 from support.cluster import Cluster
+from support.fork_server import run_admit
 from support.requests import apply, ask, eventually, queues, settled, submit, workload
-from support.servers import TestServer, within
+from support.servers import TestServer
 
 from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-ADMIT = Path(sys.executable).parent / "admit"
 CHECK: dict[str, Any] = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "AdmissionCheck",
@@ -127,17 +124,9 @@ async def test_doctor_reports_unanswered_requests_and_invalid_verdicts(
     nonsense = {"namespace": "ns", "name": "w", "controller": "ctl", "check": "c", "cycle": 1}
     data = json.dumps({**nonsense, "state": "Perhaps"}).encode()
     await settled(bus, await bus.publish(Outgoing("admit.check.reported.ctl.ns.w", data)))
-    process = await asyncio.create_subprocess_exec(
-        str(ADMIT),
-        "doctor",
-        "-o",
-        "json",
-        env={**os.environ, "ADMIT_NATS_URL": nats_server.url},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, _ = await within(process.communicate(), 60)
-    lines = {one["what"]: one for one in json.loads(out)["checks"]}
+    env = {"ADMIT_NATS_URL": nats_server.url}
+    done = await asyncio.to_thread(run_admit, "doctor", "-o", "json", env=env)
+    lines = {one["what"]: one for one in json.loads(done.out)["checks"]}
     controller = lines["check controller ctl"]
     assert controller["state"] == "note"
     assert "1 not acknowledged; 1 redelivered" in controller["found"]

@@ -4,9 +4,6 @@ one write, and a new scheduler continues a preemption for the same workload."""
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +21,13 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
 from leases import take_epoch
 from support.cluster import Cluster
+from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, settled, submit, workload
 from support.servers import TestServer
 
 from builders import a_manifest, an_admission
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-ADMIT = Path(sys.executable).parent / "admit"
 DOMAIN = "queue-cq"
 LOWER = {"withinClusterQueue": "LowerPriority"}
 CHECK = {
@@ -153,19 +150,10 @@ def _lines(trail: Path) -> list[str]:
 
 
 async def _admit(url: str, *words: str) -> str:
-    def run() -> str:
-        done = subprocess.run(
-            [str(ADMIT), "--nats", url, *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "400"},
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return await asyncio.to_thread(run)
+    env = {"NO_COLOR": "1", "COLUMNS": "400"}
+    done = await asyncio.to_thread(run_admit, "--nats", url, *words, env=env)
+    assert done.status == 0, done.err
+    return done.out
 
 
 async def test_reserved_quota_passes_to_the_preemptor_in_one_commit(
