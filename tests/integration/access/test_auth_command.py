@@ -179,7 +179,9 @@ async def test_server_of_another_folder_does_not_take_the_change(
     words = ["auth", "add", "viewer", "ada", "-o", str(tmp_path / "x"), "--dir", str(other)]
     status = await asyncio.to_thread(invoke, [*words, "--nats", locked.server.url()])
     assert status == 1
-    assert "refuses the credentials in" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "is changed, but the server does not know it yet" in error
+    assert "refuses the credentials in" in error
 
 
 async def test_change_without_a_server_takes_effect_at_its_start(

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -90,6 +91,32 @@ def test_no_credentials_remain_when_the_store_cannot_be_written(
     with pytest.raises(SetupError, match=r"cannot write .*users\.json"):
         store.add(wanted(), tmp_path / "ada.creds")
     assert not (tmp_path / "ada.creds").exists()
+
+
+def test_crash_in_a_removal_leaves_the_user_without_access(
+    store: AuthStore, tmp_path: Path
+) -> None:
+    key = store.add(wanted(), tmp_path / "ada.creds").key
+    (store.folder / ".users.json.new").mkdir()
+    with pytest.raises(SetupError, match=r"cannot write .*users\.json"):
+        store.remove("ada")
+    assert key not in (store.folder / "auth.conf").read_text()
+    (store.folder / ".users.json.new").rmdir()
+    store.remove("ada")
+    assert store.users == ()
+
+
+def test_users_added_at_the_same_time_are_all_kept(store: AuthStore, tmp_path: Path) -> None:
+    names = [f"user-{number}" for number in range(16)]
+
+    def add(name: str) -> None:
+        AuthStore(store.folder).add(wanted(name), tmp_path / name)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, names))
+    assert sorted(user.name for user in store.users) == sorted(names)
+    config = (store.folder / "auth.conf").read_text()
+    assert all(user.key in config for user in store.users)
 
 
 def test_new_folder_must_be_empty(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class AuthStore:
         with self._locked() as content:
             gone = _named(content.users, name, self.folder)
             left = tuple(one for one in content.users if one is not gone)
-            self._save(msgspec.structs.replace(content, users=left))
+            self._save(msgspec.structs.replace(content, users=left), config_first=True)
         return gone
 
     def remove_expired(self, now: datetime) -> list[User]:
@@ -127,7 +127,7 @@ class AuthStore:
         with self._locked() as content:
             gone = expired(content.users, now)
             left = tuple(one for one in content.users if one not in gone)
-            self._save(msgspec.structs.replace(content, users=left))
+            self._save(msgspec.structs.replace(content, users=left), config_first=True)
         return gone
 
     # Files. -----------------------------------------------------------------------------
@@ -168,11 +168,16 @@ class AuthStore:
             raise SetupError(f"{path} is damaged ({wrong[0]}): restore it from a backup")
         return content
 
-    def _save(self, content: _Content) -> None:
-        # After a crash between the two writes the next change writes `auth.conf` again.
+    def _save(self, content: _Content, *, config_first: bool = False) -> None:
+        """Writes both files. ``config_first``: for removals, so that a crash between the two writes
+        leaves the user without access, and a second removal completes the first."""
         text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
-        self._write(USERS, f"{text}\n")
-        self._write(CONFIG, server_config(content.users, content.system))
+        files = [
+            (USERS, f"{text}\n"),
+            (CONFIG, server_config(content.users, content.system)),
+        ]
+        for name, written in reversed(files) if config_first else files:
+            self._write(name, written)
 
     def _write(self, name: str, text: str) -> None:
         """Replaces a file at once: a reader sees the old content or the new one."""

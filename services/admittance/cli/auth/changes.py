@@ -10,12 +10,12 @@ from typing import NamedTuple
 from admittance.access.roles import problems
 from admittance.access.users import User
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
+from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.runtime import clock
 from admittance.runtime.auth.reload import reload
 from admittance.runtime.auth.store import CONFIG, AuthStore
-from admittance.runtime.errors import NoServer
+from admittance.runtime.errors import AdmittanceError, NoServer
 
 _ANY_KEY = "U" + "A" * 55
 YEARS_MAX = 100
@@ -73,12 +73,19 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
 
 
 async def _tell_servers(call: Call, store: AuthStore) -> None:
-    """Raises what `reload` raises, except that no server runs: then nothing is connected."""
+    """Raises AnswerIsNo if a server runs and did not take the change."""
     url = store.servers if call.url_from is UrlFrom.DEFAULT else call.url
     try:
         await reload(url, store.system_seed_file, call.connection)
     except NoServer as error:
-        output.note(f"takes effect when the server starts: {error}")
+        output.note(
+            f"takes effect when the server starts; {error}: if it runs elsewhere, reload it there"
+        )
+    except AdmittanceError as error:
+        raise AnswerIsNo(
+            f"{store.folder} is changed, but the server does not know it yet: {error}; then run "
+            "`nats-server --signal reload`"
+        ) from None
 
 
 def _expiry(now: datetime, seconds: float | None) -> datetime | None:
