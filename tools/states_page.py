@@ -38,8 +38,8 @@ FAMILIES: Final = """
 ## Families
 
 A parent and its variants take the ways above, but no check is requested for a parent, runners
-get no messages about variants, and quota is booked for variants only. Each takes the steps below
-(`tools/states_page.py`). Steps of several members can be one commit.
+get no messages about variants, and quota is booked for variants only. Parents and variants
+also take the steps below (`tools/states_page.py`). Steps of several members can be one commit.
 
 | id | role | from → to | fact | what |
 | --- | --- | --- | --- | --- |

@@ -453,7 +453,7 @@ class BatchFold:
         try:
             key = object_key(plain(subject.split(".")[3]), "", applied.name)
         except (BadToken, IndexError, ValueError):
-            return frozenset()  # Published by another program.
+            return frozenset()  # Another program published this message.
         return self._state.objects.checks_by_parameters(key)
 
     def _consequences(

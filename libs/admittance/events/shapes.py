@@ -210,12 +210,12 @@ class Head(Shape, frozen=True, kw_only=True):
 class Scan(Shape, frozen=True, kw_only=True):
     """Inputs of a decision besides the scheduler's state, which a replay of the decision needs.
 
-    ``cursor``: cursor of the considered head. ``heads``: heads that were considered earlier in the
-    same cycle and had an effect but no fact. ``lost``: there were too many such heads to name.
-    ``seen``, ``at``, ``head``: for a refusal, the newest revision and the time when the workload
-    was considered, and the equal workload considered in its place; otherwise these are the values
-    of the fact. ``usages``: if preemption compared usages of LocalQueues, the compared usages,
-    without LocalQueues that have no usage or no weight.
+    ``cursor``: cursor of the considered head. ``heads``: the heads that earlier in the same cycle
+    changed the scheduler's state without a published fact. ``lost``: there were too many such heads
+    to list. ``seen``, ``at``, ``head``: for a refusal, the newest revision and the time when the
+    workload was considered, and the equal workload considered in its place; otherwise these are the
+    values of the fact. ``usages``: if preemption compared usages of LocalQueues, the compared
+    usages, without LocalQueues that have no usage or no weight.
     """
 
     cursor: tuple[dict[int, int], ...] = ()

@@ -33,7 +33,8 @@ PROVISIONING_CHECK: Final = "service-provisioning-check"
 PROVIDER_POOL: Final = "service-provider-pool"
 """One instance of the pool provider books machines, so that it knows all bookings."""
 PROVIDER_DOCKER: Final = "service-provider-docker"
-"""One instance of the docker provider starts containers, so that it knows all of them."""
+"""Only one instance of the docker provider starts containers, so that this instance knows all
+containers."""
 
 
 def aws_domain(provisioning_class: str) -> str:

@@ -147,8 +147,9 @@ class StatusPublisher:
     """Publishes the statuses of one provisioning class: first to the store, then to the log.
 
     If a crash prevents the publication on the log, the stored status is published when the request
-    or the status comes again. If the log came first, a number that is on the log already could be
-    given to another status, which would then be ignored as a duplicate.
+    or the status comes again. If a status were published to the log before it is stored, a crash
+    between the two could give its number to another status, which readers would then ignore as a
+    duplicate.
     """
 
     def __init__(

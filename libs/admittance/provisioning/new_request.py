@@ -57,8 +57,9 @@ def parameters_of(
 
 
 def parameters_error(parameters: Mapping[str, str]) -> str:
-    """Why the parameters exceed the limits; "" if they do not. `admit apply` checks the config's
-    parameters, but nothing else checks those in annotations.
+    """Why the parameters exceed the limits; "" if they do not. `admit apply` checks the parameters
+    in a ProvisioningRequestConfig, but only this function checks the parameters in annotations of a
+    workload.
     """
     if len(parameters) > PARAMETERS_MAX:
         return f"the request has {len(parameters)} parameters, at most {PARAMETERS_MAX} are allowed"

@@ -1,4 +1,5 @@
-"""Steps for one capacity request, as values, and what this leader has done so far."""
+"""The steps of one capacity request as values, and the record of the steps that this leader has
+taken."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ class DecisionReplay(Scheduler):
         if workload is None:
             raise CannotRepeat(f"workload {name} did not exist at that revision")
         if workload.queue is None or workload.entry is None or workload.in_flight:
-            raise CannotRepeat(f"workload {name} did not compete at that revision")
+            raise CannotRepeat(f"workload {name} did not compete at the revision of the decision")
         return workload
 
     def _domain(self, name: str) -> Domain:

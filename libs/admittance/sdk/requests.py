@@ -75,7 +75,8 @@ class RequestConsumer:
     """Receives the deliveries of one program. ``receive`` is called with each message and must not
     block. Each delivery must be ended with `ack`, `nak` or `term`.
 
-    ``room``: the most open deliveries of this process, not counting those after `let_wait`.
+    ``room``: the most open deliveries of this process; a delivery passed to `let_wait` does not
+    count.
     """
 
     def __init__(

@@ -91,8 +91,8 @@ class Threads:
         while True:
             self._calls.get()()
             with self._lock:
-                # A queued call may have reserved no idle thread: never count more idle threads than
-                # were made.
+                # A queued call may have reserved no idle thread. So never count more idle threads
+                # than were started.
                 self._idle = min(self._idle + 1, self._made)
 
 

@@ -64,10 +64,8 @@ _Key: TypeAlias = tuple[type[Fact], str]
 
 
 class SentActs:
-    """Published acts without an effect yet. The class prevents that an act is published again too
-    early.
-
-    An act is forgotten when it is no longer required. A new leader starts without published acts,
+    """Published acts without an effect yet. While an act is here, the same act is not published
+    again. Acts that are no longer required are removed. A new leader starts without published acts,
     because publishing an act twice does no harm. ``coalesce``, ``gather``: see `COALESCE` and
     `GATHER`."""
 

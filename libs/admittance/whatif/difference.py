@@ -23,8 +23,8 @@ from admittance.workload.stored import StoredWorkload, head
 
 UNSEEN: Final = "PendingEvaluation"
 BACKOFF: Final = "Backoff"
-"""Reason of a pending workload in a backoff. The workload's own condition has a more informative
-reason."""
+"""Reason that stands for a backoff. The answer shows the reason in the condition of the workload
+instead, which says more."""
 _RUN: Final = (Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
 _OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
 

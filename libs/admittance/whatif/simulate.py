@@ -83,7 +83,8 @@ def _try(
     copy.settle()
     without, before = baseline(copy), queue_problems(copy)
     if copy.before:
-        # Settling has written to the first copy, so the change needs a fresh copy.
+        # The simulation without the change has written to the first copy, so the change needs a
+        # fresh copy.
         copy = BucketCopy(entries, config, now, limits)
     copy.clear_records()
     results = perform(copy, change)

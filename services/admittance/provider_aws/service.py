@@ -85,8 +85,8 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Raises a SetupError that names the wrong variable."""
         env = os.environ if env is None else env
         name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
-        # A ProvisioningRequestConfig accepts only names of this form, and EC2's filters have
-        # wildcards.
+        # No ProvisioningRequestConfig can name another class, and a * or ? in the name would be a
+        # wildcard in EC2's filters.
         if complaint := name_error(name):
             raise SetupError(f"ADMIT_AWS_CLASS: {complaint}")
         return cls(

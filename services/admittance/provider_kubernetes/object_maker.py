@@ -173,8 +173,8 @@ class ObjectMaker:
             return Failed(str(error))
         except Denied as error:
             if isinstance(error, Missing) and not error.reason:
-                # The answer has no API status: the kind ProvisioningRequest is not installed. The
-                # watch reports that the kind is missing.
+                # The answer has no API status: the kind ProvisioningRequest is not installed in the
+                # cluster. `object_watch` reports the missing kind.
                 raise
             return Failed(str(error), retryable=False)
         return seen_of(made) or Failed(f"{identity.name} in the cluster has lost its labels")

@@ -85,7 +85,7 @@ class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return request_name(self.workload, self.id)
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """The metadata of the request's object with this name."""
+        """The metadata of an object for the request; ``name``: the name of this object."""
         return {
             "name": name,
             "namespace": self.namespace,

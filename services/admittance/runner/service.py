@@ -250,7 +250,8 @@ def _fact(delivery: Delivery) -> object:
     try:
         return decode(delivery.subject, delivery.data)
     except Undecodable as error:
-        # Only the workload-controller publishes these facts; a forged one gets no dead letter.
+        # Only the workload-controller publishes these facts, so this one is forged: it is logged,
+        # without a dead letter.
         log.warning("undecodable", subject=delivery.subject, reason=str(error))
         return None
 

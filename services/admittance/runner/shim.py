@@ -425,7 +425,7 @@ def adopt_strays() -> None:
     try:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     except (OSError, AttributeError):
-        pass  # this system is not Linux: process groups have to suffice
+        pass  # Only Linux can adopt processes; elsewhere only the process group is ended.
 
 
 def end_strays() -> None:

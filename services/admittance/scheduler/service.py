@@ -247,8 +247,8 @@ class SchedulerService:
                     decisions += decided
                     spent = clock.monotonic() - begun
                     if spent > LONG_WORK_SECONDS:
-                        # Other tasks of the process need time. Decisions that are made faster than
-                        # the bucket is read come from an outdated state, and are refused.
+                        # Pause, so that the task that reads the bucket can run: decisions made from
+                        # an outdated state are refused.
                         self._publish_soon(decisions)
                         decisions = []
                         await asyncio.sleep(PAUSE_FACTOR * spent)

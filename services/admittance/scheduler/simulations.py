@@ -67,7 +67,7 @@ class Simulations:
             request=request, config=self._config, limits=self._limits, namespace=namespace
         )
         if self._asked >= AT_ONCE + WAITING_MAX:
-            raise Unavailable(f"{self._asked} simulations are asked for already: try again soon")
+            raise Unavailable(f"{self._asked} simulations run or wait already: try again soon")
         self._asked += 1
         try:
             async with asyncio.timeout(self._seconds), self._room:

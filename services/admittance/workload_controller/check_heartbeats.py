@@ -73,8 +73,8 @@ class HeartbeatListener:
         self._rivals: dict[str, tuple[str, ...]] = {}
 
     async def run(self) -> None:
-        """Listens and writes the Active conditions until cancelled, or until a newer epoch
-        writes.
+        """Receives heartbeats and writes the Active conditions of checks until cancelled, or until
+        a newer leader writes them.
         """
         now = clock.monotonic()
         checks = self._checks()

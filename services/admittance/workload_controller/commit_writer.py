@@ -352,8 +352,8 @@ class WriteGuard:
     """Ensures that only the current leader writes manifests, and that this leader knows which
     writes were stored. ``epoch``: the epoch of the leader's lease, which is the guard's value.
 
-    A decision of the scheduler is judged by the queues that are in the bucket before it. So no
-    manifest may be stored without the leader's knowledge: neither a late write of a previous
+    A decision of the scheduler is judged by the queues that were in the bucket before the decision.
+    So no manifest may be stored without the leader's knowledge: neither a late write of a previous
     leader, nor a write of the leader itself that it gave up. Every write of manifests is therefore
     one atomic batch with a guard key that expects the guard's last revision. Moving the guard, at
     takeover or when giving up a write, makes every earlier write with it fail.
@@ -388,7 +388,7 @@ class WriteGuard:
         # An epoch is a log sequence, so a value greater than the log's end is invalid.
         epoch = number(value, most=await lease_store.end_of_log(self._bus))
         if epoch is not None and epoch > self._epoch:
-            raise Superseded(f"epoch {epoch} writes manifests")
+            raise Superseded(f"the leader with epoch {epoch} writes the manifests now")
         if value and epoch is None and entry is not None:
             log_set_aside(
                 SetAside(
@@ -402,8 +402,8 @@ class WriteGuard:
         return bucket.put_message(GUARD_KEY, value, expected=self._revision)
 
     async def write(self, puts: Sequence[Outgoing]) -> int:
-        """Writes all puts of manifests, or none. Returns the revision of the last put; the
-        revisions of the others precede it without gaps.
+        """Writes all puts of manifests, or none. Returns the revision of the last put; the earlier
+        puts have the revisions directly before it.
 
         Raises StaleRevision, or Unavailable: then the puts may be stored already, but not after a
         later `take`.

@@ -313,7 +313,12 @@ def test_a_machine_pool_in_a_namespace_is_invalid_and_has_no_bookings() -> None:
     found = pools.with_usage(found, [a_booking("v", 0)], NOON)
 
     (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows
-    assert row[3:7] == ("?", "?", "?", "metadata.namespace: a MachinePool has none, not team")
+    assert row[3:7] == (
+        "?",
+        "?",
+        "?",
+        "metadata.namespace: a MachinePool has no namespace; remove team",
+    )
     assert not pools.booking_table(found, NOON).rows
 
 

@@ -108,7 +108,7 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
         ),
         pytest.param(
             a_pool(MACHINE, metadata="{name: rack, namespace: team}"),
-            "metadata.namespace: a MachinePool has none",
+            "metadata.namespace: a MachinePool has no namespace",
             id="a namespace",
         ),
     ],

@@ -39,7 +39,8 @@ _NO_DEFAULT: Final = object()
 class Field(NamedTuple):
     """A field with rules. Only the first error found by ``rules`` is reported. ``entries``: the
     rule of a map. ``is_list``: ``item_rules`` and ``inside`` hold for each item of the field's
-    list. ``inside``: the fields of the Struct in the field. ``words``: the allowed words.
+    list. ``inside``: the rules of the fields of the Struct that the field contains. ``words``: the
+    allowed words.
     """
 
     name: str

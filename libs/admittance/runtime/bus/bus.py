@@ -193,8 +193,8 @@ class Bus:
                 acks.settle(index, Refused(NOT_PERMITTED, self.nc.denied))
 
     async def connected(self, timeout: float = 10.0) -> None:
-        """Waits for the connection to the bus. Raises Unavailable if there is none within
-        ``timeout``, and AccessDenied if the server refused this login meanwhile.
+        """Waits for the connection to the bus. Raises Unavailable if there is no connection within
+        ``timeout`` seconds, and AccessDenied if the server refuses this login meanwhile.
         """
         if not self._up.is_set():
             try:

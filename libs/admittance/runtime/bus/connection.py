@@ -273,8 +273,9 @@ class ReconnectingClient(Client):
         await self._flush_pending()
 
     async def _flush_pending(self, force_flush: bool = False) -> None:
-        # nats-py's version loses cancellations, and blocks behind 1,024 others while a server does
-        # not read. One wake-up is enough: the flusher writes all pending data.
+        # Replaces the method of nats-py, which loses cancellations, and blocks while 1,024 other
+        # flushes wait for a server that does not read. One wake-up is enough: the flusher writes
+        # all pending data.
         queue = self._flush_queue
         assert queue is not None, "connect comes first"
         if not self.is_connected:

@@ -201,8 +201,8 @@ class PullConsumer:
         try:
             await self._bus.nc.flush(timeout=1)
         except (nats.errors.Error, TimeoutError):
-            # The server does not answer the ping. The pull request stays open at the server until
-            # the server continues; the client's pings notice a lost connection.
+            # The server does not answer the ping. If the server is only paused, the pull request
+            # stays open at the server; if the connection is lost, the client's own pings notice it.
             return False
         return clock.monotonic() - self._heard >= silence
 

@@ -295,7 +295,7 @@ class Puller:
         found = await self._consumers.generations()
         newer = [name for generation, _, name, _ in found if generation > self._generation]
         if newer:
-            raise Superseded(f"{newer[0]} reads in place of generation {self._generation}")
+            raise Superseded(f"consumer {newer[0]} replaces generation {self._generation}")
         if found and not self._round:
             # Use the floor of the newest consumer: an older consumer, of a paused leader, may have
             # acknowledged less.

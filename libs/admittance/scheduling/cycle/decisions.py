@@ -241,7 +241,8 @@ def head(workload: WorkloadInfo, cursor: Cursor | None) -> Head:
 def preemption_reasons(
     queue: Queue, preemptor: WorkloadInfo, victims: Sequence[Victim], short: tuple[Taken, ...]
 ) -> Iterator[tuple[Victim, Grounds, str]]:
-    """Yields each victim with the rule and the numbers that allow its preemption, and a sentence.
+    """Yields each victim with the numbers that allow its preemption, and a sentence that explains
+    the preemption.
 
     Unless shares were compared, the numbers are computed once per queue, priority and rule.
     """

@@ -296,7 +296,8 @@ def _refused(
 
 
 def _scan(workload: WorkloadInfo, scanned: ScanRecord[WorkloadInfo]) -> Scan:
-    """Returns the scan that parked the workload's class, in the form of the log."""
+    """Returns the scan that parked the workload's class, in the form in which it is published on
+    the log."""
     seen, at, first, cursor = scanned
     name = "" if first is workload else f"{first.key[0]}/{first.key[1]}"
     return Scan(cursor=recorded_cursor(cursor), seen=seen, at=at, head=name)

@@ -245,8 +245,8 @@ class Lanes(Generic[W]):
                 if preemptor is not None and self.usage_of(preemptor.local_queue) <= place[0]:
                     return preemptor.entry
                 return entry
-            # The first class of the lane was parked or removed after the lane got this place in the
-            # heap.
+            # The lane got this place in the heap from its former first class, which was parked or
+            # removed since.
             heappop(self._heap)
             lane.item = None
             self.lane_changed(lane)
@@ -411,7 +411,7 @@ class EquivalenceClass(Generic[W]):
 
     def refusal_since(self) -> datetime | None:
         """Returns since when the oldest unrefused workload is parked; None: there is no such
-        workload. The cost does not depend on the number of workloads."""
+        workload. Takes the same time for any number of workloads."""
         if self.parked is None or self.parked_since is None:
             return None
         firsts = [

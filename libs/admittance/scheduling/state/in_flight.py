@@ -135,8 +135,8 @@ def note_preemptor(
 def restore_preemptor(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> None:
     """Keeps the preemptor at the head of its queue while its victims stop.
 
-    Does nothing if this process leads the domain, because the leader set the kept place when it
-    preempted.
+    Does nothing if this process leads the domain: the leader puts the preemptor at the head when it
+    preempts.
     """
     queue = preemptor.queue
     if queue is None or queue.strict or queue.domain is None or queue.domain.owned:

@@ -83,7 +83,7 @@ def wrong(found: Found) -> str:
 def _pool(found: Found) -> Pool:
     if found.namespace:
         # The bookings belong to the pool of the same name without a namespace.
-        raise BadPool(f"metadata.namespace: a {KIND} has none, not {found.namespace}")
+        raise BadPool(f"metadata.namespace: a {KIND} has no namespace; remove {found.namespace}")
     try:
         return pool_of(found.name, found.plain().get("spec"))
     except AnswerIsNo as error:

@@ -58,7 +58,7 @@ def selection(
     keys = _WORKLOAD_KEYS if kind is kinds.WORKLOAD else _KEYS
     if sort_by is not None and sort_by.lower().removeprefix("-") not in keys:
         raise BadInput(
-            f'--sort-by "{sort_by}" is none of {", ".join(keys)}; -KEY reverses the order'
+            f'--sort-by "{sort_by}" is not one of {", ".join(keys)}; -KEY reverses the order'
         )
     return Selection(
         labels=tuple(part for word in labels for part in _requirements(word)),
@@ -97,7 +97,7 @@ def _state(typed: str) -> str:
     for one in (*Phase, *ENDS):
         if one.lower() == plain:
             return str(one)
-    raise BadInput(f'--state "{typed}" is none of {", ".join((*Phase, *ENDS))}')
+    raise BadInput(f'--state "{typed}" is not one of {", ".join((*Phase, *ENDS))}')
 
 
 def select(
