@@ -80,7 +80,7 @@ def _machine_pool_problems(document: Document) -> list[str]:
         return []
     found = []
     if manifest.metadata.namespace:
-        found.append(Problem("metadata.namespace", f"a {KIND} has none", NOT_SUPPORTED))
+        found.append(Problem("metadata.namespace", f"a {KIND} has no namespace", NOT_SUPPORTED))
     name = manifest.metadata.name
     try:
         pool_of(name, manifest.parameters)
