@@ -81,10 +81,6 @@ class Effects:
         found = _between(self._read[key], since, through)
         return found + _between(self._objects, since, through)
 
-    def objects(self, since: int, through: int) -> list[int]:
-        """Manifests that the workload-controller heard of in between."""
-        return _between(self._objects, since, through)
-
     def timed(self, key: str, since: int, through: int) -> list[int]:
         """Timers of it that came due in between."""
         return _between(self._timers[key], since, through)

@@ -32,8 +32,7 @@ class Paced:
         self._rounds: Counter[tuple[str, str]] = Counter()
 
     def objects_changed(self) -> None:
-        """A manifest was written. The workload-controller knows it at once, and says it on the log
-        only later."""
+        """A manifest was written, which begins every count anew."""
         self._rounds.clear()
 
     def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload) -> list[str]:
@@ -48,7 +47,7 @@ class Paced:
         }
         same = before.metadata.generation == after.metadata.generation
         anew = not same or is_true(after, Type.ADMITTED) or not head(after).active
-        if anew or self._effects.objects(since, through):
+        if anew:
             for one in [one for one in self._rounds if one[0] == key]:
                 del self._rounds[one]
         for check, verdicts in said.items():
