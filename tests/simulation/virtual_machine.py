@@ -363,7 +363,10 @@ class Shim:
         if not self.over:
             self.over = True
             self._machine.on_end(self.spec.key, kind)
-            if self._why == "stopped" and self._course.mute:
+            note = self._disk.stop
+            # Drain ends what an eviction waits for; nothing would end what its runner left behind.
+            left = note is not None and note.leaving and not note.evicted
+            if self._why == "stopped" and self._course.mute and not left:
                 self.hangs = True
             else:
                 self._tell_end(kind)
