@@ -23,6 +23,7 @@ from admittance.events import facts
 from admittance.runtime.process.settings import Settings
 from admittance.workload.limits import Limits
 from long_living import LongLife, a_long_life
+from support.fork_server import run_admit
 
 from builders import NOON
 from scheduling import groups
@@ -307,13 +308,9 @@ async def test_manifests_of_the_pages_are_applied_unchanged() -> None:
         for page in (FLOW, MIGRATING):
             for text in blocks(page, "yaml"):
                 if "kind: Configuration" not in text:
-                    process = await asyncio.create_subprocess_exec(
-                        *(str(ADMIT), "--nats", system.url, "apply", "-f", "-"),
-                        stdin=asyncio.subprocess.PIPE,
-                        stderr=asyncio.subprocess.PIPE,
-                    )
-                    _, told = await process.communicate(text.encode())
-                    assert process.returncode == 0, told.decode()
+                    words = ("--nats", system.url, "apply", "-f", "-")
+                    done = await asyncio.to_thread(run_admit, *words, stdin=text)
+                    assert done.status == 0, done.err
 
 
 @pytest.mark.parametrize("folder", sorted(CHECKS.glob("*/manifests.yaml")), ids=named)

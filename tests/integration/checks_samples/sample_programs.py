@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from admittance.cli.bench.system import Child
+from support.fork_server import run_admit
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "deploy" / "samples" / "checks"
@@ -86,18 +87,10 @@ class Admit:
 
     async def __call__(self, *arguments: str | Path, text: str = "") -> str:
         """What it answers; fails with its error."""
-        process = await asyncio.create_subprocess_exec(
-            str(ADMIT),
-            *map(str, arguments),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "ADMIT_NATS_URL": self.url},
-        )
-        out, err = await asyncio.wait_for(process.communicate(text.encode()), 60)
-        asked = " ".join(map(str, arguments))
-        assert process.returncode == 0, f"admit {asked}: {err.decode()}{out.decode()}"
-        return out.decode()
+        words, env = tuple(map(str, arguments)), {"ADMIT_NATS_URL": self.url}
+        done = await asyncio.to_thread(run_admit, *words, env=env, stdin=text)
+        assert done.status == 0, f"admit {' '.join(words)}: {done.err}{done.out}"
+        return done.out
 
     async def workload(self, name: str, namespace: str = "default") -> dict[str, Any]:
         """The workload as it is stored."""
