@@ -88,6 +88,7 @@ def _facts() -> Iterator[str]:
 def _keys() -> Iterator[str]:
     bucket, claims = f"$KV.{subjects.BUCKET}", f"$KV.{subjects.CLAIMS}"
     yield f"{bucket}.{SECRET_KEY}"
+    yield f"{claims}.{SECRET_KEY}"
     yield f"{bucket}._admittance.manifests"
     yield f"{bucket}.barrier.cohort-lab"
     yield f"{bucket}.example_com=2Fbudget.x"

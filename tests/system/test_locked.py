@@ -315,6 +315,11 @@ async def test_services_need_nothing_that_their_roles_do_not_have(locked: Locked
         pytest.param(
             "root",
             f"$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.{SECRET_KEY}",
+            id="read the secret of message ids of an earlier version",
+        ),
+        pytest.param(
+            "root",
+            f"$JS.API.DIRECT.GET.KV_admittance_claims.$KV.admittance_claims.{SECRET_KEY}",
             id="read the secret of message ids",
         ),
         pytest.param("eve", "admit.user.eve.submitted.team-a.w", id="submission by an approver"),

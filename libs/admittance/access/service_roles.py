@@ -73,6 +73,8 @@ CONSUMERS_OF_LOG: Final = rules(
     f"{JS}.CONSUMER.LIST.{LOG}",
     f"$JS.ACK.{LOG}.*.>",
 )
+SECRET: Final = f"$KV.{subjects.CLAIMS}._admittance.secret"
+READ_SECRET: Final = rules("read the secret of message ids", f"{JS}.STREAM.MSG.GET.{KV_CLAIMS}")
 READ_BUCKET: Final = rules("read a stored object", f"{JS}.STREAM.MSG.GET.{KV}")
 
 
@@ -97,6 +99,8 @@ def workload_controller(user: User) -> Permissions:
             *each(f"{JS}.STREAM.UPDATE.{{}}", STREAMS),
         ),
         *rules("write workloads, objects and barriers", f"$KV.{subjects.BUCKET}.>"),
+        *READ_SECRET,
+        *rules("keep the secret of message ids", SECRET),
         *rules(
             "keep the history for replays",
             "admit.checkpoint.>",
@@ -177,6 +181,7 @@ def variant_controller(user: User) -> Permissions:
     publish = (
         *_leader_elected(service, epochs=_own_epoch(lease_state.VARIANT_CONTROLLER)),
         *READ_BUCKET,
+        *READ_SECRET,
         *rules("submit and change variants", *each("admit.workload.{}.*.*", VARIANT_FACTS)),
     )
     subscribe = (*_listens(user, service), *rules("answer requests", "admit.api.families"))

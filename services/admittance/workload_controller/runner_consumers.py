@@ -21,6 +21,8 @@ from admittance.runtime.errors import Refused
 ACK_WAIT_SECONDS: Final = 30.0
 UNUSED_NANOSECONDS: Final = 30_000_000_000
 """After this time without a reader the consumer of claims is removed."""
+CLAIM_SUBJECTS: Final = [f"$KV.{CLAIMS}.*.*.*", f"$KV.{CLAIMS}._runner.*"]
+"""What runners read in the bucket of claims, which also has the secret of message ids."""
 KV_CLAIMS: Final = f"KV_{CLAIMS}"
 
 
@@ -71,7 +73,7 @@ class RunnerConsumers:
         config: dict[str, Any] = {
             "name": name,
             "ack_policy": "none",
-            "filter_subjects": [f"$KV.{CLAIMS}.>"],
+            "filter_subjects": CLAIM_SUBJECTS,
             "inactive_threshold": UNUSED_NANOSECONDS,
             "mem_storage": True,
             "num_replicas": 1,

@@ -21,7 +21,7 @@ from admittance.events.system import Adopted, ObjectApplied
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last
-from admittance.runtime.bus.messages import deployment_secret
+from admittance.runtime.bus.messages import deployment_secret, forget_earlier_secret
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.telemetry.logger import log_set_aside
@@ -53,6 +53,7 @@ async def load_controller(
     fact up to this log sequence is acknowledged.
     """
     controller = Controller(await deployment_secret(bus), limits)
+    await forget_earlier_secret(bus)
     position = await read_position(bus)
     adopted: list[Adopted] = []
     everything = BucketReader(bus)

@@ -9,8 +9,14 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.requests import Health, HealthReply
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus import messages, micro
+from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.messages import deployment_secret, message_id
+from admittance.runtime.bus.messages import (
+    SECRET_KEY,
+    deployment_secret,
+    forget_earlier_secret,
+    message_id,
+)
 from admittance.runtime.bus.puller import Delivery, Puller
 from support.servers import within
 
@@ -82,5 +88,17 @@ async def test_one_bad_request_does_not_affect_later_requests(bus: Bus) -> None:
 async def test_the_secret_is_created_once_and_keys_the_message_ids(bus: Bus) -> None:
     secret = await deployment_secret(bus)
     assert await deployment_secret(bus) == secret
+    assert await get(bus, SECRET_KEY) is None, "users may read this bucket"
     assert message_id(secret, "uid", 7, "admitted") == message_id(secret, "uid", 7, "admitted")
     assert message_id(secret, "uid", 7, "admitted") != message_id(b"guess", "uid", 7, "admitted")
+
+
+async def test_the_secret_of_an_earlier_version_is_moved(bus: Bus) -> None:
+    await bus.publish(put_message(SECRET_KEY, b"earlier", expected=0))
+    assert await deployment_secret(bus) == b"earlier"
+    await forget_earlier_secret(bus)
+    await forget_earlier_secret(bus)
+    gone = await get(bus, SECRET_KEY)
+    assert gone is not None
+    assert gone.value is None
+    assert await deployment_secret(bus) == b"earlier"

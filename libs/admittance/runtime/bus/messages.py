@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -26,30 +27,50 @@ from admittance.events import subjects
 from admittance.events.names import token
 from admittance.events.system import DeadLetter
 from admittance.runtime import chance, clock
-from admittance.runtime.bus.bucket import get, put_message
-from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.bus.bucket import delete_message, get, put_message
+from admittance.runtime.bus.bus import MESSAGE_ID, NOT_PERMITTED, Bus, Outgoing
 from admittance.runtime.bus.puller import Delivery
-from admittance.runtime.errors import Busy, StaleRevision, Unavailable
+from admittance.runtime.errors import Busy, Refused, StaleRevision, Unavailable
 
 SECRET_KEY: Final = "_admittance.secret"
 
 
 async def deployment_secret(bus: Bus) -> bytes:
-    """The secret of this deployment, created at first use. The secret is kept in the bucket, which
-    users may not read.
+    """The secret of this deployment, created at first use. The secret is kept in the bucket of
+    claims, from which users read nothing. A deployment of an earlier version keeps its secret: see
+    `forget_earlier_secret`. Raises Unavailable if another service must create it.
     """
     while True:
-        entry = await get(bus, SECRET_KEY)
+        entry = await get(bus, SECRET_KEY, bucket=subjects.CLAIMS)
         if entry is not None and entry.value:
             return entry.value
-        made = chance.token_hex(32).encode()
+        earlier = await get(bus, SECRET_KEY)
+        made = earlier.value if earlier is not None else None
+        message = put_message(
+            SECRET_KEY,
+            made or chance.token_hex(32).encode(),
+            expected=entry.revision if entry else 0,
+            bucket=subjects.CLAIMS,
+        )
         try:
-            await bus.publish(
-                put_message(SECRET_KEY, made, expected=entry.revision if entry else 0)
-            )
+            await bus.publish(message)
         except StaleRevision:
             continue
-        return made
+        except Refused as error:
+            if error.code == NOT_PERMITTED:
+                raise Unavailable("the workload-controller has not made the secret yet") from None
+            raise
+        return message.data
+
+
+async def forget_earlier_secret(bus: Bus) -> None:
+    """Deletes the secret where earlier versions kept it: in the bucket of objects, which users may
+    read. Call it after `deployment_secret`.
+    """
+    earlier = await get(bus, SECRET_KEY)
+    if earlier is not None and earlier.value:
+        with suppress(StaleRevision):
+            await bus.publish(delete_message(SECRET_KEY, expected=earlier.revision))
 
 
 def message_id(secret: bytes, *parts: str | int) -> str:
