@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from admittance.runtime.auth.store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import AccessDenied, Refused, SetupError
+from support.requests import eventually
 from support.servers import ConfiguredServer, until, within
 
 pytestmark = pytest.mark.bus
@@ -123,6 +125,55 @@ async def test_revoked_user_is_disconnected_and_others_stay(locked: Locked) -> N
     assert await locked.admit("check", "$JS.API.INFO", "--as", "bob") == 0
     await ada.close()
     await bob.close()
+
+
+async def test_revoked_user_is_disconnected_from_each_server_of_a_cluster(tmp_path: Path) -> None:
+    store = AuthStore(tmp_path / "auth")
+    store.create("")
+    with ExitStack() as probes:
+        ports = [probes.enter_context(free_port()) for _ in range(3)]
+    routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
+    servers = [
+        ConfiguredServer(
+            tmp_path / name,
+            f'server_name: {name}\ninclude "../auth/auth.conf"\n'
+            'jetstream { store_dir: "STORE" }\n'
+            f"cluster {{ name: c, listen: '127.0.0.1:{port}', routes: [{routes}] }}\n",
+        )
+        for name, port in zip(("a", "b", "c"), ports, strict=True)
+    ]
+    user = User(name="ada", role="viewer", key="")
+    store.add(user, tmp_path / "ada.creds")
+    try:
+        for server in servers:
+            await server.start()
+        locked = [Locked(store.folder, server) for server in servers]
+        gone = [asyncio.Event() for _ in servers]
+        clients = [
+            await plain_client(one, tmp_path / "ada.creds", event)
+            for one, event in zip(locked, gone, strict=True)
+        ]
+        url = servers[0].url()
+        store.remove("ada")
+
+        async def all_told() -> bool:
+            # A server that has just started needs a moment until it knows the others.
+            return await reload(url, store.system_seed_file, NO_OPTIONS) == len(servers)
+
+        await eventually(all_told)
+        await within(asyncio.gather(*(event.wait() for event in gone)))
+        for client in clients:
+            await client.close()
+    finally:
+        for server in servers:
+            server.stop()
+
+
+@contextmanager
+def free_port() -> Iterator[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        yield probe.getsockname()[1]
 
 
 async def test_changed_name_needs_new_credentials(locked: Locked) -> None:

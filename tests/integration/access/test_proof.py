@@ -16,9 +16,9 @@ from admittance.access.server_config import server_config
 from admittance.access.users import User
 from admittance.events.subjects import USER_FACTS, USER_REQUESTS
 from nats_logins import NKey
-from raw_client import RawClient
+from support.raw_client import RawClient
 from support.servers import ConfiguredServer
-from system_subjects import WILDCARDS, sample_user, samples
+from support.system_subjects import WILDCARDS, sample_user, samples
 
 pytestmark = pytest.mark.bus
 

@@ -58,28 +58,27 @@ async def reload(url: str, seed_file: str, access: ConnectionOptions) -> int:
     )
     connection = await open_system_connection(url, name="admit auth", access=login)
     try:
-        servers = await _servers(connection)
-        for server in servers:
-            await _reload_one(connection, server)
-        return len(servers)
+        return await _reload_all(connection)
     finally:
         await connection.close()
 
 
-async def _servers(connection: Connection) -> list[_Server]:
-    inbox = connection.new_inbox()
-    subscription = await connection.subscribe(inbox)
+async def _reload_all(connection: Connection) -> int:
+    """Reloads each server as soon as it says that it runs."""
+    subscription = await connection.subscribe(inbox := connection.new_inbox())
     await connection.publish("$SYS.REQ.SERVER.PING", b"", reply=inbox)
-    found: dict[str, _Server] = {}
+    told: set[str] = set()
     with suppress(TimeoutError, asyncio.TimeoutError):
         while True:
-            limit = QUIET_SECONDS if found else ANSWER_SECONDS
+            limit = QUIET_SECONDS if told else ANSWER_SECONDS
             message = await subscription.next_msg(timeout=limit)
             server = _answer.decode(message.data).server
-            found[server.id] = server
-    if not found:
+            if server.id not in told:
+                await _reload_one(connection, server)
+                told.add(server.id)
+    if not told:
         raise Unavailable("the server does not say which servers run: its system account differs")
-    return list(found.values())
+    return len(told)
 
 
 async def _reload_one(connection: Connection, server: _Server) -> None:

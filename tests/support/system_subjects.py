@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from admittance.access.border import ADMIN_REQUESTS
-from admittance.access.outside_roles import ADMIN_VERBS
+from admittance.access.outside_roles import ADMIN_REQUESTS, ADMIN_VERBS
 from admittance.access.parts import STREAMS
 from admittance.access.roles import ROLES, Names
 from admittance.access.users import User
@@ -24,7 +23,7 @@ SPACES = ("team-a", "team-b")
 CONTROLLERS = ("example.com/budget", "example.com/other", subjects.PROVISIONING_CONTROLLER)
 CLASSES = ("gpu", "cpu")
 OTHER = "mallory"
-SOURCES = Path(__file__).parents[1]
+SOURCES = Path(__file__).parents[2]
 STREAM_VERBS = (
     *("CREATE", "UPDATE", "INFO", "DELETE", "PURGE", "SNAPSHOT", "RESTORE", "MSG.GET"),
     *("MSG.DELETE", "PEER.REMOVE", "LEADER.STEPDOWN"),
