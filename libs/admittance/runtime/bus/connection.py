@@ -31,7 +31,7 @@ import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
@@ -40,6 +40,7 @@ from nats.js.api import Header
 
 from admittance.runtime import tasks as ending
 from admittance.runtime.bus.credentials import password_of, read_user_key, tls_context, token_of
+from admittance.runtime.bus.parser import DirectParser, Handler
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.server_url import Login
 
@@ -316,10 +317,6 @@ def _fail(waiting: Iterable[asyncio.Future[Any]], error: Exception) -> None:
             one.exception()
 
 
-Handler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
-"""Gets subject, reply, data and raw headers, each possibly empty. Must not block."""
-
-
 class Connection(ReconnectingClient):
     """A client that passes messages of some subscriptions directly to a function."""
 
@@ -330,6 +327,7 @@ class Connection(ReconnectingClient):
     ) -> None:
         super().__init__(logins, access)
         self._handlers: dict[int, Handler] = {}
+        self._ps = DirectParser(self, self._handlers)
 
     async def listen(self, subject: str, handler: Handler) -> Subscription:
         """Subscribes, and calls ``handler`` for every message, in order, from the parser."""
