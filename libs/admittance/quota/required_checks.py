@@ -21,7 +21,7 @@ class CheckLists:
     """The checks of one ClusterQueue: for the whole queue, and per flavor. An
     admissionChecksStrategy is converted to the same two kinds of lists."""
 
-    __slots__ = ("flavors", "wide")
+    __slots__ = ("flavors", "is_empty", "wide")
 
     def __init__(self, queue: ClusterQueue) -> None:
         spec = queue.spec
@@ -41,6 +41,7 @@ class CheckLists:
         self.flavors: Mapping[str, tuple[str, ...]] = {
             name: tuple(checks) for name, checks in flavors.items()
         }
+        self.is_empty = not wide and not any(flavors.values())
 
     def names(self) -> Iterator[str]:
         """Yields every check that the ClusterQueue names, each once."""
@@ -84,6 +85,8 @@ def required_checks(
     A flavor's check replaces a queue-wide check of the same controller. Raises ConflictingChecks if
     two used flavors name different checks of one controller.
     """
+    if lists.is_empty:
+        return {}
     if admission is None:
         of_flavors = [set(names) for names in lists.flavors.values()]
         everywhere = set.intersection(*of_flavors) if of_flavors else set()

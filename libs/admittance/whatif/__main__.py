@@ -72,7 +72,9 @@ async def _bucket(settings: Settings) -> list[BucketEntry]:
         async for batch in reader.batches():
             for entry in batch:
                 found.pop(entry.key, None)
-                found[entry.key] = BucketEntry(*entry)
+                found[entry.key] = BucketEntry(
+                    entry.key, entry.value, entry.revision, entry.headers
+                )
             if reader.loaded.is_set():
                 break
     finally:

@@ -37,14 +37,15 @@ SECONDS_MAX: Final = 2**33
 def names_of(key: str) -> tuple[str, str]:
     """Namespace ("": none) and name of the object at a bucket key. Raises Unreadable for a key that
     no object can have."""
-    kind, *rest = key.split(".")
-    if len(rest) != 2 and (len(rest) != 1 or kind == "workload"):
-        raise Unreadable("no object has such a key")
+    parts = key.split(".")
     try:
-        namespace, name = ("", *map(plain, rest))[-2:]
+        if len(parts) == 3:
+            return plain(parts[1]), plain(parts[2])
+        if len(parts) == 2 and parts[0] != "workload":
+            return "", plain(parts[1])
     except BROKEN as error:
         raise Unreadable(reason_of(error)) from None
-    return namespace, name
+    raise Unreadable("no object has such a key")
 
 
 def read(key: str, value: bytes) -> StoredWorkload:
@@ -126,15 +127,18 @@ def _check(key: str, workload: StoredWorkload) -> None:
         raise Unreadable(f"the workload in the value is named {meta.namespace}/{meta.name}")
     if len(meta.uid) > UID_MAX:
         raise Unreadable(f"the uid has {len(meta.uid)} characters, {UID_MAX} are allowed")
-    spec = stored.head(workload)
+    spec = stored.decode_head(workload.spec)
     if spec.role != "regular" and spec.role not in ("parent", "variant"):
         raise Unreadable("spec.role: there is no such role")
     if not 0 <= (spec.maximum_execution_time_seconds or 0) <= SECONDS_MAX:
         raise Unreadable("spec.maximumExecutionTimeSeconds is out of range")
     _time(meta.creation_timestamp, "metadata.creationTimestamp")
-    _time(meta.deletion_timestamp, "metadata.deletionTimestamp")
+    if meta.deletion_timestamp is not None:
+        _time(meta.deletion_timestamp, "metadata.deletionTimestamp")
     for condition in status.conditions:
-        _time(condition.last_transition_time, "status.conditions")
+        time = condition.last_transition_time
+        if time is not None and (time.tzinfo is None or not 1900 <= time.year < 9000):
+            check_times("status.conditions", (time,))
     if not (
         0 <= status.log.fact <= SEQUENCE_MAX
         and 0 <= status.admission_cycle <= SEQUENCE_MAX

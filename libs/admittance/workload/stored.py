@@ -135,6 +135,7 @@ _head = msgspec.json.Decoder(SpecHead)
 _encoder = msgspec.json.Encoder()
 
 decode = _stored.decode
+decode_head = _head.decode
 encode = _encoder.encode
 
 HEADS_MAX = 4096

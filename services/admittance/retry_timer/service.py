@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck
 from admittance.events.names import plain
@@ -131,7 +132,7 @@ class ScheduleReconciler:
     def _apply_as_deleted(self, entry: Entry) -> None:
         # An unreadable AdmissionCheck keeps the rules that were last readable.
         if entry.key.startswith("workload."):
-            self._apply(entry._replace(value=None))
+            self._apply(replace(entry, value=None))
 
     # Orders. ------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import structlog
+from msgspec.structs import replace
 
 from admittance.api.configuration import GATES
 from admittance.api.kinds import OBJECT_KINDS
@@ -126,7 +127,7 @@ class FamilyReconciler:
             self._object(kind, tail, _decoded(entry), now)
 
     def _apply_as_deleted(self, entry: Entry) -> None:
-        self._apply(entry._replace(value=None))
+        self._apply(replace(entry, value=None))
 
     def _object(self, kind: str, tail: str, found: Any, now: datetime) -> None:
         *namespace, name = map(plain, tail.split("."))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.cli.doctor.findings import OK, Finding, timers_found
 from admittance.events import subjects
@@ -50,7 +51,7 @@ async def test_more_schedules_than_a_page_are_listed(bus: Bus, count: int) -> No
 
 async def test_a_schedule_without_a_workload_is_listed_by_its_subject(bus: Bus) -> None:
     for subject in ("odd", "requeue.a.b.c", "requeue.a.=zz"):
-        await bus.publish(at_noon("x")._replace(subject=f"{subjects.TIMER_AT}{subject}"))
+        await bus.publish(replace(at_noon("x"), subject=f"{subjects.TIMER_AT}{subject}"))
     found, strange = await timers.schedules(bus)
     assert found == []
     assert sorted(strange) == [
@@ -62,9 +63,9 @@ async def test_a_schedule_with_a_wrong_target_has_no_time(bus: Bus) -> None:
     message = at_noon("x")
     aims = {**(message.headers or {}), timers.TARGET: timers.due_subject("drain", "a.b", "x")}
     every = {**(message.headers or {}), timers.SCHEDULE: "@every 1h"}
-    await bus.publish(message._replace(headers=aims))
+    await bus.publish(replace(message, headers=aims))
     assert (await timers.schedules(bus))[0][0].at is None
-    await bus.publish(message._replace(headers=every))
+    await bus.publish(replace(message, headers=every))
     assert (await timers.schedules(bus))[0][0].at is None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from admittance.events import subjects
 from admittance.events.requests import Timers, TimersReply
@@ -359,7 +360,7 @@ async def test_an_orphaned_schedule_is_deleted_and_a_wrong_one_corrected(
     for name in ("w", "nobody"):
         await testbed.bus.publish(timers.schedule_message("requeue", "ns", name, later, b"{}"))
     strange = timers.schedule_message("requeue", "ns", "w", later, b"{}")
-    await testbed.bus.publish(strange._replace(subject=f"{subjects.TIMER_AT}odd"))
+    await testbed.bus.publish(replace(strange, subject=f"{subjects.TIMER_AT}odd"))
     if replaced:
         await _replaced(testbed)
     await eventually(lambda: _stands_alone(testbed, until))

@@ -241,7 +241,7 @@ def test_an_unreadable_record_counts_as_deleted(
     entry = Entry("provisioningrequest.ns.train-capacity-1", msgspec.json.encode(whole), 1)
     assert _record_of(entry) is None
     whole["spec"] |= {"deadline": "2026-01-01T00:00:00Z", "cycle": 1}
-    assert _record_of(entry._replace(value=msgspec.json.encode(whole))) is not None
+    assert _record_of(replace(entry, value=msgspec.json.encode(whole))) is not None
 
 
 def test_a_note_with_invalid_unicode_can_be_encoded() -> None:

@@ -9,6 +9,7 @@ manifest that leaves it out.
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import is_not
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -71,7 +72,7 @@ def canonical(value: S) -> S:
             new = canonical(given)
         elif is_list:
             items = tuple([canonical(one) for one in given])
-            if any(a is not b for a, b in zip(items, given, strict=True)):
+            if any(map(is_not, items, given)):
                 new = items
         if new == default:
             new = default

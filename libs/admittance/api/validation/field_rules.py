@@ -29,9 +29,9 @@ from admittance.api.problems import (
 Error: TypeAlias = tuple[str, str]
 """What is wrong with a value, and the code of that problem."""
 Rule: TypeAlias = Callable[[Any], Error | None]
-Path: TypeAlias = tuple[Any, str]
-"""The path of the object that has a field, and the field's name. Path and name are joined only for
-a problem, since nearly all fields are valid.
+Path: TypeAlias = tuple[Any, ...]
+"""The path of the object that has a field, the field's name, and the index of an item of its list.
+They are joined only for a problem, since nearly all fields are valid.
 """
 _NO_DEFAULT: Final = object()
 
@@ -93,38 +93,40 @@ def field_problems(value: msgspec.Struct) -> list[Problem]:
 
 
 def _walk(value: Any, fields: Fields, path: Path, found: list[Problem]) -> None:
+    # Every submission is walked, and nearly all fields are valid: paths are made for problems only.
     for attribute, default, field in fields:
         given = getattr(value, attribute)
         if given is default or given is None:
             continue
-        if field.required and not given:
-            found.append(Problem(_joined((path, field.name)), _required(given, field), REQUIRED))
+        name, required, rules, entries, is_list, item_rules, inside, _ = field
+        if required and not given:
+            found.append(Problem(_joined((path, name)), _required(given, field), REQUIRED))
             continue
-        _apply(field.rules, given, (path, field.name), found)
-        if field.entries is not None and given:
-            for problem in field.entries(given):
-                where = _joined((path, field.name)) + problem.field
-                found.append(problem._replace(field=where))
-        if field.is_list:
+        for rule in rules:
+            error = rule(given)
+            if error is not None:
+                found.append(Problem(_joined((path, name)), *error))
+                break
+        if entries is not None and given:
+            for problem in entries(given):
+                found.append(problem._replace(field=_joined((path, name)) + problem.field))
+        if is_list:
             for index, item in enumerate(given):
-                where_item = path, f"{field.name}[{index}]"
-                _apply(field.item_rules, item, where_item, found)
-                if field.inside:
-                    _walk(item, field.inside, where_item, found)
-        elif field.inside:
-            _walk(given, field.inside, (path, field.name), found)
-
-
-def _apply(rules: tuple[Rule, ...], value: Any, path: Path, found: list[Problem]) -> None:
-    for rule in rules:
-        error = rule(value)
-        if error is not None:
-            found.append(Problem(_joined(path), *error))
-            return
+                for rule in item_rules:
+                    error = rule(item)
+                    if error is not None:
+                        found.append(Problem(_joined((path, f"{name}[{index}]")), *error))
+                        break
+                if inside:
+                    _walk(item, inside, (path, name, index), found)
+        elif inside:
+            _walk(given, inside, (path, name), found)
 
 
 def _joined(path: Path) -> str:
-    before, name = path
+    before, name, *index = path
+    if index:
+        name = f"{name}[{index[0]}]"
     start = _joined(before) if before else ""
     return f"{start}.{name}" if start else name
 

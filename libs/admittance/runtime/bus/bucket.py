@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from admittance.events import subjects
 from admittance.events.reader import BROKEN, SetAside, reason_of
@@ -27,7 +29,7 @@ TTL: Final = "Nats-TTL"
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """The value that a key has since ``revision``. ``value`` None: the key was deleted or purged,
     or its value expired.
     """

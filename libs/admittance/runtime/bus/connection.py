@@ -40,8 +40,8 @@ from nats.js.api import Header
 
 from admittance.runtime import tasks as ending
 from admittance.runtime.bus.credentials import password_of, read_user_key, tls_context, token_of
-from admittance.runtime.bus.parser import DirectParser, Handler
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.direct_parser import DirectParser, Handler
 from admittance.runtime.server_url import Login
 
 CLOSE_SECONDS: Final = 2.0

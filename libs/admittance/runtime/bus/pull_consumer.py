@@ -33,7 +33,7 @@ log = logger()
 _encode = msgspec.json.Encoder().encode
 
 
-class RawMessage(NamedTuple):
+class RawMessage(msgspec.Struct, frozen=True, gc=False):
     """A message that a consumer delivered. ``consumed``: the consumer's count of deliveries."""
 
     subject: bytes

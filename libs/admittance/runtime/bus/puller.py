@@ -23,7 +23,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from math import exp
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 from admittance.events import subjects
 from admittance.runtime import clock
@@ -74,7 +76,7 @@ ACK_SOON_SECONDS: Final = 0.05
 """Longest delay of an acknowledgement by `ack_soon`."""
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """One delivery of a message of the log. ``deliveries``: how often the message was delivered,
     this delivery included.
     """
