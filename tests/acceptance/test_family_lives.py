@@ -107,7 +107,7 @@ class Chance:
             life.say(rng.choice((facts.Activated, facts.Deactivated, facts.Deleted)), one)
 
     def judge(self) -> None:
-        """One of the checks that were not answered yet says something."""
+        """One of the checks without a verdict so far reports a verdict."""
         life = self.life
         waiting = [
             (one.metadata.name, row.name)

@@ -1,4 +1,5 @@
-"""Moving up, and what becomes of a family whose job is evicted. LIFECYCLE 4.6, 4.7, 7.4."""
+"""Migration of a family to a better variant, and the effects of an eviction of its job. LIFECYCLE
+4.6, 4.7, 7.4."""
 
 from __future__ import annotations
 

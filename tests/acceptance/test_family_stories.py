@@ -32,7 +32,7 @@ MISHAPS = [
 
 @pytest.fixture(params=MISHAPS)
 def begin(request: pytest.FixtureRequest) -> Iterator[Begin]:
-    """A life with families, see `a_family_life`. No decision is to be in vain."""
+    """A life with families, see `a_family_life`. No decision may be refused."""
     lives: list[FamilyLife] = []
 
     def made(*args: Any, **spec: Any) -> FamilyLife:

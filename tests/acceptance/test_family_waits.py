@@ -1,4 +1,4 @@
-"""When a family competes again, and what it says that it waits for. LIFECYCLE 1.3, 4.10."""
+"""When a family competes again, and the reasons of its wait in its status. LIFECYCLE 1.3, 4.10."""
 
 from __future__ import annotations
 

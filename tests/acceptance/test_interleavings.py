@@ -77,8 +77,8 @@ FIRST_DELAYS = (None, 5)
 
 
 def play(delay: int | None, admitted: bool, late: dict[int, list[Late]]) -> None:
-    """The steps with late verdicts after some of them; then everybody says Ready, and it must be
-    admitted, unless a check rejected it."""
+    """The steps with late verdicts after some of them; then all checks report Ready, and the
+    workload must be admitted, unless a check rejected it."""
     life = a_long_life(*CHECKS)
     life.stubborn.add("w")
     for number, _ in enumerate(steps(life, delay, admitted=admitted)):
@@ -89,7 +89,7 @@ def play(delay: int | None, admitted: bool, late: dict[int, list[Late]]) -> None
 
 
 def ends_well(life: LongLife) -> None:
-    """All checks say Ready from now on: it is admitted in the end, or was rejected."""
+    """All checks report Ready from now on: the workload is admitted in the end, or was rejected."""
     life.stubborn.clear()
     for _ in range(6):
         life.stop("w") if life.phase("w") in ("Evicting", "Rejected", "Deactivated") else None
@@ -130,8 +130,8 @@ LIMITS = Limits(
 
 
 class Chaos:
-    """Everybody does what they may, in an order that nobody chose. Decisions of the scheduler are
-    written some time after they were made, in their order."""
+    """Users, checks, timers, the runner and the scheduler act in a random order. Decisions of the
+    scheduler are written some time after they were made, in their order."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -219,7 +219,7 @@ class Chaos:
             self.life.apply(self.undecided.pop(0))
 
     def time(self) -> None:
-        """Timers that come due are heard; the scheduler and what it has decided lag behind."""
+        """Due timers are applied at once; the scheduler and its decisions lag behind."""
         life = self.life
         life.now += timedelta(seconds=self.random.choice((1, 5, 7, 20, 60)))
         life.core.wake(now=life.now)

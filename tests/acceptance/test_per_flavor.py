@@ -50,7 +50,8 @@ def a_manifest(spec: dict[str, Any]) -> dict[str, Any]:
 def a_life(
     *groups: dict[str, Any], checks: Mapping[str, str] | Sequence[str] = (), **spec: Any
 ) -> LongLife:
-    """A queue with those groups. ``checks``: every check there is, with its controller."""
+    """A queue with these resource groups. ``checks``: all AdmissionChecks, each with its
+    controller."""
     life = LongLife()
     controllers = checks if isinstance(checks, Mapping) else dict.fromkeys(checks, "")
     for name, controller in controllers.items():

@@ -18,7 +18,7 @@ scenario = pytest.mark.scenario
 
 
 def with_retry(nominal: str = "10", limits: Limits | None = None, **retry: Any) -> LongLife:
-    """A queue whose check says how long a Retry without a delay waits."""
+    """A queue with a check that has a strategy for a Retry without a delay."""
     life = a_long_life("c1", nominal=nominal, limits=limits)
     life.check("c1", retry=retry)
     return life

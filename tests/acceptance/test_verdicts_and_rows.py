@@ -331,8 +331,8 @@ def test_the_old_delay_field_is_refused_by_its_name() -> None:
 
 
 class Budget:
-    """A budget per namespace, as somebody else would write it: it knows what is asked and what was
-    spent, and nothing of ours."""
+    """A budget per namespace, as an outside author would write it: it uses the requests and what
+    was spent, and nothing else of Admittance."""
 
     def __init__(self, life: LongLife) -> None:
         self.life = life
@@ -341,7 +341,7 @@ class Budget:
         self.jobs: dict[str, facts.CheckRequested] = {}
 
     def look(self) -> None:
-        """Answers what it was asked, and looks again at what it has let go on."""
+        """Answers all open requests, and judges the workloads again that passed before."""
         for one in self.life.asked[self.heard :]:
             if isinstance(one, facts.CheckRequested) and one.check == "budget":
                 self.jobs[one.name] = one

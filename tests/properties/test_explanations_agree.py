@@ -1,4 +1,4 @@
-"""What an explanation says of a head is what the next cycle does, and asking leaves no trace."""
+"""An explanation predicts the decision of the next cycle about a head, and changes no state."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def flavors(why: ExplainReply) -> list[dict[str, str]]:
 
 
 def check(story: Story, told: dict[str, ExplainReply], looked_at: list[WorkloadInfo]) -> None:
-    """The cycle that just ran did as it was told."""
+    """The cycle that just ran decided as the explanations predicted."""
     for one in story.decided:
         outlook = told[one.name].outlook
         assert outlook is not None

@@ -74,7 +74,7 @@ class Ledger(RuleBasedStateMachine):
             self.a_family_comes(family, queue, sets)
 
     def a_family_comes(self, family: str, queue: str, sets: list[tuple[int, int, int]]) -> None:
-        """``sets``: how many pods, with how many gpus and cpus each."""
+        """``sets``: per pod set the number of pods, and the gpus and cpus of each pod."""
         pods = [(count, {"gpu": str(gpu), "cpu": str(cpu)}) for count, gpu, cpu in sets]
         self.kin.family(family, queue, TAGS, pods)
 

@@ -85,7 +85,7 @@ step = st.tuples(
 
 
 class Families(RuleBasedStateMachine):
-    """Two families of one queue, whose first flavor has a check."""
+    """Two families in one queue; the first flavor of the queue has a check."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -99,7 +99,7 @@ class Room(RuleBasedStateMachine):
     def a_family_comes(
         self, name: str, queue: str, pods: list[tuple[int, int, int]], priority: int
     ) -> None:
-        """Its pods: how many, and gpus and cpus of each."""
+        """The number of pods, and the gpus and cpus of each pod."""
         if name not in self.kin.stored:
             asked = [(count, {"gpu": str(gpu), "cpu": str(cpu)}) for count, gpu, cpu in pods]
             self.kin.family(name, queue, TAGS, asked, priority=priority)
@@ -234,8 +234,8 @@ class Room(RuleBasedStateMachine):
         assert self.kin.stored[victim].status.promised is None, "what is kept is taken"
 
     def _settle(self) -> None:
-        """Until nobody has anything to do; or for a while: nobody counts here how often one takes
-        from another, which is what parts them in the end."""
+        """Runs until no step is left, but at most for a fixed number of steps: the loop guard,
+        which ends preemption loops, is not part of this machine."""
         for _ in range(40):
             if not self.kin.core.has_work():
                 return

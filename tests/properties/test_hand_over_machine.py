@@ -240,7 +240,7 @@ def twice(world: SchedulerState, cell: Cell) -> int:
 
 
 def stored_evicted(life: Life, name: str) -> bool:
-    """It has been told to go, and its job has not stopped."""
+    """Whether the workload is evicted and its job has not stopped."""
     found = life.stored(name)
     return any(c.type == "Evicted" and c.status == "True" for c in found.status.conditions)
 

@@ -219,7 +219,7 @@ class Planned(RuleBasedStateMachine):
             assert member.pending_preemption == written
 
     def teardown(self) -> None:
-        """In the end every check passes, all jobs stop that are told to, and then they end."""
+        """In the end every check passes, all jobs that must stop do so, and then all jobs end."""
         if not hasattr(self, "life"):
             return
         for _ in range(200):
@@ -280,7 +280,7 @@ class Planned(RuleBasedStateMachine):
         return self.life.has(name) and holds_quota(self.life.stored(name))
 
     def _outstanding(self, name: str) -> list[str]:
-        """Of a reservation, those that it waits for."""
+        """The victims that a reservation waits for."""
         if not self._holds(name):
             return []
         pending = self.life.stored(name).status.pending_preemption

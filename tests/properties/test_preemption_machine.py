@@ -71,7 +71,7 @@ def charged(story: Story) -> dict[tuple[str, str], int]:
 
 
 def is_given_up(story: Story, one: Preempted) -> bool:
-    """Some policy of the preemptor's queue gives up the victim."""
+    """Whether a policy of the preemptor's queue allows to preempt the victim."""
     members = story.core._state.workloads
     preemptor = members[("ns", one.by.removeprefix("ns/"))]
     victim = members[("ns", one.name)]

@@ -2,8 +2,8 @@
 took effect, providers answer in any order and repeatedly, the configuration changes, records are
 edited by users, and the check restarts between any two steps.
 
-At rest there is one booking for each reservation that needs one, and no other; the published
-verdicts are those of LIFECYCLE 5.2.
+When no event is left, each reservation that needs capacity has one booking, and no other booking
+exists; the published verdicts are those of LIFECYCLE 5.2.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ SPEC = msgspec.Raw(
 
 
 class Booth:
-    """A provider that books when it is asked, once for each id, and frees when it is told to."""
+    """A provider that books once for each requested id, and frees the capacity of a cancelled
+    request."""
 
     def __init__(self) -> None:
         self.booked: set[str] = set()
@@ -117,7 +118,7 @@ class ProvisioningModel:
         return ProvisioningRequestConfig(metadata=ObjectMeta(name="config"), spec=spec)
 
     def begin(self) -> None:
-        """The check starts anew: it reads all, and hears from then on."""
+        """Restarts the check: it reads all stored objects, then receives later messages."""
         self.core = ProvisioningCore(timedelta(seconds=60))
         self.coming: deque[Callable[[], None]] = deque()
         self.flying: list[Step] = []
@@ -133,7 +134,7 @@ class ProvisioningModel:
         self._recover(self.by_hand)
 
     def _recover(self, by_hand: Collection[str]) -> None:
-        """What the log tells of what was deleted."""
+        """The messages on the log about deleted objects."""
         recovering = DeletedRequestRecovery({("ns", name) for name in by_hand})
         for fact in self.log:
             recovering.read(fact, self.now)
@@ -278,7 +279,7 @@ class ProvisioningModel:
         self.coming.append(lambda: core.observed.record(("ns", name), record, revision))
 
     def hear(self) -> None:
-        """The next answer of a provider; heard again when the check could not keep it."""
+        """The next answer of a provider; it is delivered again if the check could not store it."""
         if not self.said:
             return
         fact = self.said[0]

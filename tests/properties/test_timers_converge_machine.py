@@ -21,7 +21,7 @@ TIMES = st.integers(0, 400)
 
 
 class _Rules:
-    """What the checks say, as the test knows it."""
+    """The verdicts of the checks that the test has published."""
 
     limits: Limits = LIMITS
 

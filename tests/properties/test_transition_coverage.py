@@ -35,7 +35,7 @@ DECISION = {**ME, "revision": 0, "seen": 0, "domain": "queue-cq"}
 
 
 class Walk(Life):
-    """A life that remembers which ways it took."""
+    """A lifecycle that records the transitions that it took."""
 
     taken: set[tuple[Phase, type[Fact], Phase | None]] = set()  # noqa: RUF012 - of all walks
 

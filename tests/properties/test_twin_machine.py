@@ -50,7 +50,7 @@ class Exacting(Cycle):
 def is_least(
     tree: Tree, node: Node, need: dict[Any, int], victims: list[Victim], *, borrow: bool
 ) -> bool:
-    """With all of the victims gone there is room, and with any one of them left there is none."""
+    """Without all the victims there is room; if any one of the victims stays there is no room."""
     for one in victims:
         tree.remove(one.job)
     least = fits(node, need, borrow=borrow)
@@ -64,14 +64,14 @@ def is_least(
 
 
 class ExactingTwin(Play):
-    """A twin whose cycles are exacting."""
+    """A reference scheduler that checks each of its cycles."""
 
     kind = Exacting
 
 
 def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, Any], int]:
-    """By how much each ClusterQueue, or the tree above it, is over quota, where it is, once these
-    workloads have gone. (Kueue gives away what they will leave in the same cycle.)"""
+    """The amounts by which ClusterQueues or their cohorts exceed their quota after these workloads
+    have stopped. (Kueue assigns the quota that they release in the same cycle.)"""
     members = [world.core._state.workloads["default", name] for name in going]
     for one in members:
         remove_usage(one)
@@ -87,7 +87,7 @@ def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, An
 
 
 def is_given_up(world: MinimalSystem, one: Preempted) -> bool:
-    """A policy of the preemptor's ClusterQueue gives up the victim."""
+    """Whether a policy of the preemptor's ClusterQueue allows to preempt the victim."""
     members = world.core._state.workloads
     preemptor, victim = members["default", one.by.partition("/")[2]], members["default", one.name]
     assert preemptor.queue is not None and victim.charge is not None

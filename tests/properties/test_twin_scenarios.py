@@ -1,4 +1,4 @@
-"""Drawn scenarios of every family, and wilder ones: the twin says how they have to come out."""
+"""Random scenarios of every kind: the scheduler must decide as the reference scheduler does."""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ def test_reading_usage_does_not_change_it(
 
 
 class UsageMachine(RuleBasedStateMachine):
-    """One ClusterQueue by usage, three LocalQueues, and a standby that hears the same."""
+    """One ClusterQueue by usage, three LocalQueues, and a standby scheduler that receives the same
+    events."""
 
     @initialize()
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""The program of the docs, as it stands there, submits a job and hears of its end."""
+"""The program in the docs, unchanged, submits a job and receives the fact of its end."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_every_field_is_documented() -> None:
 
 
 def queue_with(**spec: Any) -> str:
-    """A ClusterQueue of two flavors that says so."""
+    """A ClusterQueue of two flavors with this concurrent admission policy."""
     flavors = [
         {"name": name, "resources": [{"name": "cpu", "nominalQuota": 4}]}
         for name in ("reservation", "spot")

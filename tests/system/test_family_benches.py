@@ -1,4 +1,4 @@
-"""The benches of families, small: they measure what they say, against the system as it is."""
+"""The benchmarks of families, with small numbers, measure the running system."""
 
 from __future__ import annotations
 

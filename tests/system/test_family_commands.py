@@ -1,4 +1,4 @@
-"""What the command tells of families, and does to them: a whole system, from outside."""
+"""The command `admit` shows and changes families of a whole running system."""
 
 from __future__ import annotations
 

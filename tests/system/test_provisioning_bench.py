@@ -1,4 +1,4 @@
-"""The bench of provisioning, small: it measures what it says, against the system as it is."""
+"""The benchmark of provisioning, with small numbers, measures the running system."""
 
 from __future__ import annotations
 

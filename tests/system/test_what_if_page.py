@@ -1,4 +1,4 @@
-"""The page about `admit simulate`, played: every call of it answers as it says there."""
+"""Every call on the page about `admit simulate` prints what the page shows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """All services on one real nats-server, shared by many scenarios, each with names of its own.
 
-Checks are plain NATS subscribers: whatever they are asked is noted, and a test answers for them.
+Checks are plain NATS subscribers: their requests are recorded, and the test answers for them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ sleep 3600 & wait
 
 
 class Stage:
-    """``revisions``: every one of every workload, as the bucket took it. ``asked``: what checks
-    were told; ``said``: every other fact about workloads. ``folder``: where jobs leave a trail."""
+    """``revisions``: all stored revisions of all workloads, in order. ``asked``: requests and
+    withdrawals of checks; ``said``: all other facts about workloads. ``folder``: the folder in
+    which jobs leave a trail."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -177,8 +178,8 @@ class Stage:
         cpu: int | dict[str, int] = 10,
         **spec: Any,
     ) -> None:
-        """A ClusterQueue and its LocalQueue, with these flavors and their checks (one without
-        any, unless said), after the checks that it names."""
+        """A ClusterQueue and its LocalQueue, with these flavors and their checks (default: one
+        flavor without a check). The checks are created first."""
         flavors = flavors if flavors is not None else {f"{name}-f": ()}
         checks = [*spec.get("admissionChecks", ()), *(c for cs in flavors.values() for c in cs)]
         made = [
@@ -204,7 +205,7 @@ class Stage:
         await apply(self.bus, *made)
 
     async def check(self, name: str, controller: str = "", **spec: Any) -> None:
-        """An AdmissionCheck, answered by ``ctl-<name>`` unless said."""
+        """An AdmissionCheck; its controller is ``ctl-<name>`` by default."""
         await self.put(
             "AdmissionCheck", name, {"controllerName": controller or f"ctl-{name}", **spec}
         )
@@ -298,7 +299,7 @@ class Stage:
         ]
 
     def withdrawn(self, check: str, name: str) -> list[str]:
-        """With which reasons the check was told to stop."""
+        """The reasons of the withdrawals that the check received."""
         return [
             one.reason
             for one in self.asked
@@ -392,8 +393,8 @@ class Stage:
         ]
 
     async def is_on(self, parent: str, flavor: str, starts: int) -> None:
-        """Waits until the family is admitted there, and its job was started so often; then looks
-        whether everybody of it agrees."""
+        """Waits until the family is admitted on the flavor and its job was started ``starts``
+        times; then checks that parent and variants agree."""
         await self.runs(parent, starts)
         await self.until(
             lambda: self.flavor(parent) == flavor and self.phase(parent) in ("Admitted", "Running"),

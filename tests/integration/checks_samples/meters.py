@@ -1,5 +1,5 @@
-"""What namespaces spend, by the sample's exporter, and the Prometheus that knows it; where there is
-none on the machine, what answers the same two questions in its place."""
+"""What namespaces spend, by the sample's exporter, and the Prometheus that stores it; on a machine
+without Prometheus, a server that answers the same two queries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fetched(url: str, *, post: bool = False) -> str:
 
 
 class Meters:
-    """What the namespaces spend, and the Prometheus that knows it."""
+    """What the namespaces spend, and the Prometheus that stores it."""
 
     def __init__(self, spending: str, prometheus: str) -> None:
         self.spending = spending
@@ -131,7 +131,7 @@ class StandIn(ThreadingHTTPServer):
             self._samples.append((clock.monotonic(), {name: float(at) for name, at in counters}))
 
     def answer(self, query: str) -> float | None:
-        """The number that the query asks for; None: there is none."""
+        """The number that answers the query; None: there is no such number."""
         found = re.search(r'namespace="(\w+)"\}\[(\d+)(ms|s)\]', query)
         assert found is not None, query
         seconds = float(found[2]) / (1000 if found[3] == "ms" else 1)

@@ -37,7 +37,7 @@ class Capacity(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def capacity() -> Iterator[str]:
-    """The URL of a server that says whether there is capacity."""
+    """The URL of a server that answers whether there is capacity."""
     Capacity.there.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Capacity)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

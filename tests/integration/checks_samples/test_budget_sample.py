@@ -47,8 +47,8 @@ def meter(
 
 
 def manifests(meter: Meters, namespace: str = "default", **spec: Any) -> str:
-    """The sample's manifests, with this Prometheus and a quicker look. What they say of the
-    namespace default holds of this one."""
+    """The sample's manifests, with this Prometheus and shorter intervals; the namespace default is
+    replaced by this namespace."""
     text = (FOLDER / "manifests.yaml").read_text()
     documents = list(yaml.safe_load_all(text))
     [budget] = [one["spec"] for one in documents if one["kind"] == "Budget"]
@@ -70,7 +70,7 @@ async def check(folder: Path, admit: Admit) -> AsyncIterator[Program]:
 
 
 def ends() -> str:
-    """When the week turns, as messages tell it: the next Monday, UTC."""
+    """The start of the next week as messages show it: the next Monday, UTC."""
     today = clock.now().date()
     monday = today + timedelta(days=7 - today.weekday())
     return f"{monday.isoformat()}T00:00:00Z"

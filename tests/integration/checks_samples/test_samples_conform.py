@@ -1,4 +1,4 @@
-"""Every sample does as the protocol wants: `admit check-test` finds nothing wrong with it."""
+"""Every sample obeys the protocol: `admit check-test` finds no fault."""
 
 from __future__ import annotations
 

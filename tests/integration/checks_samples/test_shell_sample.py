@@ -89,7 +89,8 @@ async def _beats(url: str) -> None:
 
 
 def request_of(name: str, *, padding: str = "") -> bytes:
-    """As the workload-controller writes it: the workload comes last, and may say anything."""
+    """The request as the workload-controller writes it: the workload comes last, and may contain
+    any text."""
     return (
         f'{{"namespace":"default","name":"{name}","uid":"u-1","controller":"example.com/freeze",'
         f'"check":"freeze","cycle":7,"retryCount":2,"parameters":{{"cycle":99,"check":"other"}},'

@@ -51,7 +51,7 @@ class BareProvider:
         return ids
 
     async def until_asked(self, times: int = 1) -> ProvisioningRequested:
-        """The newest request, once there were so many different ones."""
+        """Waits for as many different requests; returns the newest."""
         await until(lambda: len({one.id for one in self.asked}) >= times)
         return self.asked[-1]
 

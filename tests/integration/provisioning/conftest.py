@@ -18,7 +18,8 @@ from support.servers import TestServer
 async def cluster(
     request: pytest.FixtureRequest, bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> AsyncIterator[Cluster]:
-    """The services that a module names as ``SERVICES``, else those that capacity needs."""
+    """The services that a module names as ``SERVICES``; by default the services that provisioning
+    needs."""
     folder = tmp_path / "services"
     folder.mkdir()
     cluster = Cluster(nats_server, folder)

@@ -1,5 +1,5 @@
 """A small API server: ProvisioningRequests and PodTemplates over real HTTP, with list, watch,
-validation, and whatever can go wrong; and an autoscaler that sets conditions when it is told to.
+validation and injected errors; and an autoscaler that sets conditions when the test calls it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Providers that do wrong, each in its own way, as somebody might write them with nothing but a
-client of the bus."""
+"""Providers with one mistake each, as an author without the helper might write them."""
 
 from __future__ import annotations
 
@@ -85,7 +84,7 @@ class StrayProvider(Stray):
 
 
 class Plain(StrayProvider):
-    """Does nothing wrong, and hears without the durable."""
+    """Makes no mistake, but receives requests by a plain subscription instead of the durable."""
 
     listens = "subscription"
 
@@ -187,7 +186,7 @@ class Doubting(StrayProvider):
 
 
 class Greedy(StrayProvider):
-    """Books again what it hears again."""
+    """Books again when a request is delivered again."""
 
     def book(self, asked: Said) -> None:
         self.numbers[""] = self.numbers.get("", 0) + 1
@@ -195,7 +194,7 @@ class Greedy(StrayProvider):
 
 
 class Hogging(StrayProvider):
-    """Books again, and does not tell what."""
+    """Books again, and publishes no status of the second booking."""
 
     async def provide(self, asked: Said) -> None:
         if len(self.booked) >= self.size:
@@ -234,7 +233,7 @@ class Protesting(StrayProvider):
 
 
 class Deafened(StrayProvider):
-    """Acknowledges that a request was taken back, and goes on with it."""
+    """Acknowledges a cancellation, but still works on the request."""
 
     takes = 0.6
 
@@ -349,7 +348,7 @@ class Lying(StrayProvider):
 
 
 class Sharing(StrayProvider):
-    """Gives all it says the same id."""
+    """Gives all its statuses the same id."""
 
     async def put_word(self, asked: Said, word: str, data: bytes) -> None:
         name = asked["name"].replace(".", "_")

@@ -67,7 +67,8 @@ async def so(claim: Callable[[], bool]) -> None:
 
 
 class Running:
-    """A reconciler in this process, which may end and begin anew. ``trouble``: what it tells of."""
+    """A reconciler in this process, which the test can end and start again. ``trouble``: the
+    problems that it reports."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

@@ -47,7 +47,7 @@ class Core(ProvisioningCore):
 
 
 class Told:
-    """What checks were told."""
+    """The requests and withdrawals that the check received."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -59,7 +59,7 @@ class KubernetesTestbed:
         await submit(self.bus, [a_job(name) for name in names or ("w",)])
 
     async def request(self, number: int = 1) -> Manifest:
-        """The newest, once there were so many."""
+        """Waits for as many objects; returns the newest."""
         await until(lambda: len(self.kubernetes.all()) >= number)
         return self.kubernetes.all()[-1]
 

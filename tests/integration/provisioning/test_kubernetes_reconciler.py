@@ -111,7 +111,7 @@ def names(kubernetes: Kubernetes) -> list[str]:
 
 
 async def made(kubernetes: Kubernetes, count: int = 1) -> list[str]:
-    """The names of the objects, once there are so many."""
+    """Waits for ``count`` objects; returns their names."""
     await until(lambda: len(kubernetes.all()) >= count)
     return names(kubernetes)
 

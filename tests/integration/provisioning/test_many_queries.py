@@ -1,4 +1,4 @@
-"""A provider that has restarted is queried for all its requests, many at once."""
+"""A provider that has restarted is queried about all its requests, several queries at once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def a_record(number: int) -> Record:
 
 
 class ProviderStub:
-    """Answers questions, each after a while; ``knows``: up to which number."""
+    """Answers queries, each after a pause; ``knows``: the largest number of a request that the
+    provider knows."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

@@ -171,7 +171,7 @@ async def test_a_stored_revocation_is_published_when_reported_again(
 async def test_a_booking_of_a_dead_replica_is_freed_after_a_cancellation(
     requester: CapacityRequester, bus: Bus, nats_server: TestServer
 ) -> None:
-    """A replica that knows only the cancellation gets the request again."""
+    """A replica that received only the cancellation gets the request afterwards."""
     pool = Pool()
     async with running(pool.provider(), nats_server):
         await requester.takes_back()

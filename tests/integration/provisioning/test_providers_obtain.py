@@ -42,7 +42,7 @@ CLASS = "check-capacity.autoscaling.x-k8s.io"
 
 
 class CapacityRequester:
-    """Plays the provisioning check. ``said``: all statuses, in the order of the log."""
+    """Acts as the provisioning check. ``said``: all statuses, in the order of the log."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -103,7 +103,7 @@ async def running(provider: Provider, server: TestServer) -> AsyncIterator[async
 
 
 class Pool:
-    """Capacity of so many pods. ``booked``: pods by request."""
+    """Capacity for a number of pods. ``booked``: pods by request."""
 
     def __init__(self, size: int = 10) -> None:
         self.size = size
@@ -394,7 +394,7 @@ async def test_a_cancelled_request_is_not_called_again_after_an_error(
 
 
 async def beats_of(bus: Bus) -> list[ProviderAlive]:
-    """Heartbeats, as they are heard."""
+    """The heartbeats that arrive, in order."""
     beats: list[ProviderAlive] = []
     await bus.nc.listen(
         "admit.alive.provisioning.*",

@@ -180,7 +180,8 @@ async def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again
 
 
 def flavored(spot: str, calm: str, *checks: str) -> list[dict[str, Any]]:
-    """``cq`` offers so much of both flavors; spot has the check, calm has these."""
+    """Creates queue ``cq`` with this quota of both flavors; flavor spot has the check, flavor calm
+    has the given checks."""
     flavors = [
         {
             "name": name,

@@ -146,7 +146,7 @@ class RunnerTestbed:
         return await self.bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
     async def said(self, what: str, name: str) -> Any:
-        """The last fact of that kind about the workload; None: there is none."""
+        """The last fact of this kind about the workload; None: no such fact."""
         subject = f"admit.workload.{what}.{token(NAMESPACE)}.{token(name)}"
         try:
             answer = await self.bus.api(f"STREAM.MSG.GET.{STREAM}", {"last_by_subj": subject})

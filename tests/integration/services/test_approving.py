@@ -1,4 +1,4 @@
-"""A person approves and denies with the command, and hears what became of it."""
+"""A person approves and denies with the command, which prints the effect."""
 
 from __future__ import annotations
 

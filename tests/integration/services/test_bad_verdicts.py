@@ -1,4 +1,4 @@
-"""Controllers that say nonsense, too much, or nothing at all: others are not disturbed."""
+"""Controllers that send invalid verdicts, too many, or none do not disturb other controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a check is told of its parameters, and what people are told of its controller."""
+"""The parameters in requests of checks, and the Active condition that shows the state of a
+controller."""
 
 from __future__ import annotations
 

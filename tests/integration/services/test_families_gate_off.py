@@ -19,7 +19,7 @@ SERVICES: Final = ("workload-controller", "scheduler", "retry-timer", "variant-c
 
 
 async def restart(place: Place, **env: str) -> None:
-    """All services but the runner, whose jobs go on."""
+    """All services except the runner; its jobs continue."""
     for one in place.cluster.processes:
         if one.service in SERVICES:
             await one.stop()

@@ -82,12 +82,12 @@ class Place:
         await eventually(so)
 
     async def told(self) -> FamiliesReply:
-        """What the one that leads says of itself."""
+        """The reply of the leading variant-controller to a query about its families."""
         found: FamiliesReply = await ask(self.bus, "admit.api.families", Families(), FamiliesReply)
         return found
 
     async def rest(self) -> None:
-        """Waits until nothing is to be said, and everything that was said had its effect."""
+        """Waits until no act of the variant-controller is pending."""
 
         async def so() -> bool:
             return (await self.told()).pending == 0
@@ -95,7 +95,7 @@ class Place:
         await eventually(so)
 
     async def why(self, name: str) -> dict[str, str]:
-        """What the parent tells: tag to why it is active, or not."""
+        """From the parent's status: by tag, why the variant is active or inactive."""
         parent = await workload(self.bus, name)
         return {row.variant: row.why for row in parent.status.variants} if parent else {}
 
@@ -115,7 +115,7 @@ class Place:
         return await self.admitted(name)
 
     async def finish(self, name: str) -> None:
-        """A user says that it is done."""
+        """Publishes `finished`, as a user does with `admit finish`."""
         fact = facts.Finished(namespace="ns", name=name)
         await self.bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
@@ -133,7 +133,7 @@ class Place:
 
 
 def sleeping(name: str, allowed: list[str] | None) -> dict[str, Any]:
-    """A job that takes all of a flavor, and ends when it is told to."""
+    """A workload that uses a whole flavor; its job runs until it is stopped."""
     more = {"admissionConstraints": {"allowedResourceFlavors": allowed}} if allowed else {}
     manifest = a_manifest(name, requests={"cpu": "4"}, **more)
     (pods,) = manifest["spec"]["podSets"]
@@ -364,8 +364,8 @@ async def test_a_variant_is_activated_when_its_delay_ends(place: Place) -> None:
 
 @pytest.mark.servers("real")
 async def test_a_job_migrates_and_finishes_without_leftover_messages(place: Place) -> None:
-    """With all services: admitted on what is free, moved when the better flavor comes free. After
-    each step everything that is told of the family is true."""
+    """With all services: a family is admitted on the free flavor and migrates when the better
+    flavor becomes free. After each step all commands show the true state."""
     port = a_free_port()
     await place.start("scheduler", "retry-timer", "runner")
     await place.start("variant-controller", ADMIT_METRICS=f"127.0.0.1:{port}")

@@ -1,5 +1,5 @@
-"""A disk that is full under a server of its own: what publishers and `admit doctor` say, and that
-services go on once the server takes writes again."""
+"""A full disk under a server of its own: the errors of publishers and `admit doctor`; services
+continue once the server accepts writes again."""
 
 from __future__ import annotations
 

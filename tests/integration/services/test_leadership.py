@@ -50,8 +50,8 @@ async def play_runner(bus: Bus) -> tuple[Counter[str], asyncio.Task[None]]:
 
 
 async def most_ever_reserved(bus: Bus) -> int:
-    """Replays the log: the largest number of workloads that held quota at one time. What is told
-    of one that has ended already is told late: its end was read from the bucket."""
+    """Replays the log: the largest number of workloads that held quota at one time. A fact about a
+    workload that has ended already is late: its end was read from the bucket."""
     holding: set[str] = set()
     ended: set[str] = set()
     most = after = 0
@@ -78,8 +78,8 @@ async def all_finished(bus: Bus, count: int) -> bool:
 async def test_two_schedulers_that_both_believe_they_lead_never_exceed_a_quota(
     cluster: Cluster, bus: Bus
 ) -> None:
-    """One is paused for longer than its lease while it decides, the other takes over, the first
-    wakes up and goes on deciding: every workload ends admitted exactly once."""
+    """One scheduler is paused for longer than its lease while it decides, the other takes over, and
+    the first continues to decide: every workload is admitted exactly once in the end."""
     await cluster.start("workload-controller")
     first = await cluster.start("scheduler", "first")
     await apply(bus, *queues("cq", cpu=CPU))

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 async def test_a_log_older_than_the_bucket_is_reported_and_services_run(
     cluster: Cluster, bus: Bus
 ) -> None:
-    """One value could say so, from any hand."""
+    """One value with a fact beyond the log is enough; any program may have written the value."""
     manifest = a_manifest("w") | {"status": {"log": {"fact": 1000}}}
     await bus.publish(put_message("workload.ns.w", json.dumps(manifest).encode(), expected=0))
     controller = await cluster.start("workload-controller")

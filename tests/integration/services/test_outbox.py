@@ -29,7 +29,7 @@ DOMAIN = "queue-cq"
 
 
 class Killed(Exception):
-    """The process is no more."""
+    """The process has ended."""
 
 
 class Cut:
@@ -110,7 +110,8 @@ async def _echoed(bus: Bus) -> bool:
 async def test_a_check_receives_a_deletion_although_the_controller_was_killed(
     cluster: Cluster, bus: Bus, nats_server: TestServer
 ) -> None:
-    """A deleted object remembers nothing, so what its end means to others is said before."""
+    """A deleted object has no outbox, so the messages about its end are published before it is
+    deleted."""
     first = await cluster.start("workload-controller", "first")
     flavor, queue, local = queues("cq", cpu=1)
     queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "c"}]}

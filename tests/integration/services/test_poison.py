@@ -74,7 +74,8 @@ async def test_a_trace_header_with_line_breaks_goes_no_further(system: Bus) -> N
 
 @pytest.mark.servers("real")
 async def test_a_subject_of_the_maximal_length_becomes_a_dead_letter(system: Bus) -> None:
-    """What would be said about it would be longer, and the server would close the connection."""
+    """The messages about the submission would be longer than the limit, and the server would close
+    the connection."""
     subject = f"admit.workload.submitted.ns.{'n' * 4030}"
     await system.nc.send(b"PUB " + subject.encode() + b" 2\r\n{}\r\n")
     data = _submission("n" * 4030, {})
@@ -139,7 +140,7 @@ async def test_a_uid_as_long_as_a_message_is_no_uid(system: Bus) -> None:
 async def test_a_manifest_too_large_for_an_event_is_not_written(
     cluster: Cluster, system: Bus
 ) -> None:
-    """What the log is told of it is longer than itself."""
+    """The message about it on the log is longer than the submission."""
     for size in (401_000, 890_000):
         config = {
             "apiVersion": "example.com/v1",

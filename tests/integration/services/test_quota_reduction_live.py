@@ -1,5 +1,5 @@
-"""Quota is cut on a real server: reservations go back, and what runs goes only where the queue says
-so, after its job has stopped."""
+"""Quota is reduced on a real server: reservations are revoked, and running workloads are evicted
+only if the queue has onQuotaCut, after their jobs have stopped."""
 
 from __future__ import annotations
 

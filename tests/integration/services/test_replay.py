@@ -74,7 +74,7 @@ def flavors() -> list[dict[str, Any]]:
 
 
 class Jobs:
-    """What a runner would say: the evicted stop at once, and what is named finishes."""
+    """Publishes the facts of a runner: evicted jobs stop at once, the named workloads finish."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -124,7 +124,7 @@ async def decisions(bus: Bus) -> list[int]:
 
 
 async def rest(bus: Bus) -> None:
-    """Waits until nothing has been said for a while."""
+    """Waits until no message has been published for a while."""
 
     async def end() -> int:
         info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
@@ -139,7 +139,7 @@ async def rest(bus: Bus) -> None:
 async def replayed(
     server: TestServer, sequence: int, capsys: pytest.CaptureFixture[str]
 ) -> dict[str, Any]:
-    """What the command tells of the decision; its status agrees with what it says."""
+    """The output of the command about the decision; the exit status must agree with it."""
     call = Call(url=server.url, url_from=UrlFrom.OPTION, output=Output.JSON)
     status = await replay_decision(call, sequence)
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -327,7 +327,7 @@ async def test_a_different_decision_is_shown_field_by_field(
 async def test_a_log_without_recorded_commits_gets_a_checkpoint_at_once(
     cluster: Cluster, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As after an older version, which told of nothing."""
+    """As after an older version of the workload-controller, which recorded no commits."""
     first = await cluster.start("workload-controller")
     await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4))

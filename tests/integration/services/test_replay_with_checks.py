@@ -42,8 +42,8 @@ def a_check(name: str, policy: str) -> dict[str, Any]:
 
 
 class Others:
-    """What runners and check controllers would say: jobs stop at once, and every check passes
-    while ``judges``."""
+    """Publishes the facts of runners and check controllers: jobs stop at once, and every check
+    passes while ``judges``."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -86,7 +86,7 @@ class Others:
             await asyncio.sleep(0.02)
 
     async def finish(self, name: str) -> None:
-        """The job of the workload ends, once it has been heard of."""
+        """The job of the workload ends, after the workload was admitted."""
         await eventually(lambda: self._runs(name))
         revision = self.admitted[name]
         await self.say(facts.Finished(namespace="ns", name=name, revision=revision))

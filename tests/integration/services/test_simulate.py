@@ -67,7 +67,7 @@ async def waits_for(bus: Bus, name: str, reason: str) -> bool:
 
 
 async def stored(bus: Bus) -> tuple[dict[str, int], dict[str, int]]:
-    """Everything that is kept: revisions by key, and how many messages of each subject."""
+    """All stored data: revisions by key, and the number of messages of each subject."""
     keys = {entry.key: entry.revision for entry in await read_all(bus, ">")}
     info = await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": "admit.>"})
     return keys, info["state"]["subjects"]

@@ -68,7 +68,7 @@ class TimerTestbed:
         await self.serving()
 
     async def serving(self) -> TimersReply:
-        """Waits until an instance keeps the timers; what it says."""
+        """Waits until an instance keeps the timers; returns its reply."""
         found: TimersReply = await ask(self.bus, "admit.api.timers", Timers(), TimersReply)
         return found
 
@@ -103,7 +103,7 @@ class TimerTestbed:
         await self.bus.publish(Outgoing(subject, msgspec.json.encode(said)))
 
     async def put_off(self, seconds: int, name: str = "w") -> datetime:
-        """The check says Retry; until when the workload waits then."""
+        """The check reports Retry; returns the time until which the workload waits."""
         before = await workload(self.bus, name)
         assert before is not None
         await self.report_verdict("Retry", name, requeueAfterSeconds=seconds)

@@ -1,4 +1,4 @@
-"""Manifests with what their defaults say."""
+"""Manifests that contain the documented defaults."""
 
 from __future__ import annotations
 

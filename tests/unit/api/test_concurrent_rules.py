@@ -1,4 +1,4 @@
-"""What a manifest may say of families of concurrent admission, beside `test_rules`."""
+"""Rules for manifests with concurrent admission; all other rules are in `test_rules`."""
 
 from __future__ import annotations
 

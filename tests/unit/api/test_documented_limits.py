@@ -24,7 +24,7 @@ def rows() -> list[Any]:
 
 
 def shapes(shape: dict[str, Any], known: dict[str, Any]) -> list[dict[str, Any]]:
-    """The shape, and those that it may be instead of null."""
+    """The schema, and its alternatives except null."""
     found = [shape, *(inner for one in shape.get("anyOf", []) for inner in shapes(one, known))]
     return [known[one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in found]
 

@@ -46,7 +46,8 @@ async def bus(tmp_path: Path) -> AsyncIterator[Bus]:
 
 
 class Toy:
-    """Admits at once, twice told; evicts ``evict`` once before. Records what the load says."""
+    """Admits workloads at once and publishes each admission twice; evicts workload ``evict`` once
+    before. Records the messages of the load."""
 
     def __init__(self, bus: Bus, evict: str = "") -> None:
         self.bus = bus

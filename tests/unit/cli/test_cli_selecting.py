@@ -31,7 +31,7 @@ def found(
     reason: str = "Succeeded",
     owner: str = "",
 ) -> Found:
-    """A workload that was created so many minutes before noon, with these conditions."""
+    """A workload that was created ``minutes`` minutes before noon, with these conditions."""
     created = (NOON - timedelta(minutes=minutes)).isoformat()
     conditions = [
         {"type": one, "status": "True", "reason": reason, "lastTransitionTime": created}

@@ -1,4 +1,4 @@
-"""The Active condition of a check whose parameters are missing, and its controller's word."""
+"""The Active condition of a check with missing parameters or a status of its controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALIVE = ("True", "Active", "The admission check is active")
 
 
 class Watched:
-    """An AdmissionCheck c whose parameters are Budget main, written as soon as it differs."""
+    """AdmissionCheck c with the parameters Budget main, written when its condition changes."""
 
     def __init__(self) -> None:
         named = {"apiGroup": "example.com", "kind": "Budget", "name": "main"}

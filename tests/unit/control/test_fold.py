@@ -219,7 +219,7 @@ def test_a_decision_made_before_a_queue_changed_is_dropped() -> None:
 
 
 def test_a_new_leader_refuses_decisions_older_than_its_manifests() -> None:
-    """A queue may have left the tree: what the tree was then, the bucket does not say."""
+    """A queue may have left the tree since; the bucket does not contain the former tree."""
     bench = Bench()
     bench.perform(bench.submitted())
     before = bench.assigned()
@@ -382,7 +382,8 @@ def test_a_stopped_queue_sends_its_reserved_workloads_back() -> None:
 
 
 def test_a_due_timer_counts_from_the_time_it_was_set_for() -> None:
-    """Whatever our own clock says, it is not too early for it."""
+    """A timer that the log dates at its set time is not too early, even if the clock of this
+    process is behind."""
     bench = Bench()
     ahead = NOON + timedelta(seconds=30)
     due = facts.TimerDue(**ME, kind="requeue", at=ahead)

@@ -43,7 +43,7 @@ def test_a_reason_is_reported_when_it_changes_and_once() -> None:
 
 
 class SomeRights(MissingRights):
-    """A missing right to create does not block while it is said so."""
+    """A missing right to create objects does not block while ``may_create_elsewhere`` is set."""
 
     may_create_elsewhere = False
 

@@ -33,8 +33,8 @@ TOLD = "skipped, because it cannot succeed: no such delay"
 
 
 class Troubled(Story):
-    """``impossible`` tells which steps cannot be done, ``tries``: those that were tried;
-    ``troubles``: slots for which no decision was possible."""
+    """``impossible``: returns whether a step fails; ``tries``: the steps that were tried;
+    ``troubles``: the slots for which no decision was possible."""
 
     def __init__(self, impossible: Callable[[Step], bool] = lambda _: False) -> None:
         self.impossible = impossible

@@ -1,4 +1,5 @@
-"""What is available near the ends of 64 bits: the short way says what the saturating one says."""
+"""The available quota near the limits of 64 bits: the fast function returns what the saturating
+function returns."""
 
 from __future__ import annotations
 

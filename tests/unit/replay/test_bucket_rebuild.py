@@ -45,10 +45,10 @@ PREFIX = len("workload.")
 
 
 class House:
-    """A workload-controller that lives: it folds facts in batches as they come, writes, and tells.
+    """A running workload-controller: it folds facts in batches, writes commits and records them.
 
-    ``history``: every write of a key, by revision. ``fallen``: commits are not told of but found
-    by the next leader.
+    ``history``: every write of a key, by revision. ``fallen``: the leader ended before it recorded
+    these commits, so the next leader finds them.
     """
 
     def __init__(self, seed: int, limits: Limits | None = None) -> None:
@@ -93,7 +93,7 @@ class House:
         self._hear(subject_of(fact), msgspec.json.encode(fact), headers)
 
     def write_object(self, value: dict[str, Any]) -> None:
-        """A manifest is written, and told of on the log: it may be read much later."""
+        """Writes a manifest and publishes the message about it, which may be read much later."""
         manifest = decode_object(value).manifest
         self.revision += 1
         kind, meta = value["kind"], value["metadata"]
@@ -190,7 +190,7 @@ class House:
             self.checkpoints.append(snapshot(self.core, self.through, self.revision))
 
     def refused(self, puts: Sequence[Put]) -> set[str]:
-        """Some of them, those of one group all or none."""
+        """Some of the puts; of each group all or none."""
         lots: dict[int, bool] = {}
         return {
             put.key
@@ -221,7 +221,7 @@ class House:
 def rebuilt(
     house: House, seen: int, taken: Snapshot | None = None, limits: Limits | None = None
 ) -> BucketRebuild:
-    """The past of the house, from its first fact, or from a checkpoint."""
+    """The bucket of the house rebuilt from its first fact, or from a checkpoint."""
     through = taken.through if taken is not None else 0
     start = RebuildStart(taken.revision, taken.floor) if taken is not None else RebuildStart()
     kept: list[CheckpointRow] = list(rows(taken)) if taken is not None else []

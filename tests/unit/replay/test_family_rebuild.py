@@ -49,7 +49,7 @@ def a_queue(*flavors: str, families: bool = True) -> dict[str, Any]:
 
 
 class FamilyHouse(House):
-    """A house whose queue has families, and a variant-controller that sees to them."""
+    """A house with families in its queue, and a variant-controller."""
 
     def __init__(self, seed: int) -> None:
         self.families = FamilyActs(coalesce=timedelta(0))
@@ -71,7 +71,7 @@ class FamilyHouse(House):
         self.families.apply(put.key, put.workload, self.revision, self.now)
 
     def order(self) -> None:
-        """The variant-controller says what is lacking."""
+        """The variant-controller publishes the required acts."""
         for fact in self.families.orders(self.now):
             self.say(fact)
 

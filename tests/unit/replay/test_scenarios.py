@@ -15,7 +15,7 @@ API = "kueue.x-k8s.io/v1beta2"
 
 
 def a_queue(cpu: str = "4", **spec: Any) -> dict[str, Any]:
-    """A ClusterQueue with so much cpu, whose workloads preempt by priority."""
+    """A ClusterQueue with this cpu quota; its workloads preempt by priority."""
     quota = {"name": "spot", "resources": [{"name": "cpu", "nominalQuota": cpu}]}
     return {
         "apiVersion": API,

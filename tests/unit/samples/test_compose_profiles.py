@@ -20,7 +20,7 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").rea
 
 
 def of_samples() -> dict[str, dict[str, Any]]:
-    """Programs of people; what is ours is told by the name of its service."""
+    """Outside programs; services of Admittance are recognised by their names."""
     return {
         name: one for name, one in SERVICES.items() if "profiles" in one and "entrypoint" in one
     }

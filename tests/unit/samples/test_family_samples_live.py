@@ -1,4 +1,4 @@
-"""Each story of concurrent admission, applied as its file stands, does what its first lines say."""
+"""Each sample of concurrent admission, applied unchanged, behaves as its first lines describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What was said is not said again while it is on its way, and is not forgotten either."""
+"""A published act is not published again while it takes effect, and is repeated if it has no
+effect."""
 
 from __future__ import annotations
 

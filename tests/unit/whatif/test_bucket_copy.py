@@ -1,5 +1,5 @@
-"""A copy behaves as the system does, is left alone when it need not be made twice, and is told of
-in as many messages as it takes."""
+"""A copy of the bucket behaves as the system does, is reused if it is unchanged, and its answer is
+split into several messages."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_evicted_job_stops_with_and_without_the_change() -> None:
 
 
 def with_a_long_finished(town: StoredSystem) -> list[BucketEntry]:
-    """The town's bucket once its workload a has finished and no process holds it."""
+    """The bucket after workload a has finished and is only stored, not held by a controller."""
     [old] = [one for one in town.entries() if one.key == "workload.ns.a"]
     town.copy.publish([Finished(namespace="ns", name="a")])
     town.copy.settle()

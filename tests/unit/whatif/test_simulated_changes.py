@@ -1,4 +1,4 @@
-"""What a change would do, told against what would happen anyway."""
+"""The effects of a change, compared with what happens without the change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change would do to families: each is told of as one workload, its parent."""
+"""The effects of a change on families: the answer names each family by its parent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def policy(mode: str = "UpgradeOnly", **constraints: Any) -> dict[str, Any]:
 
 
 def a_town(*objects: Any, steady: int = 2, spot: int = 2, **spec: Any) -> StoredSystem:
-    """A queue whose better flavor is steady, and that has families."""
+    """A queue with families; the better flavor is named steady."""
     town = StoredSystem(*objects)
     town.queue("cq", cpu={"steady": steady, "spot": spot}, **policy(), **spec)
     return town

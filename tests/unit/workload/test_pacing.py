@@ -1,4 +1,4 @@
-"""A check that says Retry without a delay again and again is paced."""
+"""Repeated verdicts Retry without a delay are paced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def a_life(*checks: str, limits: Limits = MINUTE) -> Life:
 
 
 def retries(life: Life, times: int, check: str = "c") -> list[float | None]:
-    """How long it waits after each of so many rounds that end in a Retry without a delay."""
+    """The waits of a workload after each of ``times`` verdicts Retry without a delay."""
     waits = []
     for _ in range(times):
         life.assigned().verdict(check, "Retry", message="no room")

@@ -1,4 +1,4 @@
-"""How much of the log goes into one answer."""
+"""The number of log messages that fit into one answer."""
 
 from __future__ import annotations
 

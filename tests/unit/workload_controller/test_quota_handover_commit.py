@@ -22,7 +22,8 @@ GIVER, OTHER, TAKER = "workload.ns.giver", "workload.ns.other", "workload.ns.tak
 
 
 class Stage(Bench):
-    """Two workloads that merely hold a reservation, since their check says nothing, and a third."""
+    """Two workloads with only a reservation, because their check has not answered, and a third
+    workload."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ UNLIMITED = 2**63 - 1
 
 
 def a_life(**spec: Any) -> Life:
-    """One queue of 10, whose workloads wait for a check."""
+    """One queue with a quota of 10; its workloads wait for a check."""
     life = Life()
     life.check("c")
     life.queue(

@@ -1,4 +1,4 @@
-"""Heads that block a StrictFIFO queue, and that they are told why."""
+"""Heads that block a StrictFIFO queue get a refusal with the reason."""
 
 from __future__ import annotations
 

@@ -101,8 +101,8 @@ def _known(nomination: Nomination) -> tuple[object, ...]:
 
 @pytest.fixture
 def remembered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Every nomination of a cycle is made anew beside the one that is taken, and has to be the
-    same; how many were remembered."""
+    """Computes every nomination of a cycle a second time, and compares it with the nomination that
+    was used. Returns the number of saved nominations."""
     counted: Counter[str] = Counter()
 
     def checked(

@@ -23,7 +23,7 @@ FORGETFUL = AdmissionFairSharing()
 
 
 def cpus(number: float) -> dict[str, int]:
-    """So many of them."""
+    """An amount of cpus in nano-cpus."""
     return {"cpu": int(number * NANO)}
 
 

@@ -1,4 +1,5 @@
-"""Which variants are tried: those that policy wants at the moment, with what is on its way."""
+"""Which variants are tried: those that the policy allows, with decisions in flight taken into
+account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a family is charged, and what that means to its other variants and to strangers."""
+"""The quota charged for a family, and its effect on other variants and other workloads."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_a_plan_for_one_resource_leaves_the_family_the_other() -> None:
 
 
 def cut(kin: FamilyScheduler, cpu: str, **spec: Any) -> None:
-    """So many cpus are left."""
+    """Reduces the cpu quota of the queue."""
     strategy = {"admissionChecks": [{"name": "slow", "onFlavors": ["reservation"]}]}
     kin.queue(
         "q",

@@ -128,7 +128,7 @@ def test_a_blocked_preemption_is_retried_after_growing_pauses(plot: Plot, fair: 
 
 
 def a_pair(victim_priority: int = 0) -> Life:
-    """owner takes from borrower what is its own; told so three times."""
+    """Workload owner preempts borrower to reclaim its quota, three times."""
     life = life_of()
     life.queue("a", "co", resourceGroups=groups(default="5"), preemption=ANY)
     life.queue("b", "co", resourceGroups=groups(default="0"))

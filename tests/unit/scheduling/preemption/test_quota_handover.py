@@ -1,4 +1,4 @@
-"""Quota of those that merely hold a reservation is handed on in one decision, or not at all."""
+"""Quota of workloads with only a reservation passes on in one decision, or not at all."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ CHECKED: dict[str, Any] = {"admissionChecks": ["c"]}
 
 
 def a_life(nominal: str = "10", **spec: Any) -> Life:
-    """One queue, whose workloads wait for a check once they have quota."""
+    """One queue; its workloads wait for a check after they get quota."""
     life = Life()
     life.check("c")
     life.queue("cq", resourceGroups=groups(default=nominal), **{**CHECKED, **spec})

@@ -1,4 +1,4 @@
-"""A victim names its preemptor in its status, so that a new leader knows it."""
+"""The status of a victim names its preemptor, so a new leader keeps the preemptor at the head."""
 
 from __future__ import annotations
 
