@@ -45,6 +45,7 @@ from admittance.workload.transitions import transition
 from simulation import world
 from simulation.configuration import NAMESPACE
 from simulation.courses import Courses
+from simulation.nats import core
 from simulation.nats.stream import Stream
 from simulation.plots import (
     checked,
@@ -267,6 +268,12 @@ _RUNS_TWICE: Final = "runs on .* and starts on"
 MUTATIONS: Final = {
     "a deposed leader would hand out quota a second time": Mutation(
         (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 39
+    ),
+    "what was stored and not synced would be lost with the machine": Mutation(
+        (Patch(core.Server, "unsynced_seconds", 2.0), Patch(Stream, "keeps_replaced", True)),
+        scenario,
+        "counts, and had no effect|is lost",
+        6,
     ),
     "a new leader would not know what its predecessor handed out": Mutation(
         (Patch(LeaderElector, "take", _take_without_barrier),), _usurped, _OVER_QUOTA, 2

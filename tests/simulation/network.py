@@ -208,6 +208,12 @@ class Wire:
             self.back.silent_until = until
         self.look_whether_stale(seconds)
 
+    def stall(self, seconds: float) -> None:
+        """The client reads nothing for so long; then the server closes the connection, and what
+        waited for the client is lost: a slow consumer."""
+        self.silence(seconds, out=False)
+        self.loop.after(seconds, self._lose_stale, self._client)
+
     def look_whether_stale(self, seconds: float) -> None:
         """Has the client take the connection for lost if nothing passes for so long."""
         if seconds > STALE_SECONDS[0]:

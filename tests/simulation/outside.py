@@ -1,4 +1,4 @@
-"""What a simulated process may not touch: files, sockets and sleep are no part of a seed."""
+"""What a simulated process may not touch: files, sockets, sleep and the real clock."""
 
 from __future__ import annotations
 
@@ -17,20 +17,30 @@ class TouchedOutside(Exception):
     """A process of the simulation touched the world outside."""
 
 
-FORBIDDEN: Final = ((builtins, "open"), (time, "sleep"), (socket, "socket"))
+FORBIDDEN: Final = (
+    (builtins, "open"),
+    (time, "sleep"),
+    (time, "time"),
+    (time, "time_ns"),
+    (time, "monotonic"),
+    (time, "monotonic_ns"),
+    (time, "perf_counter"),
+    (socket, "socket"),
+)
 
 
 @contextmanager
-def forbidden(loop: VirtualLoop) -> Iterator[None]:
-    """Refuses what callbacks of a process touch, and notes it among the loop's complaints with the
-    name of the process, since a service may take the error for trouble of its own."""
+def forbidden(loop: VirtualLoop) -> Iterator[list[str]]:
+    """Refuses what callbacks of a process touch, and notes it with the name of the process, here
+    and among the loop's complaints, since a service may take the error for trouble of its own."""
+    touched: list[str] = []
     with ExitStack() as stack:
         for where, name in FORBIDDEN:
-            stack.enter_context(patch.object(where, name, _guard(loop, where, name)))
-        yield
+            stack.enter_context(patch.object(where, name, _guard(loop, where, name, touched)))
+        yield touched
 
 
-def _guard(loop: VirtualLoop, where: Any, name: str) -> Callable[..., Any]:
+def _guard(loop: VirtualLoop, where: Any, name: str, touched: list[str]) -> Callable[..., Any]:
     original = getattr(where, name)
 
     def call(*args: Any, **named: Any) -> Any:
@@ -39,6 +49,7 @@ def _guard(loop: VirtualLoop, where: Any, name: str) -> Callable[..., Any]:
         if loop.current is not None and not source:
             said = f"{loop.current.name} calls {where.__name__}.{name}{args}"
             loop.complaints.append(said)
+            touched.append(said)
             raise TouchedOutside(said)
         return original(*args, **named)
 

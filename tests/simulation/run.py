@@ -83,6 +83,8 @@ def _play(world: World) -> Result:
     try:
         world.begin()
         kernel.run(world.plan.calm)
+        for touched in world.touched:
+            raise Broken(touched)
         ending = Ending(world.server, invariants, kernel, world.users, heals=world.plan.heals)
         ending.settle()
         ending.check()
@@ -93,7 +95,8 @@ def _play(world: World) -> Result:
         for complaint in world.loop.complaints:
             raise Broken(complaint)
     except Broken as error:
-        broken = str(error)
+        # What touched the world outside is the cause of all that broke afterwards.
+        broken = world.touched[0] if world.touched else str(error)
         story.tell("BROKEN", broken)
     except (Exception, NoEnd) as error:
         # A core that raises ends its process, and does so again when it is back.

@@ -128,7 +128,7 @@ def faults(rng: Random, services: tuple[str, ...] = SERVICES) -> list[Fault]:
     found = []
     who = ("leader", "leader", *services, "s-a", "s-b")
     for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
-        what = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow"))
+        what = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow", "stall"))
         seconds = rng.choice((0.2, 2.0, 14.0, 14.0, 35.0)) * (0.5 + rng.random())
         if what == "pause" and rng.random() < 0.1:
             seconds = 125.0 + rng.random() * 20.0

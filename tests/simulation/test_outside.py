@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from admittance.scheduling.scheduler import Scheduler
 from simulation.loop import Process, VirtualLoop
 from simulation.outside import forbidden
+from simulation.run import run
 
 
 @pytest.mark.parametrize(
@@ -19,6 +24,8 @@ from simulation.outside import forbidden
     [
         pytest.param(lambda: time.sleep(0), "time.sleep", id="it sleeps in its thread"),
         pytest.param(lambda: open("x"), "builtins.open", id="it opens a file"),  # noqa: PTH123, SIM115
+        pytest.param(lambda: time.time(), "time.time", id="it reads the clock"),  # noqa: PLW0108
+        pytest.param(lambda: time.monotonic(), "time.monotonic", id="it measures time"),  # noqa: PLW0108
         pytest.param(
             lambda: socket.socket(socket.AF_INET), "socket.socket", id="it makes a socket"
         ),
@@ -47,3 +54,15 @@ def test_the_harness_may_touch_the_outside(tmp_path: Path) -> None:
         (tmp_path / "x").write_text("y")
         time.sleep(0)
     loop.close()
+
+
+def test_a_service_that_reads_the_real_clock_breaks_its_story() -> None:
+    def decide(self: Scheduler, *args: Any, **named: Any) -> Any:
+        time.time()
+        return _decide(self, *args, **named)
+
+    with patch.object(Scheduler, "decide", decide):
+        assert re.match(r"s-[ab] calls time\.time\(", run(0).broken)
+
+
+_decide = Scheduler.decide

@@ -30,6 +30,7 @@ from admittance.provisioning_check import service as provisioning_check
 from admittance.retry_timer import service as retry_timer
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.streams import KV_LOG
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.settings import Settings
@@ -117,6 +118,8 @@ class World:
         self.machines: dict[str, VirtualMachine] = {}
         self.struck: Counter[str] = Counter()
         """Faults that struck, by kind."""
+        self.touched: list[str] = []
+        """What processes touched of the world outside."""
         self._faults = sorted(plan.faults)
         self._stored = 0
         self._active_at = self._stored_at = 0.0
@@ -134,7 +137,7 @@ class World:
             for module in (workload_controller, retry_timer):
                 stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
             stack.enter_context(patch.object(LeaderElector, "run", _noting(self)))
-            stack.enter_context(forbidden(self.loop))
+            self.touched = stack.enter_context(forbidden(self.loop))
             if self.seed % LOUD:
                 stack.enter_context(patch.object(LeaderElector, "_beat", beating(self)))
             structlog.configure(
@@ -170,6 +173,7 @@ class World:
         for saying in plan.sayings:
             self.users.say(saying.fact, saying.at)
         self.kernel.at(plan.calm, self._calm)
+        self.kernel.at_rest = lambda: bool(self.touched)
         rng = Random(self.seed)
         if self.checks.controllers:
             self._begin_checks(rng)
@@ -197,7 +201,15 @@ class World:
 
     def _begin_server_faults(self, rng: Random) -> None:
         for _ in range(rng.randint(1, 3)):
-            strike = rng.choice((self._restart_server, self._restart_server, self._fill_log))
+            strike = rng.choice(
+                (
+                    self._restart_server,
+                    self._restart_server,
+                    self._fill_log,
+                    self._slow_bucket,
+                    self._redeliver,
+                )
+            )
             self.loop.at(2.0 + rng.random() * ACTIVE_SECONDS, strike, rng)
 
     def pictures(self) -> Iterator[tuple[str, Scheduler]]:
@@ -366,7 +378,8 @@ class World:
     def _restart_server(self, rng: Random) -> None:
         if not self.server.nats.up or self.loop.now > self.plan.calm:
             return
-        seconds = rng.choice((0.1, 1.0, 4.0, 12.0)) * rng.random()
+        # In the longest, leases and claims expire.
+        seconds = rng.choice((0.1, 1.0, 4.0, 12.0, 30.0)) * rng.random()
         self.struck["restart of the server"] += 1
         self.story.tell("fault", f"the server is killed and starts after {seconds:.1f} s")
         for life in self.lives.values():
@@ -385,6 +398,26 @@ class World:
             log.full = False
 
         self.loop.after(seconds, empty)
+
+    def _slow_bucket(self, rng: Random) -> None:
+        seconds, each = rng.choice((1.0, 5.0, 15.0)) * rng.random(), rng.choice((0.01, 0.1, 0.5))
+        self.struck["slow bucket"] += 1
+        self.story.tell("fault", f"each put takes {each} s for {seconds:.1f} s")
+        bucket = self.server.nats.streams[KV_LOG]
+        bucket.store_seconds = each
+
+        def recover() -> None:
+            bucket.store_seconds = 0.0
+
+        self.loop.after(seconds, recover)
+
+    def _redeliver(self, _: Random) -> None:
+        if self.server.nats.up:
+            self.struck["redelivery"] += 1
+            self.story.tell("fault", "all that is not acknowledged is delivered again")
+            for stream in self.server.nats.streams.values():
+                for consumer in stream.consumers.values():
+                    consumer.redeliver_all()
 
     # Faults. ----------------------------------------------------------------------------
 
@@ -425,6 +458,9 @@ class World:
                     if resets:
                         wire.lose()
                 self.kernel.after(fault.seconds, lambda: self._restore(process))
+            case "stall":
+                for wire in wires:
+                    wire.stall(fault.seconds)
             case _:
                 for wire in wires:
                     wire.slow = 200.0 if fault.what == "slower" else 40.0

@@ -295,6 +295,23 @@ class Consumer:
         else:
             self._loop.after(threshold, self._look_whether_used, threshold)
 
+    def redeliver_all(self) -> None:
+        """Delivers everything again that is not acknowledged, as a new leader of a consumer may."""
+        for one in self._unacked.values():
+            one.due = self._loop.now
+        if self._unacked:
+            self._wake_after(0.0)
+
+    def on_lost(self) -> None:
+        """The stream has lost its newest messages: so much of its own state is lost, too."""
+        end = self._stream.end
+        if self._last > end:
+            self._last = self._floor = end
+        # What was stored before may have replaced what was delivered, and is back.
+        self._next = OrderedDict(
+            (m.sequence, m) for m in self._stream.since(self._last + 1) if self.wants(m.subject)
+        )
+
     def crashed(self) -> None:
         """The server was killed: open requests are lost, the rest is on the disk."""
         self._requests.clear()

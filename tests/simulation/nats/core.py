@@ -154,7 +154,10 @@ def _first(subject: str) -> str:
 
 
 class Server:
-    """A server; its streams outlive its restarts. ``up``: it takes connections."""
+    """A server; its streams outlive its restarts. ``up``: it takes connections.
+    ``unsynced_seconds``: a crash loses what was stored in so many last seconds."""
+
+    unsynced_seconds = 0.0
 
     def __init__(self, loop: VirtualLoop, rng: Random) -> None:
         self.loop = loop
@@ -180,6 +183,8 @@ class Server:
         self.up = False
         for stream in self.streams.values():
             stream.crashed()
+            if self.unsynced_seconds:
+                stream.lose(self.loop.now - self.unsynced_seconds)
         for client, on_lost in list(self.clients.items()):
             client.close()
             on_lost()
@@ -216,14 +221,26 @@ class Server:
         else:
             stream = self.stream_of(subject)
             if stream is not None:
-                parsed = parse_headers(headers) if headers else {}
-                answer = stream.publish(subject, data, headers, parsed)
                 heard = True
-                if reply and answer is not None:
-                    self.answer(reply, answer)
+                if stream.store_seconds or stream.busy_until > self.loop.now:
+                    stream.busy_until = max(stream.busy_until, self.loop.now)
+                    stream.busy_until += stream.store_seconds
+                    self.loop.at(
+                        stream.busy_until, self._store, stream, subject, reply, data, headers
+                    )
+                else:
+                    self._store(stream, subject, reply, data, headers)
         heard |= self._route(subject, reply, data, headers)
         if reply and not heard:
             self.status(reply, "503")
+
+    def _store(self, stream: Stream, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        if not self.up:
+            return
+        parsed = parse_headers(headers) if headers else {}
+        answer = stream.publish(subject, data, headers, parsed)
+        if reply and answer is not None:
+            self.answer(reply, answer)
 
     def answer(self, inbox: str, answer: Answer) -> None:
         """Sends an answer as JSON."""

@@ -91,6 +91,8 @@ class Stream:
     that is taken away."""
 
     fences = True
+    keeps_replaced = False
+    """It may have to `lose` its newest messages."""
 
     def __init__(
         self, loop: VirtualLoop, late: Callable[[], float], config: dict[str, Any]
@@ -100,6 +102,10 @@ class Stream:
         self.full = False
         self.up = True
         """Its server runs; else nothing is copied, expires or fires."""
+        self.store_seconds = 0.0
+        """What it takes to store a message."""
+        self.busy_until = 0.0
+        self._replaced: dict[int, Message] = {}
         self.consumers: dict[str, Consumer] = {}
         self.copies: list[tuple[Matches, Stream]] = []
         """The streams that this one is a source of."""
@@ -270,6 +276,8 @@ class Stream:
         now = self.loop.now
         message = Message(self.end + 1, subject, data, raw, headers, now)
         if self._only_last and subject in self.last:
+            if self.keeps_replaced:
+                self._replaced[self.last[subject].sequence] = self.last[subject]
             self.remove(self.last[subject])
         self._messages.append(message)
         self._count += 1
@@ -325,6 +333,29 @@ class Stream:
         for message in gone:
             self.remove(message)
         return len(gone)
+
+    def lose(self, since: float) -> None:
+        """Loses what was stored since then, and has back what that replaced: it was not synced."""
+        end = self.end
+        while self._messages:
+            message = self._messages[-1]
+            known = message or self._replaced.get(self.end)
+            if known is not None and known.time <= since:
+                break
+            if message is not None:
+                self.remove(message)
+            self._messages.pop()
+        if self.end == end:
+            return
+        for sequence, old in sorted(self._replaced.items(), reverse=True):
+            if sequence <= self.end and old.subject not in self.last:
+                self._messages[sequence - 1] = self.last[old.subject] = old
+                self._count += 1
+                self._bytes += _size(old)
+        self._newest = next((m for m in reversed(self._messages) if m is not None), None)
+        self._ids = {name: one for name, one in self._ids.items() if one[1] <= self.end}
+        for consumer in self.consumers.values():
+            consumer.on_lost()
 
     def crashed(self) -> None:
         """The server was killed: what is only in memory is lost."""
