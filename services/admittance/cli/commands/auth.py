@@ -53,11 +53,14 @@ def _folder(typed: Path | None) -> Path:
 def init(
     call: Call,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    jwt: Annotated[bool, typer.Option("--jwt", hidden=True)] = False,
 ) -> None:
     """Make a folder of users, and the file that nats-server includes.
 
     The servers at --nats are asked to read the file again when users change.
     """
+    if jwt:
+        raise BadInput("users with JWTs are not there yet: leave out --jwt for users with NKeys")
     from admittance.cli.auth import changes
 
     changes.init(call, folder)
