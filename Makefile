@@ -9,7 +9,7 @@ DATA   ?= .data
 SEEDS  ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-deploy up hunt bench lint schema lock clean
+.PHONY: help install demo test thorough test-deploy up hunt bench lint schema lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacit
 
 test: $(STAMP)  ## the whole test suite, also against a real nats-server
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+thorough: $(STAMP)  ## the property tests with three times the examples of `make test`
+	ADMIT_THOROUGH=1 $(BIN)/python -m pytest -n 3 --dist loadfile tests/properties
 
 test-deploy: $(STAMP)  ## the tests that need a container engine
 	$(BIN)/python -m pytest -m deploy -rs tests/deploy

@@ -13,6 +13,7 @@ from admittance.api.units import amount
 from admittance.events import facts
 from admittance.scheduling.state.config import Config, FairSharing
 from living import NS, Life
+from support.examples import examples
 
 from scheduling import groups, quota
 
@@ -185,7 +186,7 @@ def check(life: Life) -> None:
             assert cell.usage == spilt, (node.name, fr)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(steps, min_size=5, max_size=40), st.booleans())
 def test_random_edits_raise_no_error_and_leave_no_workload_stuck(
     played: list[tuple[Any, ...]], fair: bool

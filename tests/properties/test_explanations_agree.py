@@ -10,11 +10,14 @@ from test_preemption_machine import a_story, queues, workloads
 
 from admittance.events.requests import ExplainReply
 from admittance.scheduling.state.workload_info import WorkloadInfo
+from support.examples import examples
 
 from scheduling import Story
 
 Step = tuple[str, int, int, bool]
-CASES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CASES = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 SPECS = st.lists(queues, min_size=3, max_size=3)
 STEPS = st.lists(workloads, min_size=1, max_size=12)
 

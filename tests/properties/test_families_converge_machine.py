@@ -19,6 +19,7 @@ from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import head
 from family_table import FamilyTable, condition
+from support.examples import examples
 
 FLAVORS = ("a", "b", "c")
 PARENTS = st.sampled_from(("j", "k"))
@@ -275,5 +276,5 @@ class FamiliesMachine(RuleBasedStateMachine):
 
 TestFamiliesConverge = FamiliesMachine.TestCase
 TestFamiliesConverge.settings = settings(
-    max_examples=250, stateful_step_count=40, deadline=timedelta(seconds=20)
+    max_examples=examples(250), stateful_step_count=40, deadline=timedelta(seconds=120)
 )

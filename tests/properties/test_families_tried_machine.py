@@ -17,6 +17,7 @@ from admittance.scheduling.state.queue import age_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import InFlight, Queue, WorkloadInfo
 from family_scheduling import FamilyStory
+from support.examples import examples
 
 FLAVORS = ("best", "mid", "worst")
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
@@ -241,6 +242,8 @@ class ByShares(Families):
 
 
 TestFamilies = Families.TestCase
-TestFamilies.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFamilies.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestFamiliesByShares = ByShares.TestCase
-TestFamiliesByShares.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestFamiliesByShares.settings = settings(
+    max_examples=examples(30), stateful_step_count=40, deadline=None
+)

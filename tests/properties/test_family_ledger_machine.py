@@ -26,6 +26,7 @@ from admittance.scheduling.state.shared_quota import (
 )
 from family_scheduler import FamilyScheduler, both, explicit
 from simulation import naive
+from support.examples import examples
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c"), "any": ("r", "s", "c")}
@@ -249,4 +250,4 @@ class Ledger(RuleBasedStateMachine):
 
 
 TestLedger = Ledger.TestCase
-TestLedger.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLedger.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)

@@ -22,6 +22,7 @@ from admittance.workload.due_times import due_times
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head, owner_of
 from family_controller import UPGRADE, FamilyController
+from support.examples import examples
 
 TAGS = ("a", "b", "c")
 EXPLICIT = {
@@ -327,7 +328,7 @@ class Families(RuleBasedStateMachine):
 
 
 Families.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

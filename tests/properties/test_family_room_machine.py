@@ -21,6 +21,7 @@ from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from family_scheduler import FamilyScheduler, both, explicit
 from simulation import naive
+from support.examples import examples
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c")}
@@ -293,4 +294,4 @@ class Room(RuleBasedStateMachine):
 
 
 TestRoom = Room.TestCase
-TestRoom.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestRoom.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)

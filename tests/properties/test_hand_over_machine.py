@@ -19,6 +19,7 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.workload.phase import holds_quota
 from living import Life
 from simulation import naive
+from support.examples import examples
 
 from scheduling import groups, quota
 
@@ -246,4 +247,4 @@ def stored_evicted(life: Life, name: str) -> bool:
 
 
 TestHandOver = HandOver.TestCase
-TestHandOver.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestHandOver.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

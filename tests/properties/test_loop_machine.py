@@ -19,6 +19,7 @@ from admittance.scheduling.state.config import (
     PreemptionLoops,
 )
 from living import Life
+from support.examples import examples
 
 from scheduling import groups, quota
 
@@ -78,7 +79,7 @@ RING = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(queues, min_size=3, max_size=3),
     st.lists(workloads, min_size=3, max_size=8),

@@ -22,6 +22,7 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from living import Life
 from simulation import naive
+from support.examples import examples
 
 from scheduling import groups, quota
 
@@ -320,4 +321,4 @@ def _reserved_at(life: Life, name: str) -> object:
 
 
 TestPlanned = Planned.TestCase
-TestPlanned.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestPlanned.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)

@@ -13,6 +13,7 @@ from admittance.api.units import amount
 from admittance.events.facts import Preempted
 from admittance.quota.cell import available
 from admittance.scheduling.state.config import Config, FairSharing
+from support.examples import examples
 
 from scheduling import Story, groups
 
@@ -89,7 +90,7 @@ def is_given_up(story: Story, one: Preempted) -> bool:
     return rule == "Any" or (rule != "Never" and victim.priority < preemptor.priority)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(queues, min_size=3, max_size=3),
     st.lists(workloads, min_size=1, max_size=14),

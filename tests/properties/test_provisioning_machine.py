@@ -38,6 +38,7 @@ from admittance.provisioning.records import Record
 from admittance.provisioning.steps import RequestSlot, Step, VerdictReport
 from admittance.provisioning.verdicts import NOT_ACTIVE
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from support.examples import examples
 
 from builders import NOON
 
@@ -438,7 +439,7 @@ def played(seed: int, turns: int = 250) -> ProvisioningModel:
     return model
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32 - 1))
 def test_each_reservation_has_one_booking_and_no_booking_is_orphaned(seed: int) -> None:
     played(seed)

@@ -16,6 +16,7 @@ from admittance.api.units import amount
 from admittance.events.facts import Assigned
 from admittance.events.shapes import Admission
 from admittance.quota.cell import available, potential
+from support.examples import examples
 
 from scheduling import Story, groups, quota
 
@@ -275,4 +276,4 @@ def _usage(admission: Admission) -> dict[tuple[str, str], int]:
 
 
 TestScheduler = SchedulerMachine.TestCase
-TestScheduler.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestScheduler.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)

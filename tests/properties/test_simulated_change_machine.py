@@ -12,6 +12,7 @@ from admittance.events.whatif import Simulate, SimulateReply
 from admittance.whatif.simulate import change_of, perform
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload
+from support.examples import examples
 
 from stored_system import StoredSystem, a_job, a_local, a_queue, an_object, raws
 
@@ -65,7 +66,7 @@ def held(workload: StoredWorkload | None) -> Any:
     return workload.status.admission
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.tuples(*(queues(name) for name in QUEUES)),
     jobs("old", 8),

@@ -12,6 +12,7 @@ from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
+from support.examples import examples
 
 from timetable import LIMITS, Table, admitted, calm, evicted, judged, put_off, rules, seconds
 
@@ -165,4 +166,6 @@ class TimersConverge(RuleBasedStateMachine):
 
 
 TestTimersConverge = TimersConverge.TestCase
-TestTimersConverge.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTimersConverge.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)

@@ -20,6 +20,7 @@ from admittance.replay.scenario import perform_step, settle
 from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.preemption.candidates import allows
 from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
+from support.examples import examples
 
 from side_by_side import in_shape
 from twin.cycle import Cycle, Entry
@@ -171,7 +172,7 @@ class Twins(RuleBasedStateMachine):
 
 TestTwins = Twins.TestCase
 TestTwins.settings = settings(
-    max_examples=250,
+    max_examples=examples(250),
     stateful_step_count=14,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from admittance.events.requests import PendingQuery
 from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, weighed
 from admittance.scheduling.state.config import AdmissionFairSharing, Config
+from support.examples import examples
 
 from scheduling import NOON, Story, groups
 
@@ -180,7 +181,7 @@ class UsageMachine(RuleBasedStateMachine):
 
 
 UsageMachine.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

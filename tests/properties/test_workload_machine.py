@@ -22,6 +22,7 @@ from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase, is_stopping
 from admittance.workload.stored import decode, encode
 from admittance.workload.transition_context import CheckRules
+from support.examples import examples
 
 from builders import Around
 from lives import HOLD, ME, STOP, Life
@@ -248,7 +249,9 @@ class WorkloadMachine(RuleBasedStateMachine):
 
 
 TestWorkloadMachine = WorkloadMachine.TestCase
-TestWorkloadMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestWorkloadMachine.settings = settings(
+    max_examples=examples(80), stateful_step_count=40, deadline=None
+)
 
 VERDICTS = {
     "Rejected": ("Rejected", None),
@@ -261,7 +264,7 @@ VERDICTS = {
 
 @pytest.mark.scenario("A5", "A6")
 @given(said=st.lists(st.sampled_from(sorted(VERDICTS)), min_size=2, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_gravest_verdict_of_a_batch_wins_in_any_order(said: list[str]) -> None:
     found = set()
     for order in permutations(range(len(said))):
