@@ -19,11 +19,8 @@ import pytest
 
 from admittance.runner.launcher import DockerExecutor
 from admittance.runner.plan import probe_docker
-from admittance.runtime.bus import streams
-from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
-from integration.runner.harness import RunnerTestbed, until
+from integration.runner.harness import RunnerTestbed, running_testbed, until
 
 DOCKER = shutil.which("docker") or ""
 
@@ -68,14 +65,8 @@ def image() -> Iterator[str]:
 
 @pytest.fixture
 async def testbed(tmp_path: Path) -> AsyncIterator[RunnerTestbed]:
-    server = EmbeddedServer(tmp_path / "nats")
-    bus = await Bus.connect(await server.start(), name="test")
-    try:
-        await streams.ensure(bus)
-        yield RunnerTestbed(server, bus, tmp_path)
-    finally:
-        await bus.close()
-        await server.stop()
+    async with running_testbed(tmp_path) as testbed:
+        yield testbed
 
 
 def containers(testbed: RunnerTestbed) -> list[str]:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from admittance.events.names import token
 from admittance.events.shapes import PodSetToRun
 from admittance.events.subjects import STREAM, subject_of, workload_key
 from admittance.runner.service import run
+from admittance.runtime.bus import micro, streams
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.embedded_server import EmbeddedServer
@@ -31,6 +32,7 @@ from admittance.runtime.errors import Refused
 from admittance.runtime.process.settings import Settings
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import encode as encode_workload
+from admittance.workload_controller.reading_endpoints import reading_endpoints
 
 LIMIT_SECONDS = 15.0
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -50,6 +52,20 @@ async def until(truth: Callable[[], Any], what: str, limit: float = LIMIT_SECOND
             return found
         assert time.monotonic() < deadline, f"not in time: {what}"
         await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def running_testbed(tmp: Path) -> AsyncIterator[RunnerTestbed]:
+    """A real server with the endpoints through which a runner gets its consumers."""
+    server = EmbeddedServer(tmp / "nats")
+    bus = await Bus.connect(await server.start(), name="test")
+    try:
+        await streams.ensure(bus)
+        await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
+        yield RunnerTestbed(server, bus, tmp)
+    finally:
+        await bus.close()
+        await server.stop()
 
 
 class RunnerTestbed:
