@@ -20,7 +20,7 @@ Made by `python -m tools.states_page` from the table of moves
 Do not edit.
 
 The phase is derived from conditions (`phase.py`) and never stored. Every edge below is a
-possible result of a move; tests explore the state machine and check that no other occurs. An
+possible result of a move; tests explore the state machine and check that no other edge occurs. An
 eviction has two phases: while the job stops the workload is Evicting and its quota stays booked.
 """
 

@@ -269,8 +269,8 @@ class ManifestQueueView:
             required = self._catalog.required_checks(cluster_queue, admission)
         except ConflictingChecks:
             # The scheduler never assigns flavors with conflicting checks, but an edit of the queue
-            # can cause such a conflict for an existing reservation. A reservation with such a
-            # conflict must pass every check that the queue names.
+            # can cause such a conflict for an existing reservation. Then the reservation must pass
+            # every check that the queue names.
             queue = self._objects.cluster_queue(cluster_queue)
             named = checks_of(queue) if queue is not None else set()
             required = {n: c for n in named if (c := self._objects.check(n)) is not None}

@@ -317,7 +317,7 @@ class DecisionReplay(Scheduler):
         workload = self._state.workloads.get(key)
         name = "/".join(key)
         if workload is None:
-            raise CannotRepeat(f"workload {name} did not exist at that revision")
+            raise CannotRepeat(f"workload {name} did not exist at the revision of the decision")
         if workload.queue is None or workload.entry is None or workload.in_flight:
             raise CannotRepeat(f"workload {name} did not compete at the revision of the decision")
         return workload
@@ -325,7 +325,7 @@ class DecisionReplay(Scheduler):
     def _domain(self, name: str) -> Domain:
         found = self._state.domains.get(name)
         if found is None:
-            raise CannotRepeat(f"domain {name} did not exist at that revision")
+            raise CannotRepeat(f"domain {name} did not exist at the revision of the decision")
         return found
 
 

@@ -247,10 +247,10 @@ def _text_parameters(path: Path | None) -> dict[str, str] | None:
     if found is None:
         return None
     if not isinstance(found, dict):
-        raise BadInput(f"{path}: parameters map names to texts")
+        raise BadInput(f"{path}: parameters must map names to text")
     for key, value in found.items():
         if isinstance(value, dict | list) or value is None:
-            raise BadInput(f"{path}: {key}: parameters map names to texts")
+            raise BadInput(f"{path}: {key}: parameters must map names to text")
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in found.items()

@@ -157,7 +157,8 @@ def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
 
 
 async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:
-    """The scheduler's counters of queues; if the scheduler does not answer, none and a warning."""
+    """The scheduler's counters of queues. If the scheduler does not answer, prints a warning and
+    returns no counters."""
     if kind not in QUEUES or not found:
         return {}
     narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""

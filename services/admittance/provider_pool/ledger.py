@@ -303,8 +303,8 @@ class BookingEnder:
 
     def revoke(self, pooled: PooledBooking, *, earlier: bool) -> None:
         """Ends a booking after its machines were removed. ``earlier``: the machines were removed
-        while no leader was active. A request that had no answer then gets other machines when it is
-        delivered again.
+        while no leader was active. If the request has no final answer yet, it gets other machines
+        when it is delivered again.
         """
         log.warning("revoked", pool=pooled.pool, id=pooled.booking.id)
         waiting = self._waiting.get(pooled.booking.id)

@@ -164,7 +164,8 @@ class Endpoints:
         namespace = namespace_of(subject)
         if not namespace or (reply.outcome == "applied" and not reply.message):
             return reply
-        # The reply describes the fact, so a request about another namespace gets no description.
+        # A request for one namespace gets no reply about a fact of another namespace, because the
+        # reply describes the fact.
         fact = await history.message_at(self._bus, request.sequence)
         is_own = fact is not None and token(namespace) in fact.subject.split(".")[-2:-1]
         return reply if is_own else SettledReply()

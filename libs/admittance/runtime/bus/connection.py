@@ -241,7 +241,8 @@ class ReconnectingClient(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self.is_closed:
-            # nats-py can lose a cancellation, and a `close`, that comes at the end of an attempt.
+            # nats-py can lose a cancellation or a `close` that comes at the end of an attempt to
+            # connect.
             raise asyncio.CancelledError
         ending.raise_if_cancelled()
         # An earlier attempt may have failed after its socket was open: ends that socket and

@@ -159,7 +159,7 @@ def _encoded(letter: DeadLetter) -> bytes:
     try:
         return _encode(letter)
     except UnicodeEncodeError:
-        # The reason quotes a lone surrogate of an escaped name, which JSON cannot contain.
+        # The reason may quote an escaped name with a lone surrogate, which JSON cannot contain.
         reason = letter.reason.encode("utf-8", "backslashreplace").decode()
         return _encode(msgspec.structs.replace(letter, reason=reason))
 

@@ -322,7 +322,9 @@ async def _check_server(nc: Connection, target: _Target) -> None:
         try:
             answer = await nc.request("$JS.API.INFO", b"", timeout=JETSTREAM_SECONDS)
         except PermissionDenied as error:
-            raise AccessDenied(f"{at}: {error}: give it the permissions of a client") from None
+            raise AccessDenied(
+                f"{at}: {error}: give this user the permissions of a client"
+            ) from None
         except nats.errors.NoRespondersError:
             missing = SetupError(_no_jetstream(at))
         except (nats.errors.Error, TimeoutError):

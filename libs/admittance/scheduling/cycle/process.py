@@ -138,8 +138,8 @@ class EntryProcessor:
             return EntryStatus.INADMISSIBLE
         if assignment.mode != FIT and not entry.victims:
             # The entry is entitled to this quota and cannot preempt for the quota, so no other
-            # entry may take the quota in this cycle. For a queue that may reclaim from any
-            # workload, quota is not held back.
+            # entry may take the quota in this cycle. No quota is held back for the head of a queue
+            # that may reclaim quota from any workload.
             assert entry.queue.plan is not None
             if entry.queue.plan.policy.reclaim != "Any":
                 self._restore_victims()

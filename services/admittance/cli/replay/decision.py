@@ -169,7 +169,7 @@ async def _rebuild(
     made, rows = await _start(bus, seen)
     records = await _commits(bus, made.told if made is not None else 0, target.sequence)
     if (made is None and not records[0].begins) or any(one.gap for one in records):
-        raise CannotRebuild("some commits before it were not recorded by their leader")
+        raise CannotRebuild("some commits before the decision were not recorded by their leader")
     through = made.through if made is not None else 0
     start = RebuildStart(made.revision, made.floor) if made is not None else RebuildStart()
     objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
@@ -201,7 +201,7 @@ async def _rebuild(
         _note(decisions, one, target)
     own = f"workload.{target.decision.namespace}.{target.decision.name}"
     if own in past.unknown:
-        raise CannotRebuild("the state of its workload is not known")
+        raise CannotRebuild("the state of the workload is not known at the decision")
     return past.entries(), Source(made.id if made is not None else "", folded), decisions
 
 
@@ -225,8 +225,9 @@ def _note(decisions: list[LoggedDecision], heard: LogMessage, target: LoggedDeci
 
 
 async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[Any]]:
-    """The newest complete checkpoint not newer than ``seen``, with its rows; None: the log has the
-    first fact. Raises CannotRebuild if there is neither.
+    """The newest complete checkpoint not newer than ``seen``, with its rows; None: the log still
+    has its first fact. Raises CannotRebuild if the log has lost its first fact and no such
+    checkpoint exists.
     """
     state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
     first = int(state["first_seq"])

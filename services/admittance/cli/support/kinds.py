@@ -190,7 +190,7 @@ def workload_target(typed: str, name: str | None) -> str:
         raise BadInput(f'no kind "{typed}"; if "{typed}" is a workload, type: workload {typed}')
     kind, found = target(typed, name)
     if kind is not WORKLOAD:
-        raise BadInput(f"this works on workloads only, not on a {kind.singular}")
+        raise BadInput(f"this command works on workloads only, not on a {kind.singular}")
     if not found:
         raise BadInput("the name of the workload is missing")
     return found
