@@ -1,6 +1,7 @@
 """The table of roles: each role has the least subjects that it needs."""
 
 import re
+from functools import cache
 
 import pytest
 from tools.roles_page import PAGE, page
@@ -20,6 +21,7 @@ SUBJECTS = samples(list(USERS.values()))
 OUTSIDE = [name for name, role in ROLES.items() if role.account is Account.OUT]
 
 
+@cache
 def allowed(role: str, *, subscribe: bool = False) -> set[str]:
     permissions = permissions_of(USERS[role])
     return {one for one in SUBJECTS if answer_for(permissions, one, subscribe=subscribe).allowed}
