@@ -110,13 +110,22 @@ async def get_directly(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> 
 
 
 async def read_page(
-    bus: Bus, pattern: str, *, after: int, limit: int, bucket: str = subjects.BUCKET
+    bus: Bus,
+    pattern: str,
+    *,
+    after: int,
+    limit: int,
+    bytes_max: int = 0,
+    bucket: str = subjects.BUCKET,
 ) -> list[Entry]:
     """The first ``limit`` entries under the pattern with revisions after ``after``, by revision,
-    without a consumer. Deleted keys have no value. Raises Unavailable or Refused.
+    without a consumer. Deleted keys have no value. ``bytes_max``: the page ends after about so many
+    bytes; 0: no limit. Raises Unavailable or Refused.
     """
     prefix = f"$KV.{bucket}."
-    request = {"batch": limit, "next_by_subj": prefix + pattern, "seq": after + 1}
+    request: dict[str, Any] = {"batch": limit, "next_by_subj": prefix + pattern, "seq": after + 1}
+    if bytes_max:
+        request["max_bytes"] = bytes_max
     found = await direct.messages(bus, f"KV_{bucket}", request)
     return [_entry(one.subject[len(prefix) :], one) for one in found]
 

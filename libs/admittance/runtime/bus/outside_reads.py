@@ -28,6 +28,11 @@ from admittance.runtime.errors import AccessDenied, Unavailable
 from admittance.runtime.tasks import set_within
 
 PAGE: Final = 500
+DIRECT_PAGE: Final = 5_000
+DIRECT_BYTES: Final = 8 * 1024 * 1024
+"""The server ends a page after about so many bytes: it closes the connection of a client for which
+64 MiB wait.
+"""
 
 
 def objects_subject(namespace: str | None) -> str:
@@ -66,9 +71,13 @@ async def read_directly(bus: Bus, pattern: str, *, bucket: str = subjects.BUCKET
     found: dict[str, Entry] = {}
     after = 0
     while True:
-        page = await read_page(bus, pattern, after=after, limit=PAGE, bucket=bucket)
+        page = await read_page(
+            bus, pattern, after=after, limit=DIRECT_PAGE, bytes_max=DIRECT_BYTES, bucket=bucket
+        )
         found.update((entry.key, entry) for entry in page)
-        if len(page) < PAGE:
+        size = sum(len(entry.value or b"") for entry in page)
+        # The server may have ended the page because of its size, in which headers count, too.
+        if not page or (len(page) < DIRECT_PAGE and size < DIRECT_BYTES // 4):
             return _present(found)
         after = page[-1].revision
 

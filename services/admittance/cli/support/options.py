@@ -78,6 +78,11 @@ class Call:
         except BadOptions as error:
             raise BadInput(str(error)) from None
 
+    @property
+    def has_login(self) -> bool:
+        """Whether the connection logs in. Raises BadInput as `connection` does."""
+        return "@" in self.url or self.connection.has_login
+
 
 NatsOption = Annotated[
     str | None,
