@@ -3,3 +3,8 @@
 No other package knows NATS. Start with `bus/bus.py` (publishing), `bus/puller.py` (reading the
 log), `bus/bucket.py` (state) and `leader/lease_store.py` (leases).
 """
+
+from admittance.runtime import lazy_nats_js
+
+# Before any module imports nats-py.
+lazy_nats_js.load_at_first_use()

@@ -227,7 +227,7 @@ async def test_a_controller_that_never_acknowledges_does_not_block_others(runnin
         return int(found["num_pending"]) == 21
 
     await eventually(asked)
-    subscription = await running.js.pull_subscribe_bind("check-ctl", STREAM)
+    subscription = await running.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
     heard = await subscription.fetch(21, timeout=5)
     assert len(heard) == 21  # and not one of them is acknowledged
     found = (await check_durables.existing(running))["ctl"]

@@ -55,7 +55,7 @@ async def test_the_durable_of_an_applied_check_receives_only_its_requests(
     assert found[BUDGET]["num_pending"] == 0
     config = found["ctl"]["config"]
     assert (config["ack_policy"], config["ack_wait"]) == ("explicit", 30_000_000_000)
-    subscription = await bus.js.pull_subscribe_bind("check-ctl", STREAM)
+    subscription = await bus.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
     heard = await subscription.fetch(2, timeout=5)
     assert [json.loads(one.data)["name"] for one in heard] == ["one", "two"]
 

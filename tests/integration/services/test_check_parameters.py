@@ -118,7 +118,7 @@ async def test_doctor_reports_unanswered_requests_and_invalid_verdicts(
     await cluster.start("scheduler")
     await apply(bus, a_budget(5), CHECK, *queues("cq", cpu=10, admissionChecks=["c"]))
     await asked(bus, "w")
-    subscription = await bus.js.pull_subscribe_bind("check-ctl", STREAM)
+    subscription = await bus.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
     (request,) = await subscription.fetch(1, timeout=5)
     await request.nak()
     await subscription.fetch(1, timeout=5)

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 import nats.errors
-from nats.js import JetStreamContext
 
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.connection import Connection, PermissionDenied, frame, status
@@ -99,7 +98,6 @@ class Bus:
     """
 
     nc: Connection
-    js: JetStreamContext
 
     def __init__(self) -> None:
         self.reconnected: list[Callable[[], None]] = []
@@ -140,7 +138,6 @@ class Bus:
             on_back=bus._on_reconnected,
         )
         bus.nc.on_denied.append(bus._on_denied)
-        bus.js = bus.nc.jetstream()
         bus._inbox = f"{bus.nc.new_inbox()}."
         await bus.nc.listen(f"{bus._inbox}*", bus._on_ack)
         bus._up.set()

@@ -36,13 +36,15 @@ from typing import Any, Final
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
 from nats.aio.subscription import Subscription as Subscription
-from nats.js.api import Header
 
+from admittance.runtime import lazy_nats_js
 from admittance.runtime import tasks as ending
 from admittance.runtime.bus.credentials import password_of, read_user_key, tls_context, token_of
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.direct_parser import DirectParser, Handler
 from admittance.runtime.server_url import Login
+
+lazy_nats_js.bind()
 
 CLOSE_SECONDS: Final = 2.0
 """How long `close` waits until the server has read unwritten data."""
@@ -349,7 +351,7 @@ class Connection(ReconnectingClient):
             return
         named = parse_headers(headers)
         if code := status(headers):
-            named[Header.STATUS] = code
+            named["Status"] = code
         asking.set_result(self._build_message(0, subject, reply, data, named or None))
 
     async def unlisten(self, subscription: Subscription) -> None:
