@@ -119,12 +119,10 @@ async def _serve(
     *,
     detach_jobs: bool,
 ) -> None:
-    # The consumer is made before the bucket is read: later changes arrive as facts.
     make = manager.admissions.make_consumer
     puller = Puller(
         bus, f"{SERVICE}-{name}", RUNNER_ORDERS, batch=BATCH, request=partial(make, name, "log")
     )
-    await manager.retry(puller.start)
     logs = LogReader(
         lambda: [*manager.folders.values(), *manager.closed.values()],
         manager.given_back.values,
@@ -147,7 +145,7 @@ async def _serve(
     stopping = asyncio.create_task(stop.wait())
     tasks: list[asyncio.Task[Any]] = [renewing, stopping]
     try:
-        recovering = asyncio.create_task(recover(manager), name="runner recovers")
+        recovering = asyncio.create_task(_begin(manager, puller), name="runner recovers")
         tasks.append(recovering)
         await asyncio.wait([*tasks, manager.broken], return_when=asyncio.FIRST_COMPLETED)
         if manager.broken.done():
@@ -197,6 +195,12 @@ async def _serve(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await puller.close()
+
+
+async def _begin(manager: RunManager, puller: Puller) -> None:
+    # The consumer is made before the bucket is read: later changes arrive as facts.
+    await manager.retry(puller.start)
+    await recover(manager)
 
 
 async def _handle_facts(manager: RunManager, puller: Puller) -> None:

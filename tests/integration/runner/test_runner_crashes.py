@@ -10,8 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from admittance.runtime.bus.bus import Outgoing
+from admittance.runner.service import run
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.process.settings import Settings
 from integration.runner.harness import CHECKPOINTS, NAMESPACE, RunnerProcess, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus
@@ -218,3 +222,20 @@ async def test_every_job_runs_once_when_the_runner_is_killed_repeatedly(
             assert finished.succeeded, finished.message
     assert await testbed.count("stopped") == 0
     assert await testbed.count("finished") == count, "each is said once, however often it was tried"
+
+
+async def test_a_runner_ends_while_it_waits_for_a_workload_controller(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path / "nats")
+    bus = await Bus.connect(await server.start(), name="test")
+    try:
+        await streams.ensure(bus)
+        asked = await bus.nc.subscribe("admit.api.consumer.runner.*")
+        settings = Settings(service="runner", instance="a", url=server.url, data_dir=tmp_path / "a")
+        stop = asyncio.Event()
+        runner = asyncio.create_task(run(bus, settings, stop=stop))
+        await asked.next_msg(timeout=30)
+        stop.set()
+        await asyncio.wait_for(runner, 30)
+    finally:
+        await bus.close()
+        await server.stop()
