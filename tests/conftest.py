@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,10 @@ hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("patient")
+
+# No test reads or writes the contexts of the person that runs it; processes of tests inherit this.
+_configuration_folder = tempfile.TemporaryDirectory(prefix="admit-tests-")
+os.environ["XDG_CONFIG_HOME"] = _configuration_folder.name
 
 
 def _bind_at_loopback(self: socket.socket, address: Any) -> None:

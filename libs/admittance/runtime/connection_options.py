@@ -1,4 +1,5 @@
-"""Login and TLS of a connection to the bus: from options, else from ``ADMIT_NATS_*`` variables.
+"""Server, login and TLS of a connection to the bus: from options, else from ``ADMIT_NATS_*``
+variables, else from the user's contexts.
 
 Imports no client library: short commands read their options with it.
 """
@@ -10,6 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from admittance.runtime import contexts
+
+DEFAULT_URL: Final = "nats://127.0.0.1:4222"
+URL_VARIABLE: Final = "ADMIT_NATS_URL"
 VARIABLES: Final[Mapping[str, str]] = {
     "creds": "ADMIT_NATS_CREDS",
     "user": "ADMIT_NATS_USER",
@@ -105,6 +110,18 @@ class ConnectionOptions:
 NO_OPTIONS: Final = ConnectionOptions()
 
 
+def server_url(env: Mapping[str, str] = os.environ, url: str | None = None) -> str:
+    """The address of the server: ``url``, else ADMIT_NATS_URL, else that of the current context,
+    else the default. Raises BadOptions for a damaged context."""
+    if found := url or env.get(URL_VARIABLE):
+        return found
+    try:
+        context = contexts.current(env)
+    except contexts.BadContext as error:
+        raise BadOptions(str(error)) from None
+    return DEFAULT_URL if context is None else context.url
+
+
 def connection_options(
     env: Mapping[str, str] = os.environ,
     *,
@@ -112,8 +129,9 @@ def connection_options(
     given: Mapping[str, Any] | None = None,
 ) -> ConnectionOptions:
     """The options of one process. ``given``: options by field, which win over variables. ``url``:
-    the address, unless a variable names it. Any login in ``given`` or ``url`` replaces the whole
-    login in the variables. Raises BadOptions."""
+    the address, unless a variable or the current context names it. Any login in ``given`` or
+    ``url`` replaces the whole login in the variables. Without a login, login and TLS are those of
+    the server's context. Raises BadOptions."""
     found = {name: value for name, value in (given or {}).items() if value not in (None, False)}
     for name, value in found.items():
         if value == "":
@@ -131,7 +149,19 @@ def connection_options(
         if first.lower() not in YES_OR_NO:
             raise BadOptions(f"{VARIABLES['tls_first']}={first!r} is not 1 or 0")
         found["tls_first"] = YES_OR_NO[first.lower()]
+    server = server_url(env, url)
+    if not LOGINS & found.keys() and "@" not in server:
+        found = {**_of_context(env, server), **found}
     return ConnectionOptions(**found)
+
+
+def _of_context(env: Mapping[str, str], server: str) -> dict[str, Any]:
+    """Login and TLS of the context of the server."""
+    try:
+        context = contexts.context_of(env, server)
+    except contexts.BadContext as error:
+        raise BadOptions(str(error)) from None
+    return {} if context is None else context.access
 
 
 def _shown(name: str) -> str:

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -19,14 +19,14 @@ from admittance.api.units import seconds
 from admittance.events.names import token
 from admittance.runtime import chance
 from admittance.runtime.connection_options import (
+    DEFAULT_URL,
     NO_OPTIONS,
     BadOptions,
     ConnectionOptions,
     connection_options,
+    server_url,
 )
 from admittance.runtime.errors import SetupError
-
-DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             service=service,
             instance=token(instance or env.get("ADMIT_INSTANCE") or new_instance()),
-            url=url or env.get("ADMIT_NATS_URL") or DEFAULT_URL,
+            url=_server(env, url),
             connection=_connection(env, url) if connection is None else connection,
             data_dir=folder,
             replicas=int(number(env, "ADMIT_REPLICAS", 1, least=1)),
@@ -114,6 +114,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def new_instance() -> str:
     """A unique name for an instance."""
     return f"{socket.gethostname()}-{os.getpid()}-{chance.token_hex(3)}"
+
+
+def _server(env: Mapping[str, str], url: str | None) -> str:
+    try:
+        return server_url(env, url)
+    except BadOptions as error:
+        raise SetupError(str(error)) from None
 
 
 def _connection(env: Mapping[str, str], url: str | None) -> ConnectionOptions:

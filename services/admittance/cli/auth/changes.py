@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -74,9 +75,10 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
 
 async def _tell_servers(call: Call, store: AuthStore) -> None:
     """Raises AnswerIsNo if a server runs and did not take the change."""
-    url = store.servers if call.url_from is UrlFrom.DEFAULT else call.url
+    if call.url_from in (UrlFrom.DEFAULT, UrlFrom.CONTEXT):
+        call = replace(call, url=store.servers, url_from=UrlFrom.OPTION)
     try:
-        await reload(url, store.system_seed_file, call.connection)
+        await reload(call.url, store.system_seed_file, call.connection)
     except NoServer as error:
         output.note(
             f"takes effect when the server starts; {error}: if it runs elsewhere, reload it there"

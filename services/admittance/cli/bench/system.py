@@ -77,7 +77,8 @@ class Child:
 
 
 async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Child:
-    """Starts `admit` with arguments; does not wait until it is ready."""
+    """Starts `admit` with arguments; does not wait until it is ready. Its contexts go into the
+    folder of the log: the current context of the person that measures stays."""
     command = Path(sys.executable).parent / "admit"
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
@@ -86,7 +87,7 @@ async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | No
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=output,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, "XDG_CONFIG_HOME": str(log.parent.absolute()), **(env or {})},
         )
     return Child(process, log)
 

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from admittance.cli.commands import auth, lifecycle, objects, system, workloads
+from admittance.cli.commands import auth, context, lifecycle, objects, system, workloads
 from admittance.cli.support.errors import INTERRUPTED, BadInput, CliError, lines_of
 from admittance.cli.support.options import (
     NamespaceOption,
@@ -106,6 +106,7 @@ workloads.register(app)
 lifecycle.register(app)
 system.register(app)
 auth.register(app)
+context.register(app)
 
 
 def _commands(group: typer.Typer) -> Iterator[Any]:

@@ -17,15 +17,16 @@ import typer
 
 from admittance.cli.support.errors import BadInput
 from admittance.runtime.connection_options import (
+    DEFAULT_URL,
     OPTIONS,
+    URL_VARIABLE,
     VARIABLES,
     BadOptions,
     ConnectionOptions,
     connection_options,
+    server_url,
 )
 
-DEFAULT_URL: Final = "nats://127.0.0.1:4222"
-URL_VARIABLE: Final = "ADMIT_NATS_URL"
 DEFAULT_NAMESPACE: Final = "default"
 
 
@@ -44,6 +45,7 @@ class UrlFrom(StrEnum):
 
     OPTION = "--nats"
     ENVIRONMENT = "ADMIT_NATS_URL"
+    CONTEXT = "the current context"
     DEFAULT = "the default"
 
 
@@ -89,7 +91,8 @@ NatsOption = Annotated[
     typer.Option(
         "--nats",
         metavar="URL",
-        help=f"The NATS server. Default: $ADMIT_NATS_URL, or {DEFAULT_URL}",
+        help="The NATS server. Default: $ADMIT_NATS_URL, or the current context's, or "
+        f"{DEFAULT_URL}",
         rich_help_panel="Global options",
     ),
 ]
@@ -191,6 +194,11 @@ def outer_call(
     # replace an option before the command name.
     if url := environ.get(URL_VARIABLE):
         start = replace(start, url=url, url_from=UrlFrom.ENVIRONMENT)
+    elif nats is None:
+        # A damaged context is reported when a command connects, so that `admit up` can replace it.
+        with suppress(BadOptions):
+            if (url := server_url(environ)) != DEFAULT_URL:
+                start = replace(start, url=url, url_from=UrlFrom.CONTEXT)
     return settle(start, nats, namespace, output, given)
 
 

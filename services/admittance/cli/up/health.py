@@ -22,11 +22,11 @@ from admittance.runtime.connection_options import (
     BadOptions,
     ConnectionOptions,
     connection_options,
+    server_url,
 )
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.process.health_query import trouble
 
-DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 PATIENCE: Final = 5.0
 
 
@@ -69,12 +69,12 @@ def main() -> None:
     service = sys.argv[1]
     named = os.environ.get("ADMIT_INSTANCE")
     try:
-        access = connection_options()
+        access, url = connection_options(), server_url()
     except BadOptions as error:
         raise SystemExit(str(error)) from None
     asking = why_not_ready(
         service,
-        os.environ.get("ADMIT_NATS_URL") or DEFAULT_URL,
+        url,
         host=socket.gethostname(),
         instance=token(named) if named else "",
         access=access,

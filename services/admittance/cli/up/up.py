@@ -20,15 +20,16 @@ from admittance.api.reading.configuration_file import read_file
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
-from admittance.cli.support.options import DEFAULT_URL, Call, UrlFrom
+from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.support.services import SERVICES, service_named
 from admittance.cli.up.readiness import until_ready
 from admittance.cli.up.server_watch import watch
 from admittance.runner.launcher import EXECUTORS, executor_of
-from admittance.runtime import clock, tasks
+from admittance.runtime import clock, contexts, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import NO_OPTIONS
+from admittance.runtime.connection_options import DEFAULT_URL, NO_OPTIONS
+from admittance.runtime.contexts import BadContext, Context
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import (
     AccessDenied,
@@ -135,6 +136,8 @@ async def up(call: Call, options: Options) -> int:
             tasks.append(_task(mine, options.executor, options.detach_jobs))
 
         def ready() -> None:
+            if embeds(call, options):
+                _write_context(url)
             output.say(f"ready {shown(url)}")
             output.flush()
 
@@ -200,7 +203,7 @@ def embeds(call: Call, options: Options) -> bool:
             return False
         case UrlFrom.ENVIRONMENT:
             return options.port is not None or options.folder_chosen
-        case UrlFrom.DEFAULT:
+        case UrlFrom.CONTEXT | UrlFrom.DEFAULT:
             return True
 
 
@@ -245,6 +248,15 @@ async def run_service(
             "detach_jobs": detach_jobs,
         }
     await module.run(bus, settings, stop=stop, **more)
+
+
+def _write_context(url: str, creds: str | None = None) -> None:
+    """Makes the embedded server the one that commands of this Unix user find without options."""
+    name = f"local-{url.rpartition(':')[2]}"
+    try:
+        contexts.write(os.environ, Context(name=name, url=url, creds=creds))
+    except BadContext as error:
+        log.warning("context_not_written", reason=str(error))
 
 
 # The server. ----------------------------------------------------------------------------

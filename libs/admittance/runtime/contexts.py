@@ -1,0 +1,226 @@
+"""Contexts: the servers that a person uses, each with its credentials file and TLS.
+
+They are files in the folder of the user's configuration.
+
+``contexts/NAME.json`` is one context, and the file ``current`` holds the name of the context that
+commands use without options. Only their owner may read the files. Imports no client library: short
+commands look for the server here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from admittance.runtime.server_url import BadUrl, read_urls
+
+VERSION: Final = 1
+BYTES_MAX: Final = 1 << 20
+"""No context is longer."""
+_NAME: Final = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+_LOOPBACK: Final = re.compile(r"//(localhost|\[::1\])(?=:|$)")
+
+
+class BadContext(ValueError):
+    """A context that is missing, damaged, or readable for other users. The text is one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A server and how to log in there. The fields from ``creds`` on are those of
+    `ConnectionOptions`."""
+
+    name: str
+    url: str
+    creds: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_first: bool = False
+
+    @property
+    def access(self) -> dict[str, Any]:
+        """Login and TLS, by field of `ConnectionOptions`; without fields that are not set."""
+        found = asdict(self)
+        return {one: value for one, value in found.items() if value and one not in ("name", "url")}
+
+
+def folder_of(env: Mapping[str, str]) -> Path | None:
+    """The folder of the user's configuration; None if the user has no home folder."""
+    chosen = env.get("XDG_CONFIG_HOME", "")
+    # The XDG rules: a relative path is invalid and counts as not set.
+    if chosen.startswith("/"):
+        return Path(chosen) / "admittance"
+    home = env.get("HOME", "")
+    return Path(home) / ".config" / "admittance" if home.startswith("/") else None
+
+
+def current_name(env: Mapping[str, str]) -> str | None:
+    """The name of the current context; None if there is none. Raises BadContext."""
+    folder = folder_of(env)
+    text = None if folder is None else _read(folder / "current")
+    if text is None:
+        return None
+    name = text.strip()
+    if not _NAME.match(name):
+        raise BadContext(
+            f"{folder}/current is damaged: choose a context with `admit context use NAME`"
+        )
+    return name
+
+
+def current(env: Mapping[str, str]) -> Context | None:
+    """The context that commands use without options; None if there is none. Raises BadContext."""
+    name = current_name(env)
+    return None if name is None else named(env, name)
+
+
+def named(env: Mapping[str, str], name: str) -> Context:
+    """The context of that name. Raises BadContext if it is missing or damaged."""
+    folder = folder_of(env)
+    path = None if folder is None else folder / "contexts" / f"{name}.json"
+    text = _read(path) if path is not None and _NAME.match(name) else None
+    if path is None or text is None:
+        raise BadContext(
+            f'there is no context "{name}": `admit context list` shows the contexts, and '
+            "`admit context use NAME` chooses one"
+        )
+    return _parsed(path, name, text)
+
+
+def all_contexts(env: Mapping[str, str]) -> list[Context]:
+    """All contexts, by name. Raises BadContext if one is damaged."""
+    return [named(env, name) for name in _names(env)]
+
+
+def context_of(env: Mapping[str, str], url: str) -> Context | None:
+    """The context of the servers of ``url``: the current one if it has all of them, else the first
+    by name. None if there is none. Raises BadContext if a context is damaged."""
+    names = _names(env)
+    if not names:
+        return None
+    first = current_name(env)
+    names.sort(key=lambda name: name != first)
+    try:
+        wanted = _addresses(url)
+    except BadUrl:
+        return None
+    for name in names:
+        found = named(env, name)
+        if wanted <= _addresses(found.url):
+            return found
+    return None
+
+
+def write(env: Mapping[str, str], context: Context) -> Path:
+    """Writes the context and makes it the current one; returns its file. Raises BadContext."""
+    folder = folder_of(env)
+    if folder is None:
+        raise BadContext("there is no folder for contexts: set HOME or XDG_CONFIG_HOME")
+    import json
+
+    path = folder / "contexts" / f"{context.name}.json"
+    kept = {one: value for one, value in asdict(context).items() if value}
+    _write(path, json.dumps({"version": VERSION, **kept}, indent=2))
+    _write(folder / "current", context.name)
+    return path
+
+
+def use(env: Mapping[str, str], name: str) -> Context:
+    """Makes the context of that name the current one. Raises BadContext."""
+    found = named(env, name)
+    folder = folder_of(env)
+    assert folder is not None
+    _write(folder / "current", name)
+    return found
+
+
+def _names(env: Mapping[str, str]) -> list[str]:
+    folder = folder_of(env)
+    try:
+        files = list((folder / "contexts").iterdir()) if folder is not None else []
+    except OSError:
+        # A service may run as a Unix user that cannot read the home folder of its environment.
+        return []
+    return sorted(one.stem for one in files if one.suffix == ".json" and _NAME.match(one.stem))
+
+
+def _addresses(url: str) -> frozenset[str]:
+    """The servers of a URL without logins. All names of the loopback count as one."""
+    return frozenset(_LOOPBACK.sub("//127.0.0.1", one.address) for one in read_urls(url))
+
+
+def _read(path: Path) -> str | None:
+    """The text of a file that only its owner may read; None if it does not exist."""
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            data = file.read(BYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError:
+        if not os.access(path.parent, os.X_OK):
+            return None
+        raise BadContext(f"cannot read {path}: permission denied") from None
+    except OSError as error:
+        raise BadContext(f"cannot read {path}: {error.strerror}") from None
+    if found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
+        raise BadContext(f"{path} belongs to another Unix user (uid {found.st_uid}): delete it")
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise BadContext(f"other users may read {path}: run `chmod 600 {path}`")
+    try:
+        if len(data) > BYTES_MAX:
+            raise ValueError("it is too long")
+        return data.decode()
+    except ValueError:
+        raise BadContext(f"{path} is damaged: delete it, and start `admit up` again") from None
+
+
+def _parsed(path: Path, name: str, text: str) -> Context:
+    import json
+
+    damaged = f"{path} is damaged: delete it, and start `admit up` again"
+    try:
+        content = json.loads(text)
+        version = content.pop("version")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise BadContext(damaged) from None
+    if version != VERSION:
+        raise BadContext(
+            f"{path} has version {version!r}, and this `admit` reads version {VERSION}: use a "
+            "newer `admit`"
+        )
+    known = {one.name for one in fields(Context)}
+    kinds = {one: bool if one == "tls_first" else str for one in known}
+    found = {key: value for key, value in content.items() if key in known}
+    if {"name", "url"} - found.keys() or any(
+        not isinstance(value, kinds[key]) for key, value in found.items()
+    ):
+        raise BadContext(damaged)
+    try:
+        _addresses(found["url"])
+    except BadUrl:
+        raise BadContext(damaged) from None
+    return Context(**{**found, "name": name})
+
+
+def _write(path: Path, text: str) -> None:
+    """Replaces a file at once, readable for its owner only."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(f"{text}\n")
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise BadContext(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,77 @@
+"""``admit context list|use|show``: which server and credentials commands use without options."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+from admittance.cli.support import output
+from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.support.options import Call, Output
+from admittance.runtime import contexts
+from admittance.runtime.contexts import BadContext, Context
+from admittance.runtime.server_url import shown
+
+
+def list_contexts(call: Call) -> None:
+    """Lists the contexts, and marks the current one."""
+    try:
+        found = contexts.all_contexts(os.environ)
+        current = contexts.current_name(os.environ)
+    except BadContext as error:
+        raise BadInput(str(error)) from None
+    if call.output is Output.NAME:
+        for one in found:
+            output.say(one.name)
+        return
+    if output.show_value([_value(one, current) for one in found], call.output):
+        return
+    if not found:
+        output.note("no contexts: `admit up` writes one")
+        return
+    columns = output.columns_of("CURRENT", "NAME", "SERVER", "CREDENTIALS")
+    rows = [
+        ["*" if one.name == current else "", one.name, shown(one.url), one.creds or output.NOTHING]
+        for one in found
+    ]
+    output.show_table(output.Table(columns, rows), wide=call.output is Output.WIDE)
+
+
+def use(name: str) -> None:
+    """Makes the context of that name the current one."""
+    try:
+        found = contexts.use(os.environ, name)
+    except BadContext as error:
+        raise AnswerIsNo(str(error)) from None
+    output.say(f"context {found.name}: {shown(found.url)}")
+
+
+def show(call: Call, name: str | None) -> None:
+    """Shows one context: the current one if ``name`` is None."""
+    try:
+        current = contexts.current_name(os.environ)
+        chosen = name or current
+        found = None if chosen is None else contexts.named(os.environ, chosen)
+    except BadContext as error:
+        raise AnswerIsNo(str(error)) from None
+    if found is None:
+        raise AnswerIsNo("there is no current context: `admit up` writes one")
+    if output.show_value(_value(found, current), call.output):
+        return
+    files = (("TLS CA", found.tls_ca), ("TLS cert", found.tls_cert), ("TLS key", found.tls_key))
+    output.facts(
+        [
+            ("Name", found.name),
+            ("Current", "yes" if found.name == current else "no"),
+            ("Server", shown(found.url)),
+            ("Credentials", found.creds or output.NOTHING),
+            *((title, file) for title, file in files if file),
+            *([("TLS first", "yes")] if found.tls_first else []),
+        ]
+    )
+
+
+def _value(context: Context, current: str | None) -> dict[str, Any]:
+    given = {one: value for one, value in asdict(context).items() if value}
+    return {**given, "url": shown(context.url), "current": context.name == current}
