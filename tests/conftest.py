@@ -18,7 +18,7 @@ import structlog
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from simulation.loop import VirtualLoop
-from simulation.simulated_server import SimulatedServer
+from simulation.nats.simulated_server import SimulatedServer
 from support.servers import TestServer
 
 # A test is no benchmark: on a machine that others use, any example may take its time.

@@ -15,8 +15,8 @@ from admittance.workload.families.roles import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
-from simulation import naive
-from simulation.lifecycle import outstanding
+from simulation.invariants import naive
+from simulation.invariants.lifecycle import outstanding
 
 Usage = dict[tuple[str, str], int]
 """Flavor and resource to an amount, in accounting units."""

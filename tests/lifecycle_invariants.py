@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from admittance.workload.stored import VARIANT, StoredWorkload, head
-from simulation.lifecycle import AdmittedSeconds, Stopped, booked, broken
+from simulation.invariants.lifecycle import AdmittedSeconds, Stopped, booked, broken
 
 
 class Watch:

@@ -25,7 +25,7 @@ from admittance.scheduling.state.shared_quota import (
     restore_usage,
 )
 from family_scheduler import FamilyScheduler, both, explicit
-from simulation import naive
+from simulation.invariants import naive
 from support.examples import examples
 
 QUEUES = ("a", "b")

@@ -20,7 +20,7 @@ from admittance.events.facts import Assigned, Preempted
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from family_scheduler import FamilyScheduler, both, explicit
-from simulation import naive
+from simulation.invariants import naive
 from support.examples import examples
 
 QUEUES = ("a", "b")

@@ -18,7 +18,7 @@ from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.workload.phase import holds_quota
 from living import Life
-from simulation import naive
+from simulation.invariants import naive
 from support.examples import examples
 
 from scheduling import groups, quota

@@ -21,7 +21,7 @@ from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from living import Life
-from simulation import naive
+from simulation.invariants import naive
 from support.examples import examples
 
 from scheduling import groups, quota

@@ -10,8 +10,8 @@ import argparse
 import os
 import sys
 
-from simulation.hunting import SHORTENED, Tally, hunt, shortened
-from simulation.plots import PLOTS
+from simulation.hunting.hunt import SHORTENED, Tally, hunt, shortened
+from simulation.plots.catalog import PLOTS
 from simulation.run import Result, run
 
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final, NamedTuple
 
-from simulation.broken import Broken
-from simulation.ending import Ending
-from simulation.plots import scenario
-from simulation.scenario import Scenario
+from simulation.invariants.ending import Ending
+from simulation.plots.catalog import scenario
+from simulation.plots.scenario import Scenario
+from simulation.story import Broken
 from simulation.world import World
 
 STEPS: Final = 3_000_000
@@ -110,6 +110,6 @@ def _play(world: World) -> Result:
         world.loop.steps,
         invariants.reservations,
         sum(seen.where == "finished" for seen in invariants.seen.values()),
-        world.struck,
+        world.faults.struck,
         frozenset(invariants.moves),
     )

@@ -29,3 +29,7 @@ def describe(data: bytes) -> str:
     )
     says = ",".join(say.what for say in status.log.says)
     return f"fact {status.log.fact} [{conditions}] says {says or 'nothing'}"
+
+
+class Broken(Exception):
+    """An invariant does not hold; the text says which and how."""

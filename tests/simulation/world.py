@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import json
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -20,17 +19,14 @@ from unittest.mock import patch
 import msgspec
 import structlog
 
-from admittance.events.names import token
-from admittance.events.subjects import DEADLETTER, EPOCH, STREAM
+from admittance.events.subjects import DEADLETTER
 from admittance.events.system import DeadLetter
-from admittance.lease.lease_state import CONTROLLER
 from admittance.provider_pool import service as provider_pool
 from admittance.provisioning.observed_state import CONTROLLER as PROVISIONING
 from admittance.provisioning_check import service as provisioning_check
 from admittance.retry_timer import service as retry_timer
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.streams import KV_LOG
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.settings import Settings
@@ -38,21 +34,21 @@ from admittance.scheduler import service as scheduler
 from admittance.scheduling.scheduler import Scheduler
 from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
-from simulation.checks import Checks
-from simulation.courses import Course
-from simulation.invariants import Invariants
+from simulation.actors.checks import Checks
+from simulation.actors.courses import Course
+from simulation.actors.lives import LEASE_SECONDS, Life, beating
+from simulation.actors.provider import Capacity, MoodyProvider
+from simulation.actors.users import Admin, Publisher
+from simulation.actors.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
+from simulation.faults import Faults
+from simulation.invariants.observer import Invariants
 from simulation.kernel import Kernel
-from simulation.lives import LEASE_SECONDS, Life, beating
 from simulation.loop import Process, VirtualLoop
-from simulation.network import Network
+from simulation.nats.network import Network
+from simulation.nats.observed import Server, Stored
 from simulation.outside import forbidden
-from simulation.provider import Capacity, MoodyProvider
-from simulation.scenario import ACTIVE_SECONDS, Fault, Scenario
-from simulation.server import Server
+from simulation.plots.scenario import Fault, Scenario
 from simulation.story import Story, describe
-from simulation.stream import Stored
-from simulation.users import Admin, Publisher
-from simulation.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
 
 SPARED: Final = 3
 """In every third seed the server has faults, too, and in every third the runners."""
@@ -64,9 +60,6 @@ STRUCK: Final = 0.3
 """Of the jobs that start in these seeds, those whose runner a fault strikes."""
 PAUSED: Final = 0.1
 """Of the claims in these seeds, those whose runner pauses until others see them expire."""
-LEAVING: Final = 0.3
-LOSING_SHIMS: Final = 0.3
-"""In place of the death of a runner."""
 LOUD: Final = 8
 """Every eighth seed has real heartbeats."""
 URL: Final = "nats://127.0.0.1:4222"
@@ -111,13 +104,12 @@ class World:
         self.admin = Admin(kernel, self.server, self.story)
         self.checks = Checks(self.loop, self.rng, plan.tempers, _controllers(plan.manifests))
         self.server.on_beat = self.checks.beat
-        self.provider = MoodyProvider(self.loop, self.rng, self._die)
+        self.faults = Faults(self)
+        self.provider = MoodyProvider(self.loop, self.rng, self.faults.die)
         self.capacity = Capacity(self.server, self.provider.booked)
         self.lives: dict[str, Life] = {}
         self.runner = RunnerOfWorld(self._machine)
         self.machines: dict[str, VirtualMachine] = {}
-        self.struck: Counter[str] = Counter()
-        """Faults that struck, by kind."""
         self.touched: list[str] = []
         """What processes touched of the world outside."""
         self._faults = sorted(plan.faults)
@@ -166,7 +158,7 @@ class World:
         for at in plan.lost_timers:
             self.kernel.at(at, server.lose_timers)
         for name in plan.services:
-            self._start(name)
+            self.start(name)
         self.admin.apply(plan.manifests, 0.2)
         for applying in plan.applyings:
             self.admin.apply(applying.manifests, applying.at)
@@ -180,14 +172,14 @@ class World:
         if self.seed % SPARED == 1:
             self.server.claims.on_stored.append(self._on_claim)
         if self.seed % SPARED == 0:
-            self._begin_server_faults(rng)
+            self.faults.plan_for_server(rng)
 
     def _begin_checks(self, rng: Random) -> None:
         names = ["k-a"]
         if self.plan.outages or self.seed % STRICKEN == 1:
             names.append("k-b")
         for name in names:
-            self._start(name)
+            self.start(name)
             if self.seed % STRICKEN == 1:
                 what, seconds = (
                     rng.choice(("kill", "kill", "pause", "mute")),
@@ -197,20 +189,7 @@ class World:
         self._faults.sort()
         for outage in self.plan.outages:
             fault = Fault(0, names[outage.replica], "kill", outage.seconds, 0.0)
-            self.kernel.at(outage.at, partial(self._strike, fault))
-
-    def _begin_server_faults(self, rng: Random) -> None:
-        for _ in range(rng.randint(1, 3)):
-            strike = rng.choice(
-                (
-                    self._restart_server,
-                    self._restart_server,
-                    self._fill_log,
-                    self._slow_bucket,
-                    self._redeliver,
-                )
-            )
-            self.loop.at(2.0 + rng.random() * ACTIVE_SECONDS, strike, rng)
+            self.kernel.at(outage.at, partial(self.faults.strike, fault))
 
     def pictures(self) -> Iterator[tuple[str, Scheduler]]:
         """What each scheduler believes, by its name."""
@@ -244,9 +223,9 @@ class World:
         while self._faults and self._faults[0].after <= self._stored:
             fault = self._faults.pop(0)
             if self.loop.now < self.plan.calm:
-                self.kernel.after(fault.delay, partial(self._strike, fault))
+                self.kernel.after(fault.delay, partial(self.faults.strike, fault))
 
-    def _stir(self) -> None:
+    def stir(self) -> None:
         """Something happened: the story is not at rest."""
         self._active_at = self.loop.now
 
@@ -259,7 +238,7 @@ class World:
 
     def _is_at_rest(self) -> bool:
         if self.kernel.pending or self.server.has_schedules() or self._claims_are_held():
-            self._stir()
+            self.stir()
         elif self.loop.now - self._active_at > REST_SECONDS:
             return True
         if self.loop.now - self._stored_at > IDLE_SECONDS:
@@ -283,7 +262,9 @@ class World:
             return
         name = json.loads(claim.data)["runner"]
         seconds = CLAIM_SECONDS * (1.0 + rng.random())
-        self.loop.after(rng.random() * 0.03, self._strike, Fault(0, name, "pause", seconds, 0.0))
+        self.loop.after(
+            rng.random() * 0.03, self.faults.strike, Fault(0, name, "pause", seconds, 0.0)
+        )
 
     def _job_started(self, key: str, name: str) -> None:
         """In some seeds a fault strikes the runner soon, also for longer than the TTL of claims."""
@@ -293,7 +274,7 @@ class World:
             what = rng.choice(("kill", "kill", "pause", "mute", "partition"))
             seconds = rng.choice((0.2, 3.0, 20.0, 45.0)) * (0.5 + rng.random())
             delay = rng.random() * rng.choice((0.1, 1.0, 8.0))
-            self.loop.after(delay, self._strike, Fault(0, name, what, seconds, 0.0))
+            self.loop.after(delay, self.faults.strike, Fault(0, name, what, seconds, 0.0))
 
     # Lives. -----------------------------------------------------------------------------
 
@@ -314,7 +295,8 @@ class World:
                     each.readable = self.machines
         return found
 
-    def _start(self, name: str) -> None:
+    def start(self, name: str) -> None:
+        """A new life of the process of that name begins."""
         letter = name.partition("-")[0]
         kind: Any = {"k": self.checks, "m": self.provider, "r": self.runner, **KINDS}[letter]
         process = Process(self.loop, name, skew=self.plan.skews.get(name, 0.0))
@@ -325,7 +307,7 @@ class World:
             self.story.tell(name, f"ends by itself: {error!r}")
             if error is not None and not isinstance(error, Refused | Unavailable):
                 self.loop.complaints.append(f"{name} ended: {error!r}")
-            self.kernel.after(RESTART_SECONDS, lambda: self._start(name))
+            self.kernel.after(RESTART_SECONDS, lambda: self.start(name))
 
         process.on_end = ended
         process.start(self._run(kind, name))
@@ -373,132 +355,6 @@ class World:
         self.story.tell(current.name if current is not None else "-", f"{level} {what} {rest}")
         raise structlog.DropEvent
 
-    # Faults of the server. --------------------------------------------------------------
-
-    def _restart_server(self, rng: Random) -> None:
-        if not self.server.nats.up or self.loop.now > self.plan.calm:
-            return
-        # In the longest, leases and claims expire.
-        seconds = rng.choice((0.1, 1.0, 4.0, 12.0, 30.0)) * rng.random()
-        self.struck["restart of the server"] += 1
-        self.story.tell("fault", f"the server is killed and starts after {seconds:.1f} s")
-        for life in self.lives.values():
-            life.silence()
-        self.server.nats.stop()
-        self.loop.after(seconds, self.server.nats.start)
-
-    def _fill_log(self, rng: Random) -> None:
-        seconds = rng.choice((0.5, 3.0, 15.0)) * rng.random()
-        self.struck["full log"] += 1
-        self.story.tell("fault", f"the log is full for {seconds:.1f} s")
-        log = self.server.nats.streams[STREAM]
-        log.full = True
-
-        def empty() -> None:
-            log.full = False
-
-        self.loop.after(seconds, empty)
-
-    def _slow_bucket(self, rng: Random) -> None:
-        seconds, each = rng.choice((1.0, 5.0, 15.0)) * rng.random(), rng.choice((0.01, 0.1, 0.5))
-        self.struck["slow bucket"] += 1
-        self.story.tell("fault", f"each put takes {each} s for {seconds:.1f} s")
-        bucket = self.server.nats.streams[KV_LOG]
-        bucket.store_seconds = each
-
-        def recover() -> None:
-            bucket.store_seconds = 0.0
-
-        self.loop.after(seconds, recover)
-
-    def _redeliver(self, _: Random) -> None:
-        if self.server.nats.up:
-            self.struck["redelivery"] += 1
-            self.story.tell("fault", "all that is not acknowledged is delivered again")
-            for stream in self.server.nats.streams.values():
-                for consumer in stream.consumers.values():
-                    consumer.redeliver_all()
-
-    # Faults. ----------------------------------------------------------------------------
-
-    def _strike(self, fault: Fault) -> None:
-        name = {"leader": self._leader, "decider": self._decider}.get(
-            fault.who, lambda: fault.who
-        )()
-        process = self.lives[name].process
-        wires = self.network.wires(process)
-        muted = any(wire.out.silent_until > self.loop.now for wire in wires)
-        orphans = name in self.machines and self.machines[name].has_orphans()
-        if not process.alive or process.paused or muted or orphans:
-            return
-        self.struck[fault.what] += 1
-        self.story.tell("fault", f"{fault.what} {name} for {fault.seconds:.1f} s")
-        match fault.what:
-            case "kill" if fault.who in self.machines and self.rng.random() < LEAVING:
-                # It ends in order: its jobs end, and their admissions run again later.
-                self.loop.post(process, self.lives[name].stop.set)
-            case "kill" if fault.who in self.machines and self.rng.random() < LOSING_SHIMS:
-                self.machines[name].kill_shims()
-            case "kill":
-                process.kill()
-                self.kernel.after(fault.seconds, lambda: self._start(name))
-            case "pause":
-                process.pause()
-                self.lives[name].silence()
-                self.kernel.after(fault.seconds, lambda: self._resume(process))
-            case "partition" | "mute":
-                mute, deaf = self.rng.choice(((True, True), (True, False), (False, True)))
-                if fault.what == "mute":
-                    mute, deaf = True, False
-                resets = self.rng.random() < 0.3
-                if mute or resets:
-                    self.lives[name].silence()
-                for wire in wires:
-                    wire.silence(fault.seconds, out=mute, back=deaf)
-                    if resets:
-                        wire.lose()
-                self.kernel.after(fault.seconds, lambda: self._restore(process))
-            case "stall":
-                for wire in wires:
-                    wire.stall(fault.seconds)
-            case _:
-                for wire in wires:
-                    wire.slow = 200.0 if fault.what == "slower" else 40.0
-                self.kernel.after(fault.seconds, lambda: self._speed_up(process))
-
-    def _die(self) -> None:
-        """The process that runs at the moment dies."""
-        current = self.loop.current
-        assert current is not None
-        self.story.tell(current.name, "dies between booking and answering")
-        seconds = self.rng.random() * 12.0
-        self.loop.after(0.0, self._strike, Fault(0, current.name, "kill", seconds, 0.0))
-
-    def _resume(self, process: Process) -> None:
-        if process.alive:
-            process.resume(self.rng)
-        self._restore(process)
-
-    def _restore(self, process: Process) -> None:
-        self._stir()
-        life = self.lives[process.name]
-        if process.alive and life.process is process:
-            life.disturb()
-
-    def _speed_up(self, process: Process) -> None:
-        self._stir()
-        for wire in self.network.wires(process):
-            wire.slow = 1.0
-
-    def _leader(self) -> str:
-        found = self.server.log.last.get(f"{EPOCH}{token(CONTROLLER)}")
-        return _owner(found) if found is not None else "wc-a"
-
-    def _decider(self) -> str:
-        epochs = [m for subject, m in self.server.log.last.items() if subject.startswith(EPOCH)]
-        owners = sorted({owner for owner in map(_owner, epochs) if owner.startswith("s-")})
-        return owners[0] if owners else "s-a"
-
 
 _SHELL: Final = scheduler.SchedulerService
 _run: Final = LeaderElector.run
@@ -518,7 +374,3 @@ def _controllers(manifests: list[dict[str, Any]]) -> list[str]:
     """The controllers of checks that are programs of authors."""
     checks = (one["spec"] for one in manifests if one["kind"] == "AdmissionCheck")
     return sorted({spec["controllerName"] for spec in checks} - {PROVISIONING})
-
-
-def _owner(epoch: Stored) -> str:
-    return str(msgspec.json.decode(epoch.data)["owner"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeAlias
 
-from simulation.simulated_server import SimulatedServer
+from simulation.nats.simulated_server import SimulatedServer
 from support.servers import TestServer
 from support.service_process import ServiceProcess
 from support.simulated_service import SimulatedService

@@ -10,7 +10,7 @@ from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.supervise import serve
 from simulation.loop import Process
-from simulation.simulated_server import SimulatedServer
+from simulation.nats.simulated_server import SimulatedServer
 from support.servers import within
 from support.service_process import MODULES, variables
 

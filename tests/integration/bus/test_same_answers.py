@@ -13,7 +13,7 @@ import pytest
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import description, parse_headers, status
 from simulation.loop import VirtualLoop
-from simulation.simulated_server import SimulatedServer
+from simulation.nats.simulated_server import SimulatedServer
 from support.servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus

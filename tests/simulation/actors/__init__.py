@@ -1,0 +1,1 @@
+"""What services meet: users, admins, check controllers, providers, machines and jobs."""

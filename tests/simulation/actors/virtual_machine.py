@@ -1,0 +1,396 @@
+"""Machines of the simulation: what a runner keeps survives its deaths in memory, and jobs run in
+virtual time under shims that outlive the runner.
+
+A shim does what `admittance.runner.shim` does: it starts once, writes a journal, ends its job when
+it is told to, and when nothing has renewed the lease. The runner above is the one that ships.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from admittance.events.codec import encode
+from admittance.events.facts import PodsNotReady, PodsReady
+from admittance.events.subjects import subject_of
+from admittance.runner import service as runner
+from admittance.runner.launcher import LocalExecutor
+from admittance.runner.machine import OtherRun, RunFiles, RunIdentity, RunJournal, Spec, StopNote
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.settings import Settings
+from simulation.actors.courses import Course
+from simulation.kernel import Kernel
+from simulation.loop import Process, VirtualLoop
+from simulation.nats.observed import Outgoing
+
+CLAIM_SECONDS: Final = 12.0
+"""TTL of the claims of runners, shorter than many jobs."""
+STARTS: Final = (0.001, 0.05)
+"""Seconds until a shim has started: at least, and at most so much more."""
+UP: Final = (0.01, 0.1)
+STOP_SECONDS: Final = 3.0
+"""Longest time that a job takes to end when it is told to."""
+
+
+class RunnerOfWorld:
+    """The runner that ships, each on its machine."""
+
+    SERVICE = runner.SERVICE
+
+    def __init__(self, machines: Callable[[str], VirtualMachine]) -> None:
+        self._machines = machines
+
+    async def run(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+        """Runs admitted jobs until stop is set."""
+        machine = self._machines(settings.instance)
+        await runner.run(bus, settings, claim_ttl=CLAIM_SECONDS, machine=machine, stop=stop)
+
+
+class Disk:
+    """The files of one run."""
+
+    def __init__(self) -> None:
+        self.spec: Spec | None = None
+        self.earlier: RunIdentity | None = None
+        self.closed_at: float | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Removes what belongs to one start of the run."""
+        self.stop: StopNote | None = None
+        self.journal = b""
+        self.shim: Shim | None = None
+        self.said = False
+
+
+class VirtualRun:
+    """`RunFiles` in memory."""
+
+    def __init__(self, machine: VirtualMachine, identity: RunIdentity) -> None:
+        self.identity = identity
+        self.journal = RunJournal()
+        self.path = machine.root / identity.key
+        self._machine = machine
+        self.disk = machine.disks.setdefault(identity.key, Disk())
+
+    def write(self, spec: Spec) -> None:
+        if self.disk.spec is None:
+            self.disk.clear()
+        self.disk.spec = spec
+
+    def note_stop(self, note: StopNote) -> None:
+        self.disk.stop = note
+
+    def stop_note(self) -> StopNote | None:
+        return self.disk.stop
+
+    def read_journal(self) -> bool:
+        return self.journal.feed(self.disk.journal[self.journal.offset :])
+
+    def shim_pid(self) -> int:
+        return 1 if self.disk.shim is not None else 0
+
+    def shim_lives(self) -> bool:
+        return self.disk.shim is not None and self.disk.shim.alive
+
+    def give_back(self) -> None:
+        self.disk.spec, self.disk.earlier = None, self.identity
+        self.disk.clear()
+        self.disk.closed_at = self._machine.wall()
+
+    def closed_at(self) -> float:
+        if self.disk.closed_at is None:
+            raise FileNotFoundError(self.path)
+        return self.disk.closed_at
+
+    def close(self) -> None:
+        self.disk.said = True
+        self.disk.closed_at = self._machine.wall()
+
+    mark_published = close
+
+    def is_closed(self) -> bool:
+        return self.disk.said
+
+    def remove(self) -> None:
+        self._machine.disks.pop(self.identity.key, None)
+
+
+class VirtualExecutor(LocalExecutor):
+    """Plans as for local processes."""
+
+    def __init__(self, machine: VirtualMachine) -> None:
+        super().__init__({})
+        self._machine = machine
+
+    async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
+        for disk in self._machine.disks.values():
+            if disk.shim is not None and disk.shim.spec.mark == mark:
+                disk.shim.end("lost")
+
+
+class VirtualShims:
+    """`Shims` of one life of a runner."""
+
+    def __init__(self, machine: VirtualMachine, on_change: Callable[[str], None]) -> None:
+        self._machine = machine
+        self._on_change = on_change
+        self._starting: set[str] = set()
+
+    async def open(self) -> None:
+        process = self._machine.loop.current
+        assert process is not None
+        self._machine.listener = process, self._on_change
+
+    async def close(self) -> None:
+        self._machine.listener = None
+
+    async def launch(self, run: RunFiles) -> None:
+        key = run.identity.key
+        if key not in self._starting:
+            self._starting.add(key)
+            self._machine.after(*STARTS, lambda: self._machine.start(key))
+
+    def start_done(self, key: str) -> None:
+        self._starting.discard(key)
+
+    def stop(self, run: RunFiles) -> None:
+        shim = self._machine.disks[run.identity.key].shim
+        if shim is not None and shim.alive:
+            self._machine.kernel.after(0.0, lambda: shim.end_all("stopped"))
+
+
+class VirtualMachine:
+    """The machine of one runner. ``readable``: machines that read the folders of each other."""
+
+    renewed_at = 0.0
+    """When the lease was last renewed."""
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Kernel,
+        loop: VirtualLoop,
+        course_of: Callable[[], Course],
+        on_start: Callable[[str, str], None],
+        on_end: Callable[[str, str], None],
+        publish: Callable[[Outgoing], Any],
+    ) -> None:
+        self.runner = name
+        self.kernel = kernel
+        self.loop = loop
+        self.course_of = course_of
+        self.on_start = on_start
+        self.on_end = on_end
+        self.publish = publish
+        self.readable: dict[str, VirtualMachine] = {}
+        self.root = Path("/virtual") / name
+        self.lease, self.notify = self.root / "lease", self.root / "notify"
+        self.disks: dict[str, Disk] = {}
+        self.listener: tuple[Process, Callable[[str], None]] | None = None
+
+    def wall(self) -> float:
+        """The machine's time, in seconds since 1970."""
+        return self.loop.wall().timestamp()
+
+    def after(self, least: float, more: float, call: Callable[[], None]) -> None:
+        self.kernel.after(least + self.kernel.rng.random() * more, call)
+
+    # As a machine. ------------------------------------------------------------------------
+
+    def boot_seconds(self) -> float:
+        return self.loop.now
+
+    def executor(self, _: str) -> VirtualExecutor:
+        return VirtualExecutor(self)
+
+    def open_files(self, _: Path) -> VirtualMachine:
+        return self
+
+    def shims(self, _: object, on_change: Callable[[str], None]) -> VirtualShims:
+        return VirtualShims(self, on_change)
+
+    def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
+        for name in roots:
+            other = self.readable.get(name)
+            disk = other.disks.get(key) if other is not None else None
+            if other is not None and disk is not None and disk.spec is not None:
+                return OtherRun(VirtualRun(other, _identity(disk.spec)), other.secret)
+        return None
+
+    # As the files of its runner. ------------------------------------------------------------
+
+    @property
+    def secret(self) -> bytes:
+        return f"secret of {self.runner}".encode()
+
+    def touch_lease(self, boot_seconds: float) -> None:
+        self.renewed_at = boot_seconds
+
+    def folder_of(self, identity: RunIdentity) -> VirtualRun:
+        return VirtualRun(self, identity)
+
+    def runs(self) -> Iterator[VirtualRun]:
+        for _, disk in sorted(self.disks.items()):
+            if disk.spec is not None:
+                yield VirtualRun(self, _identity(disk.spec))
+
+    def given_back(self) -> Iterator[VirtualRun]:
+        for _, disk in sorted(self.disks.items()):
+            if disk.spec is None and disk.earlier is not None:
+                yield VirtualRun(self, disk.earlier)
+
+    def close(self) -> None:
+        return
+
+    # Shims. ---------------------------------------------------------------------------------
+
+    def start(self, key: str) -> None:
+        """Starts the shim of a run, unless it has one."""
+        disk = self.disks.get(key)
+        if disk is not None and disk.spec is not None and disk.shim is None:
+            disk.shim = Shim(self, disk, disk.spec)
+            disk.shim.start()
+
+    def kill_shims(self) -> None:
+        """All shims die; their pods live on."""
+        for disk in self.disks.values():
+            if disk.shim is not None:
+                disk.shim.die()
+
+    def has_orphans(self) -> bool:
+        """Whether pods of dead shims run. Until the runner sweeps them, nothing else would end
+        them: no job is promised to end when its shim and its runner are both struck."""
+        shims = (disk.shim for disk in self.disks.values())
+        return any(shim is not None and shim.dead and not shim.over for shim in shims)
+
+    def notify_runner(self, key: str) -> None:
+        if self.listener is not None:
+            process, on_change = self.listener
+            self.loop.post(process, on_change, key)
+
+    def is_hung(self, key: str) -> bool:
+        """Whether the run's shim hangs: its job has ended, and nothing tells so."""
+        disk = self.disks.get(key)
+        return disk is not None and disk.shim is not None and disk.shim.hangs
+
+
+class Shim:
+    """The shim of one start of a run, with its pods. ``hangs``: its pods have ended, and it does
+    not write that they have. ``dead``: it was killed, and its pods live on until they are swept."""
+
+    def __init__(self, machine: VirtualMachine, disk: Disk, spec: Spec) -> None:
+        self.spec = spec
+        self.alive = True
+        self.hangs = False
+        self.dead = False
+        self._machine = machine
+        self._disk = disk
+        self._why = ""
+        self.over = False
+        self._course = Course(0.0)
+
+    def start(self) -> None:
+        machine = self._machine
+        if self._disk.stop is not None:
+            self._tell_end("stopped")
+            return
+        if machine.loop.now >= machine.renewed_at + self.spec.lease_stop:
+            self._tell_end("lost")
+            return
+        machine.on_start(self.spec.key, machine.runner)
+        self._course = course = machine.course_of()
+        machine.after(*UP, self._come_up)
+        ending = "succeeded" if course.succeeds else "failed"
+        machine.kernel.after(course.seconds, lambda: self.end(self._why or ending))
+        self._watch_lease()
+
+    def _come_up(self) -> None:
+        if self.over:
+            return
+        self._write(e="up")
+        course, kernel = self._course, self._machine.kernel
+        if not course.ready:
+            self._write(e="ready")
+        else:
+            kernel.after(course.ready, lambda: self._write(e="ready"))
+        if course.flaps is not None:
+            gone, back = course.flaps
+            kernel.after(course.ready + gone, lambda: self._turn(PodsNotReady))
+            kernel.after(course.ready + back, lambda: self._turn(PodsReady))
+
+    def _turn(self, kind: type[PodsReady | PodsNotReady]) -> None:
+        """Pods are not ready any more, or again. The runner that ships publishes only the first
+        time; others publish each."""
+        if not self.over:
+            spec = self.spec
+            fact = kind(
+                namespace=spec.namespace, name=spec.name, uid=spec.uid, revision=spec.revision
+            )
+            self._machine.publish(Outgoing(subject_of(fact), encode(fact)))
+
+    def _watch_lease(self) -> None:
+        machine = self._machine
+        if self.over or self.dead or self._why == "lost":
+            return
+        deadline = machine.renewed_at + self.spec.lease_stop
+        if machine.loop.now < deadline:
+            machine.loop.at(deadline, self._watch_lease)
+        else:
+            self.end_all("lost", within=self.spec.lease_kill - self.spec.lease_stop)
+
+    def end_all(self, why: str, *, within: float = inf) -> None:
+        """Tells the pods to end; kills them after the grace period, or ``within`` seconds."""
+        if self.over:
+            return
+        kernel = self._machine.kernel
+        if not self._why:
+            self._why = why
+            within = min(within, self.spec.grace)
+            if not self._course.deaf:
+                self._machine.after(0.0, STOP_SECONDS, lambda: self.end(why))
+        if within < inf:
+            kernel.after(within, lambda: self.end(self._why))
+
+    def end(self, kind: str) -> None:
+        """All pods have ended."""
+        if not self.over:
+            self.over = True
+            self._machine.on_end(self.spec.key, kind)
+            note = self._disk.stop
+            # Drain ends what an eviction waits for; nothing would end what its runner left behind.
+            left = note is not None and note.leaving and not note.evicted
+            if self._why == "stopped" and self._course.mute and not left:
+                self.hangs = True
+            else:
+                self._tell_end(kind)
+
+    def die(self) -> None:
+        """Its pods live on, and nothing of them is written any more."""
+        self.alive = False
+        self.dead = True
+
+    def _tell_end(self, kind: str) -> None:
+        self.over = True
+        self.alive = False
+        self._write(
+            e="outcome",
+            kind=kind,
+            message="" if kind == "succeeded" else kind,
+            code=1 if kind == "failed" else 0,
+        )
+
+    def _write(self, **line: Any) -> None:
+        if not self.dead and (line["e"] == "outcome" or not self.over):
+            self._disk.journal += json.dumps(line).encode() + b"\n"
+            self._machine.notify_runner(self.spec.key)
+
+
+def _identity(spec: Spec) -> RunIdentity:
+    return msgspec.json.decode(msgspec.json.encode(spec), type=RunIdentity)

@@ -1,0 +1,185 @@
+"""Faults that strike processes, wires and the server of a world."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from admittance.events.names import token
+from admittance.events.subjects import EPOCH, STREAM
+from admittance.lease.lease_state import CONTROLLER
+from admittance.runtime.bus.streams import KV_LOG
+from simulation.loop import Process
+from simulation.nats.observed import Stored
+from simulation.plots.scenario import ACTIVE_SECONDS, Fault
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+LEAVING: Final = 0.3
+LOSING_SHIMS: Final = 0.3
+"""In place of the death of a runner."""
+
+
+class Faults:
+    """Strikes a world. ``struck``: the faults so far, by kind."""
+
+    def __init__(self, world: World) -> None:
+        self.struck: Counter[str] = Counter()
+        self._world = world
+
+    def plan_for_server(self, rng: Random) -> None:
+        """Some faults will strike the server."""
+        world = self._world
+        for _ in range(rng.randint(1, 3)):
+            strike = rng.choice(
+                (
+                    self._restart_server,
+                    self._restart_server,
+                    self._fill_log,
+                    self._slow_bucket,
+                    self._redeliver,
+                )
+            )
+            world.loop.at(2.0 + rng.random() * ACTIVE_SECONDS, strike, rng)
+
+    def _restart_server(self, rng: Random) -> None:
+        world = self._world
+        if not world.server.nats.up or world.loop.now > world.plan.calm:
+            return
+        # In the longest, leases and claims expire.
+        seconds = rng.choice((0.1, 1.0, 4.0, 12.0, 30.0)) * rng.random()
+        self.struck["restart of the server"] += 1
+        world.story.tell("fault", f"the server is killed and starts after {seconds:.1f} s")
+        for life in world.lives.values():
+            life.silence()
+        world.server.nats.stop()
+        world.loop.after(seconds, world.server.nats.start)
+
+    def _fill_log(self, rng: Random) -> None:
+        world = self._world
+        seconds = rng.choice((0.5, 3.0, 15.0)) * rng.random()
+        self.struck["full log"] += 1
+        world.story.tell("fault", f"the log is full for {seconds:.1f} s")
+        log = world.server.nats.streams[STREAM]
+        log.full = True
+
+        def empty() -> None:
+            log.full = False
+
+        world.loop.after(seconds, empty)
+
+    def _slow_bucket(self, rng: Random) -> None:
+        world = self._world
+        seconds, each = rng.choice((1.0, 5.0, 15.0)) * rng.random(), rng.choice((0.01, 0.1, 0.5))
+        self.struck["slow bucket"] += 1
+        world.story.tell("fault", f"each put takes {each} s for {seconds:.1f} s")
+        bucket = world.server.nats.streams[KV_LOG]
+        bucket.store_seconds = each
+
+        def recover() -> None:
+            bucket.store_seconds = 0.0
+
+        world.loop.after(seconds, recover)
+
+    def _redeliver(self, _: Random) -> None:
+        world = self._world
+        if world.server.nats.up:
+            self.struck["redelivery"] += 1
+            world.story.tell("fault", "all that is not acknowledged is delivered again")
+            for stream in world.server.nats.streams.values():
+                for consumer in stream.consumers.values():
+                    consumer.redeliver_all()
+
+    def strike(self, fault: Fault) -> None:
+        """The fault strikes now, unless its process is dead or has another fault."""
+        world = self._world
+        name = {"leader": self._leader, "decider": self._decider}.get(
+            fault.who, lambda: fault.who
+        )()
+        process = world.lives[name].process
+        wires = world.network.wires(process)
+        muted = any(wire.out.silent_until > world.loop.now for wire in wires)
+        orphans = name in world.machines and world.machines[name].has_orphans()
+        if not process.alive or process.paused or muted or orphans:
+            return
+        self.struck[fault.what] += 1
+        world.story.tell("fault", f"{fault.what} {name} for {fault.seconds:.1f} s")
+        match fault.what:
+            case "kill" if fault.who in world.machines and world.rng.random() < LEAVING:
+                # It ends in order: its jobs end, and their admissions run again later.
+                world.loop.post(process, world.lives[name].stop.set)
+            case "kill" if fault.who in world.machines and world.rng.random() < LOSING_SHIMS:
+                world.machines[name].kill_shims()
+            case "kill":
+                process.kill()
+                world.kernel.after(fault.seconds, lambda: world.start(name))
+            case "pause":
+                process.pause()
+                world.lives[name].silence()
+                world.kernel.after(fault.seconds, lambda: self._resume(process))
+            case "partition" | "mute":
+                mute, deaf = world.rng.choice(((True, True), (True, False), (False, True)))
+                if fault.what == "mute":
+                    mute, deaf = True, False
+                resets = world.rng.random() < 0.3
+                if mute or resets:
+                    world.lives[name].silence()
+                for wire in wires:
+                    wire.silence(fault.seconds, out=mute, back=deaf)
+                    if resets:
+                        wire.lose()
+                world.kernel.after(fault.seconds, lambda: self._restore(process))
+            case "stall":
+                for wire in wires:
+                    wire.stall(fault.seconds)
+            case _:
+                for wire in wires:
+                    wire.slow = 200.0 if fault.what == "slower" else 40.0
+                world.kernel.after(fault.seconds, lambda: self._speed_up(process))
+
+    def die(self) -> None:
+        """The process that runs at the moment dies."""
+        world = self._world
+        current = world.loop.current
+        assert current is not None
+        world.story.tell(current.name, "dies between booking and answering")
+        seconds = world.rng.random() * 12.0
+        world.loop.after(0.0, self.strike, Fault(0, current.name, "kill", seconds, 0.0))
+
+    def _resume(self, process: Process) -> None:
+        world = self._world
+        if process.alive:
+            process.resume(world.rng)
+        self._restore(process)
+
+    def _restore(self, process: Process) -> None:
+        world = self._world
+        world.stir()
+        life = world.lives[process.name]
+        if process.alive and life.process is process:
+            life.disturb()
+
+    def _speed_up(self, process: Process) -> None:
+        world = self._world
+        world.stir()
+        for wire in world.network.wires(process):
+            wire.slow = 1.0
+
+    def _leader(self) -> str:
+        world = self._world
+        found = world.server.log.last.get(f"{EPOCH}{token(CONTROLLER)}")
+        return _owner(found) if found is not None else "wc-a"
+
+    def _decider(self) -> str:
+        world = self._world
+        epochs = [m for subject, m in world.server.log.last.items() if subject.startswith(EPOCH)]
+        owners = sorted({owner for owner in map(_owner, epochs) if owner.startswith("s-")})
+        return owners[0] if owners else "s-a"
+
+
+def _owner(epoch: Stored) -> str:
+    return str(msgspec.json.decode(epoch.data)["owner"])

@@ -1,0 +1,1 @@
+"""Many stories: hunts, and mechanisms that are taken out."""

@@ -1,0 +1,420 @@
+"""Mechanisms of the services that ship, each taken out to see that the simulation misses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from admittance.control import controller
+from admittance.control.controller import Controller
+from admittance.control.objects import Objects
+from admittance.control.workloads import NOTHING, VersionedWorkload, Workloads
+from admittance.events.facts import CheckReported, Deleted, Submitted, TimerDue
+from admittance.family.gates import GateOpening, Sibling
+from admittance.provisioning import next_step, verdicts
+from admittance.provisioning.observed_state import ObservedState
+from admittance.provisioning.records import State
+from admittance.provisioning.steps import Step, Write
+from admittance.provisioning_check.step_performer import StepPerformer
+from admittance.runner.claims import Claim, Claims, ClaimState
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.errors import Refused
+from admittance.runtime.leader.leader_elector import LeaderElector
+from admittance.scheduling import families as family_rules
+from admittance.scheduling.cycle import recheck
+from admittance.scheduling.preemption import quota_reduction
+from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.in_flight import PodsReadyTracker
+from admittance.scheduling.state.shared_quota import FamilyQuota
+from admittance.timers.core import Schedules
+from admittance.variants import required_acts
+from admittance.workload.change import Change, ignored, with_status
+from admittance.workload.conditions import Type, find
+from admittance.workload.families import member_transitions, reconcile
+from admittance.workload.limits import Limits, PodsReadyLimits
+from admittance.workload.moves import check_verdicts
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.transition_context import QueueChanged, TransitionContext
+from admittance.workload.transitions import transition
+from simulation import world
+from simulation.actors.courses import Courses
+from simulation.actors.virtual_machine import VirtualMachine
+from simulation.nats import core
+from simulation.nats.stream import Stream
+from simulation.plots.catalog import (
+    checked,
+    contested,
+    exclusive,
+    families,
+    planned,
+    preempting,
+    provided,
+    reconfigured,
+    scenario,
+)
+from simulation.plots.configuration import NAMESPACE
+from simulation.plots.scenario import Fault, Saying, Scenario
+
+
+class Patch(NamedTuple):
+    """``name`` of ``where`` is ``instead``."""
+
+    where: Any
+    name: str
+    instead: Any
+
+
+class Mutation(NamedTuple):
+    """Services without a mechanism. ``breach``: a pattern of the promise that they break.
+    ``seed``: one that shows it."""
+
+    patches: tuple[Patch, ...]
+    plot: Callable[[Random], Scenario]
+    breach: str
+    seed: int
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for one in self.patches:
+                stack.enter_context(patch.object(*one))
+            yield
+
+
+# Leadership and commits. ------------------------------------------------------------------
+
+_take: Final = LeaderElector.take
+_settle_load: Final = Controller.settle_load
+_make: Final = Controller.__init__
+_atomic: Final = Bus.atomic
+
+
+async def _take_without_barrier(self: LeaderElector, domains: Any, *, barrier: bool) -> list[str]:
+    return await _take(self, domains, barrier=False)
+
+
+class _Forgetful(Workloads):
+    """Workloads that do not know which facts they hold."""
+
+    def get(self, key: str) -> VersionedWorkload:
+        known = super().get(key)
+        return known if known is NOTHING else known._replace(fact=0)
+
+
+def _settle_load_in_silence(self: Controller, *args: Any, **named: Any) -> list[str]:
+    for key in _settle_load(self, *args, **named):
+        self.outbox_published(key)
+    return []
+
+
+def _make_without_seen(self: Controller, *args: Any, **named: Any) -> None:
+    _make(self, *args, **named)
+    self.catalog.newest = lambda domain: 0  # type: ignore[method-assign]  # noqa: ARG005
+
+
+async def _torn(self: Bus, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> int:
+    """Each put of a batch for itself, the one that gets before those that give."""
+    if not messages[0].subject.startswith("$KV."):
+        return await _atomic(self, messages, timeout=timeout)
+    outcomes = await self.publish_all(messages[::-1], timeout=timeout)
+    for outcome in outcomes:
+        if isinstance(outcome, Refused):
+            raise outcome
+    return max(outcome for outcome in outcomes if isinstance(outcome, int))
+
+
+async def _take_all(self: Claims, keys: Sequence[str], *, again: bool = False) -> list[Claim]:
+    return [Claim(ClaimState.HELD, self._runner, 0) for _ in keys]
+
+
+def _usurped(rng: Random) -> Scenario:
+    """Schedulers die and return at once, with decisions on their way to a slow leader."""
+    faults = []
+    for after in range(15, 160, 8):
+        faults.append(Fault(after, "leader", "slower", 3.0, 0.0))
+        struck = after + rng.randint(0, 6)
+        faults.append(Fault(struck, "decider", "kill", 0.05, rng.random() * 0.01))
+    return contested(rng)._replace(faults=faults, skews={})
+
+
+def _fallen(rng: Random) -> Scenario:
+    """The workload-controller dies again and again, and returns at once."""
+    faults = [
+        Fault(after + rng.randint(0, 10), "leader", "kill", 0.05, rng.random() * 0.005)
+        for after in range(15, 300, 12)
+    ]
+    return checked(rng)._replace(faults=faults)
+
+
+# Checks and waits. ------------------------------------------------------------------------
+
+
+def _without_asking_later(
+    workload: StoredWorkload | None, fact: Any, at: TransitionContext
+) -> Change:
+    change = transition(workload, fact, at)
+    if not isinstance(fact, QueueChanged):
+        return change
+    says = tuple(say for say in change.says if say.what != "check_requested")
+    return change._replace(says=says)
+
+
+def _of_any_cycle(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
+    if isinstance(fact, CheckReported) and workload is not None:
+        fact = replace(fact, cycle=workload.status.admission_cycle)
+    return transition(workload, fact, at)
+
+
+def _without_rounds(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
+    if isinstance(fact, CheckReported) and workload is not None:
+        known = workload.status.rounds_since
+        status = replace(workload.status, rounds_since=workload.status.admission_cycle)
+        change = transition(replace(workload, status=status), fact, at)
+        if change.workload is None or change.workload.status.rounds_since != status.rounds_since:
+            return change
+        return change._replace(workload=with_status(change.workload, rounds_since=known))
+    return transition(workload, fact, at)
+
+
+def _without_frost(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
+    change = transition(workload, fact, at)
+    if not isinstance(fact, CheckReported) or change.workload is None or workload is None:
+        return change
+    before, after = find(workload, Type.EVICTED), find(change.workload, Type.EVICTED)
+    if after is None or after.reason != "AdmissionCheck" or before == after:
+        return change
+    rows = tuple(
+        replace(row, state="Pending", requeue_after_seconds=None, pod_set_updates=())
+        for row in change.workload.status.admission_checks
+    )
+    return change._replace(workload=with_status(change.workload, admission_checks=rows))
+
+
+def _without_drain(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
+    if isinstance(fact, TimerDue) and fact.kind == "drain":
+        return ignored(workload, "NoDrain")
+    return transition(workload, fact, at)
+
+
+def _unpaced(*given: Any) -> tuple[Any, Any]:
+    workload, _, _, want, _ = given
+    return workload, want
+
+
+def _forgetful(rng: Random) -> Scenario:
+    return checked(rng)._replace(lost_timers=(4.0, 8.0, 16.0, 32.0))
+
+
+def _slow(rng: Random) -> Scenario:
+    """All pods take long to come up, and others wait for them."""
+    waiting = PodsReadyLimits(timeout=timedelta(seconds=30), block_admission=True)
+    return checked(rng)._replace(
+        courses=Courses(slow=1.0),
+        config=Config(block_admission=True),
+        limits=Limits(pods_ready=waiting),
+    )
+
+
+# Families. --------------------------------------------------------------------------------
+
+
+def _opens_every_gate(known: Iterable[Sibling], held: GateOpening | None, now: datetime) -> str:
+    del held, now
+    return next((one.name for one in known if one.blocked and not one.open), "")
+
+
+def _deleted(rng: Random) -> Scenario:
+    """In the end every parent goes."""
+    plan = families(rng)
+    names = {one.fact.name for one in plan.sayings if isinstance(one.fact, Submitted)}
+    gone = [
+        Saying(plan.calm + 100.0, Deleted(namespace=NAMESPACE, name=name))
+        for name in sorted(names)
+        if "-variant-" not in name
+    ]
+    return plan._replace(sayings=[*plan.sayings, *gone])
+
+
+# Capacity. --------------------------------------------------------------------------------
+
+_write: Final = StepPerformer._write
+
+
+def _ready_too_soon(record: Any, config: Any, **more: Any) -> Any:
+    if record.status.state is State.ACCEPTED:
+        record = replace(record, status=replace(record.status, state=State.PROVISIONED))
+    return verdicts.verdict_of_request(record, config, **more)
+
+
+def _end_in_silence(_: Any, view: Any, kept: Any, *__: Any) -> Step:
+    return Step(view.slot, Write(kept.record.metadata.name, None, kept.revision))
+
+
+async def _ask_before_write(self: StepPerformer, batch: Any) -> None:
+    await self._publish_facts(batch)
+    await _write(self, batch)
+
+
+_TRANSITION: Final = (reconcile, "transition")
+_OVER_QUOTA: Final = "over quota"
+_RUNS_TWICE: Final = "runs on .* and starts on"
+
+MUTATIONS: Final = {
+    "a deposed leader would hand out quota a second time": Mutation(
+        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 26
+    ),
+    "what was stored and not synced would be lost with the machine": Mutation(
+        (Patch(core.Server, "unsynced_seconds", 2.0), Patch(Stream, "keeps_replaced", True)),
+        scenario,
+        "counts, and had no effect|is lost",
+        6,
+    ),
+    "a new leader would not know what its predecessor handed out": Mutation(
+        (Patch(LeaderElector, "take", _take_without_barrier),), _usurped, _OVER_QUOTA, 12
+    ),
+    "facts read again after a crash would be applied twice": Mutation(
+        (Patch(controller, "Workloads", _Forgetful),), _fallen, "fact .* after|went from", 2
+    ),
+    "what a fallen leader had to say would never be said": Mutation(
+        (Patch(Controller, "settle_load", _settle_load_in_silence),),
+        preempting,
+        "was never said",
+        0,
+    ),
+    "decisions made before a quota was cut would be applied after it": Mutation(
+        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 0
+    ),
+    "quota would be handed on that no workload has given up": Mutation(
+        (Patch(Bus, "atomic", _torn),), preempting, _OVER_QUOTA, 5
+    ),
+    "two runners would start one admission": Mutation(
+        (Patch(Claims, "take", _take_all),), contested, _RUNS_TWICE, 0
+    ),
+    "jobs of a lost runner would run on beside their second start": Mutation(
+        (Patch(VirtualMachine, "renewed_at", property(lambda _: 1e9, lambda *_: None)),),
+        scenario,
+        f"gives up its quota, and .* runs on|{_RUNS_TWICE}",
+        1,
+    ),
+    "checks that come later would never be asked": Mutation(
+        (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 10
+    ),
+    "a verdict on an earlier reservation would judge this one": Mutation(
+        (Patch(*_TRANSITION, _of_any_cycle),), checked, "does not count|nobody said", 0
+    ),
+    "a slow check would never be heard beside a fast one": Mutation(
+        (Patch(*_TRANSITION, _without_rounds),),
+        checked,
+        "Retry of .* counts, and had no effect",
+        46,
+    ),
+    "delays would be lost with the rows that hold them": Mutation(
+        (Patch(*_TRANSITION, _without_frost),), checked, "no row says so|went while it waits", 2
+    ),
+    "a runner that says nothing would hold quota forever": Mutation(
+        (Patch(*_TRANSITION, _without_drain),),
+        checked,
+        "stuck in its eviction|never comes to rest|waits",
+        21,
+    ),
+    "checks would be asked without their parameters": Mutation(
+        (Patch(Objects, "missing_parameters", lambda *_: ""),),
+        checked,
+        "without its parameters",
+        74,
+    ),
+    "a check would send a workload round forever": Mutation(
+        (Patch(check_verdicts, "paced", _unpaced),), checked, "sends it round at once", 29
+    ),
+    "a lost schedule would never come due": Mutation(
+        (
+            Patch(world, "COMPARE_SECONDS", 1e6),
+            # Also set again without effect at their time.
+            Patch(Schedules, "next_overdue_at", lambda _: None),
+        ),
+        _forgetful,
+        "waits|stuck|never comes to rest|reserved for ever",
+        11,
+    ),
+    "a workload would be admitted beside its victims": Mutation(
+        (
+            Patch(recheck, "decide_victims", lambda *_: None),
+            Patch(quota_reduction, "exceeded_cell", lambda *_, **__: None),
+        ),
+        planned,
+        "is admitted, and .* over quota",
+        3,
+    ),
+    "others would get quota while pods come up": Mutation(
+        (Patch(PodsReadyTracker, "blocks", lambda *_: False),),
+        _slow,
+        "gets quota while the pods of",
+        20,
+    ),
+    "a worse variant would be taken before the better one may preempt": Mutation(
+        (Patch(family_rules, "_last_to_try", lambda *_: None),),
+        exclusive,
+        "had no chance|victims have not stopped",
+        17,
+    ),
+    "others would go for two siblings at once": Mutation(
+        # The workload-controller looks again: neither may see the other gate.
+        (
+            Patch(required_acts, "to_open", _opens_every_gate),
+            Patch(member_transitions, "holder_of", lambda *_: (None, False)),
+        ),
+        exclusive,
+        "others have gone for",
+        12,
+    ),
+    "a sibling would take what another has only once others have gone": Mutation(
+        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 8
+    ),
+    "variants of no parent would stay": Mutation(
+        (
+            Patch(
+                required_acts,
+                "_own_and_orphans",
+                lambda family: (list(family.variants.values()), []),
+            ),
+        ),
+        _deleted,
+        "is an orphan",
+        0,
+    ),
+    "a parent would run without its variant": Mutation(
+        (Patch(Bus, "atomic", _torn),), families, "it runs: True", 1
+    ),
+    "a job would start before its capacity": Mutation(
+        (Patch(next_step, "verdict_of_request", _ready_too_soon),),
+        provided,
+        "without its capacity",
+        14,
+    ),
+    "bookings would outlive their workloads": Mutation(
+        (Patch(next_step, "cancel_reason", lambda *_: ""),),
+        provided,
+        "booked for nobody|still kept",
+        1,
+    ),
+    "providers would not be told of an end": Mutation(
+        (
+            Patch(next_step.SlotDecider, "_end", _end_in_silence),
+            # Records that disappear are cancelled as well.
+            Patch(ObservedState, "_add_lost", lambda *_: None),
+        ),
+        provided,
+        "booked for nobody",
+        1,
+    ),
+    "a request that is not kept would be sent": Mutation(
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 29
+    ),
+}
+"""By what would happen without the mechanism."""

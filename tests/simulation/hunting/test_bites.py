@@ -1,0 +1,38 @@
+"""The simulation finds what is missing: without a mechanism, what it prevents happens."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from simulation.hunting.mutations import MUTATIONS
+from simulation.plots.catalog import provided
+from simulation.run import run
+
+LIMIT = 400
+"""Seeds tried, if the one that is known does not show it."""
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_without_a_mechanism(name: str) -> None:
+    one = MUTATIONS[name]
+    for seed in (one.seed, *range(LIMIT)):
+        with one.applied():
+            broken = run(seed, plot=one.plot).broken
+        if re.search(one.breach, broken):
+            assert not run(seed, plot=one.plot).broken
+            return
+    raise AssertionError(f"nothing happened in {LIMIT} seeds")
+
+
+def test_the_stories_of_providers_are_about_capacity() -> None:
+    facts = "requested cancelled accepted provisioned failed capacity_revoked booking_expired"
+    missing = {f"admit.provisioning.{fact}." for fact in facts.split()}
+    missing |= {"pool-a ", "m-a ", "dies between booking and answering"}
+    for seed in range(LIMIT):
+        told = "\n".join(run(seed, plot=provided, keep=True).story)
+        missing = {word for word in missing if word not in told}
+        if not missing:
+            return
+    raise AssertionError(f"no story tells of {sorted(missing)}")

@@ -1,0 +1,96 @@
+"""A hunt ends at the first broken seed, and a broken story is made shorter."""
+
+from __future__ import annotations
+
+import io
+from random import Random
+
+import pytest
+
+from simulation.hunting import hunt as hunting
+from simulation.hunting.hunt import Found, Tally, hunt, parts_of, shortened
+from simulation.plots.catalog import PLOTS
+from simulation.plots.scenario import Scenario
+from simulation.run import Result, run
+from simulation.world import World
+
+
+class Lossy(World):
+    """A world that breaks a promise when two workloads were submitted."""
+
+    def begin(self) -> None:
+        super().begin()
+        said = {getattr(saying.fact, "name", "") for saying in self.plan.sayings}
+        if {"w1", "w3"} <= said:
+            raise ValueError("w1 and w3")
+
+
+def test_a_story_is_shortened_to_what_breaks_it() -> None:
+    plot = PLOTS["contested"]
+    scenario, result = shortened(0, plot, Lossy)
+    assert result.broken == "ValueError: w1 and w3"
+    names = [getattr(saying.fact, "name", "") for saying in scenario.sayings]
+    assert sorted(names) == ["w1", "w3"]
+    assert scenario.applyings == scenario.faults == []
+
+
+def test_a_scenario_is_drawn_again_as_it_was() -> None:
+    drawn: list[Scenario] = []
+
+    def plot(rng: Random) -> Scenario:
+        drawn.append(PLOTS["contested"](rng))
+        return drawn[-1]
+
+    run(3, plot=plot)
+    assert PLOTS["contested"](Random(3)) == drawn[0]
+
+
+def test_a_hunt_ends_at_the_first_broken_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[int] = []
+
+    def play(seed: int, **_: object) -> Result:
+        played.append(seed)
+        return Result(seed, "broken" if seed == 31 else "", [], 0, 0, 0)
+
+    monkeypatch.setattr(hunting, "run", play)
+    said, tally = io.StringIO(), Tally()
+    found = hunt(range(1000), ["checked", "scenario"], 1, tally, said)
+    assert isinstance(found, Found)
+    assert (found.plot, found.result.seed) == ("scenario", 31)
+    assert len(played) == tally.seeds < 4 * hunting.PART
+    assert "10 of 1000 seeds" in said.getvalue()
+    assert hunt(range(20), ["scenario"], 1, Tally(), said) is None
+
+
+def test_a_hunt_plays_each_seed_once() -> None:
+    parts = list(parts_of(range(100), ["a", "b", "c"]))
+    assert sorted(seed for part in parts for seed in part.seeds) == list(range(100))
+    assert {part.plot for part in parts} == {"a", "b", "c"}
+
+
+class Stuck(World):
+    """A world in which a callback of a service never returns."""
+
+    def begin(self) -> None:
+        super().begin()
+
+        def turn() -> None:
+            while True:
+                pass
+
+        self.loop.at(1.0, self.loop.post, self.lives["s-a"].process, turn)
+
+
+def test_a_callback_that_does_not_end_is_a_failure_with_its_story() -> None:
+    result = run(0, keep=True, world_of=Stuck, cpu_seconds=2.0)
+    assert result.broken == "NoEnd: 2 s of CPU time, and no end"
+    assert len(result.story) > 20
+    assert "in turn" in "\n".join(result.story[-6:])
+
+
+def test_a_seed_that_does_not_end_is_a_failure_with_its_story() -> None:
+    result = run(0, keep=True, steps=2000)
+    assert result.broken == "NoRest: 2000 callbacks, and no end"
+    assert result.steps == 2001
+    assert len(result.story) > 20
+    assert "NoRest" in result.story[-1]

@@ -1,0 +1,55 @@
+"""Stories of the simulation: each seed has one, they do real work, and the suite plays them all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from simulation.hunting.hunt import PART, SUITE, parts_of, parts_of_suite
+from simulation.plots.catalog import PLOTS
+from simulation.run import run
+
+
+def test_the_modules_of_seeds_play_every_plot() -> None:
+    modules = Path(__file__).parent.glob("test_seeds_of_*.py")
+    text = "".join(module.read_text() for module in modules)
+    assert all(text.count(f'"{plot}"') == 1 for plot in PLOTS)
+    assert sum(len(part.seeds) for part in parts_of_suite(*PLOTS)) == len(SUITE)
+
+
+def test_parts_are_small_enough_to_be_shared_among_cores() -> None:
+    assert all(len(part.seeds) <= PART for part in parts_of(SUITE, sorted(PLOTS)))
+
+
+def test_a_seed_is_always_the_same_story() -> None:
+    for seed in (3, 7):
+        assert run(seed, keep=True) == run(seed, keep=True)
+
+
+def test_a_seed_is_the_same_story_in_every_process() -> None:
+    assert len({_stories(hashes) for hashes in ("1", "2")}) == 1
+
+
+def _stories(hashes: str) -> str:
+    command = [sys.executable, "-m", "simulation", "-v"]
+    told = ""
+    for plot, seed in (("checked", 0), ("checked", 18), ("families", 7), ("exclusive", 29)):
+        done = subprocess.run(
+            [*command, "--plot", plot, "--seed", str(seed)],
+            env=os.environ | {"PYTHONHASHSEED": hashes},
+            cwd=Path(__file__).parents[2],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert "every promise was kept" in done.stdout, done.stderr
+        told += done.stdout
+    return told
+
+
+def test_most_runs_do_real_work() -> None:
+    results = [run(seed) for seed in range(20)]
+    assert sum(result.finished for result in results) > 40
+    assert sum(result.reservations for result in results) > 60

@@ -1,0 +1,1 @@
+"""Observers: what must hold of every write, of every message and in the end."""

@@ -1,0 +1,146 @@
+"""A fact that is acknowledged has had its effect, and what does not count changed nothing.
+
+Each version of a workload names the last fact that it holds. So when the log is acknowledged up to
+a point, of every fact before that point it is known which version it met; whether it counted then
+is asked of the twin.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import Undecodable, decode
+from admittance.events.subjects import INPUTS
+from admittance.workload.stored import StoredWorkload
+from simulation.invariants.twin import Around, Counts, counts
+from simulation.nats.observed import Stored
+from simulation.story import Broken
+
+HEADER_FACT: Final = "Admit-Fact"
+_ABOUT: Final = frozenset(
+    {"activated", "deactivated", "reprioritized", "deleted", "finished", "reported"}
+)
+_READ: Final = INPUTS | {"reported"}
+
+
+class Version(NamedTuple):
+    """A workload as it was from its ``fact`` on; None: it was gone."""
+
+    fact: int
+    workload: StoredWorkload | None
+
+
+class Heard(NamedTuple):
+    sequence: int
+    fact: Fact
+
+
+class Effects:
+    """Facts that are not acknowledged yet, and the versions that they may meet."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._facts: dict[str, list[Heard]] = defaultdict(list)
+        self._versions: dict[str, list[Version]] = defaultdict(list)
+        self.verdicts: dict[tuple[str, str], list[tuple[int, facts.CheckReported]]] = defaultdict(
+            list
+        )
+        """Verdicts on the log by key of the workload and name of the check."""
+        self._read: dict[str, list[int]] = defaultdict(list)
+        self._objects: list[int] = []
+        self._timers: dict[str, list[int]] = defaultdict(list)
+
+    def logged(self, stored: Stored) -> None:
+        """A message on the log."""
+        _, thing, what, *rest = stored.subject.split(".")
+        if thing == "object":
+            self._objects.append(stored.sequence)
+            return
+        if thing != "timer" and what not in _READ:
+            return
+        key = f"workload.{rest[-2]}.{rest[-1]}"
+        self._read[key].append(stored.sequence)
+        if thing == "timer":
+            self._timers[key].append(stored.sequence)
+        if thing != "timer" and what not in _ABOUT:
+            return
+        try:
+            fact = decode(stored.subject, stored.data)
+        except Undecodable:
+            return
+        self._facts[key].append(Heard(stored.sequence, fact))
+        if isinstance(fact, facts.CheckReported):
+            self.verdicts[key, fact.check].append((stored.sequence, fact))
+
+    def read(self, key: str, since: int, through: int) -> list[int]:
+        """What the workload-controller read about it after ``since``, up to ``through``."""
+        found = _between(self._read[key], since, through)
+        return found + _between(self._objects, since, through)
+
+    def timed(self, key: str, since: int, through: int) -> list[int]:
+        """Timers of it that came due in between."""
+        return _between(self._timers[key], since, through)
+
+    def is_timed(self, key: str, before: StoredWorkload, after: StoredWorkload) -> bool:
+        """A timer alone has led from one version to the other."""
+        since, through = before.status.log.fact, after.status.log.fact
+        timers = self.timed(key, since, through)
+        return timers == [through] and self.read(key, since, through) == timers
+
+    def stored(self, key: str, entry: Stored, workload: StoredWorkload | None) -> None:
+        """A version of a workload. Its last fact must have counted, if it met what came before."""
+        if workload is not None:
+            fact = workload.status.log.fact
+        else:
+            fact = int(entry.headers.get(HEADER_FACT, "0"))
+        versions = self._versions[key]
+        before = versions[-1].workload if versions else None
+        since = versions[-1].fact if versions else 0
+        versions.append(Version(fact, workload))
+        said = next((one.fact for one in self._facts[key] if one.sequence == fact), None)
+        if said is None or self.read(key, since, fact) != [fact]:
+            return  # Another kind of fact, or several in one write.
+        if counts(before, said, self._around) is Counts.NO:
+            raise Broken(f"{key}: {_name(said)} moved it, and does not count (2.5)")
+
+    def acknowledged(self, through: int) -> None:
+        """The workload-controller will not read again up to there."""
+        for key, heard in self._facts.items():
+            if not heard or heard[0].sequence > through:
+                continue
+            versions = self._versions[key]
+            for one in heard:
+                if one.sequence > through:
+                    break
+                self._settle(key, one, versions)
+            self._facts[key] = [one for one in heard if one.sequence > through]
+            while len(versions) > 1 and versions[1].fact <= through:
+                versions.pop(0)
+
+    def _settle(self, key: str, heard: Heard, versions: list[Version]) -> None:
+        met = Version(0, None)
+        for version in versions:
+            if version.fact >= heard.sequence:
+                # What is stored holds it by now, alone or folded with what came after it. A write
+                # that had to wait may also hold facts of the next batch.
+                return
+            met = version
+        if counts(met.workload, heard.fact, self._around) is Counts.YES:
+            raise Broken(f"{key}: {_name(heard.fact)} counts, and had no effect")
+
+
+def _between(sequences: list[int], since: int, through: int) -> list[int]:
+    return sequences[bisect_right(sequences, since) : bisect_right(sequences, through)]
+
+
+def _name(fact: Fact) -> str:
+    if isinstance(fact, facts.CheckReported):
+        return f"{fact.state} of {fact.check} for cycle {fact.cycle}"
+    return type(fact).__name__
+
+
+__all__ = ["Effects"]

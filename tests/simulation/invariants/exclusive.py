@@ -1,0 +1,234 @@
+"""One sibling preempts at a time, the better one first. docs/spec/lifecycle.md#4.8.
+
+Computed from stored workloads only: preemptors of evictions, held quota, open gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from admittance.api.workload import FAMILY_GATE
+from admittance.events.base import Fact
+from admittance.events.facts import Assigned, Refused
+from admittance.events.subjects import workload_key
+from admittance.family.gates import PREEMPTION_TIMEOUT
+from admittance.family.policy import rules_of
+from admittance.workload.conditions import Type, find, is_false, is_true
+from admittance.workload.stored import StoredWorkload, head
+from simulation.invariants.seen import Manifests
+from simulation.invariants.siblings import VARIANT, Families
+from simulation.story import Broken
+
+if TYPE_CHECKING:
+    from simulation.invariants.seen import Seen
+
+
+GATED: Final = "AdmissionGated"
+
+
+class _Suspect(NamedTuple):
+    """By ``fact`` the workload at ``key`` got quota, while a better one was blocked ``since``."""
+
+    key: str
+    better: str
+    since: int
+    fact: int
+
+
+class Exclusive:
+    """Knows the preemptors of all evictions."""
+
+    def __init__(self, seen: dict[str, Seen], families: Families, around: Manifests) -> None:
+        self._seen = seen
+        self._around = around
+        self._families = families
+        self._victims: dict[str, set[str]] = {}
+        """Key of a variant to those that were evicted for its present attempt."""
+        self._blocked: dict[str, int] = {}
+        """Key of a variant that its gate blocks, to the fact since which it does."""
+        self._ended: dict[str, tuple[int, int]] = {}
+        """The same of one that it blocks no more, and the fact up to which it did."""
+        self._suspects: list[_Suspect] = []
+        self._sure: list[_Suspect] = []
+        """Siblings with a known order of all decisions."""
+        self._judged: dict[str, list[int]] = {}
+        """Key of a workload to the decisions that it is not, or no more, blocked by a gate."""
+        self._opened: dict[str, datetime] = {}
+        self._closed: dict[str, int] = {}
+        """Key of a variant to the revision at which its gate was found closed."""
+
+    def saw(self, key: str, before: Seen, after: Seen, now: datetime) -> None:
+        """A version of any workload; ``now``: the true time."""
+        new = after.workload
+        if new is not None and new.status.preempted_by is not None:
+            old = before.workload
+            by = new.status.preempted_by
+            if old is None or old.status.preempted_by != by:
+                self._taken(key, after, by.by, by.by_uid, now)
+        if after.role != VARIANT and before.role != VARIANT:
+            return
+        if new is None or not head(new).active or (before.usage and not after.usage):
+            self._victims.pop(key, None)
+        if new is None:
+            self._blocked.pop(key, None)
+            self._opened.pop(key, None)
+            self._closed.pop(key, None)
+            return
+        if is_blocked(new):
+            self._blocked.setdefault(key, new.status.log.fact)
+        elif key in self._blocked:
+            self._ended[key] = self._blocked.pop(key), new.status.log.fact
+        if is_open(new):
+            self._opened.setdefault(key, now)
+            self._closed.pop(key, None)
+        else:
+            self._opened.pop(key, None)
+            self._closed.setdefault(key, after.revision)
+        if _gets(before, after):
+            for wrong in self._passed_over(key, after):
+                raise Broken(f"{key} gets quota, and {wrong}")
+            if new.status.pending_preemption is not None and not is_open(new):
+                raise Broken(f"{key} plans whom to preempt, and its gate is closed (4.8)")
+
+    def decided(self, key: str, decision: Fact, sequence: int) -> None:
+        """A scheduler has stated it."""
+        if isinstance(decision, Refused) and decision.refusal.reason == GATED:
+            return
+        self._judged.setdefault(key, []).append(sequence)
+        if isinstance(decision, Assigned) and (decision.preempts or decision.pending_preemption):
+            self._has_waited(key)
+        self._sure = [one for one in self._sure if one.better != key]
+
+    def acknowledged(self, through: int) -> None:
+        """All facts up to there are in what is written."""
+        for one in self._suspects:
+            if one.fact <= through:
+                since, until = self._ended.get(one.better, (0, 0))
+                # What was decided for the better one before may be written after it, or be void.
+                judged = self._judged.get(one.better, ())
+                first = any(one.since < sequence < one.fact for sequence in judged)
+                if not first and (since != one.since or until > one.fact):
+                    self._sure.append(one)
+        self._suspects = [one for one in self._suspects if one.fact > through]
+
+    def _has_waited(self, key: str) -> None:
+        """Others go for it. That it had no room even so may have been found, and not been said."""
+        for one in self._sure:
+            if one.better == key:
+                raise Broken(f"{one.key} got quota, and the better {key} had no chance")
+
+    def _taken(self, victim: str, seen: Seen, by: str, by_uid: str, now: datetime) -> None:
+        """A workload lost its quota to ``by``."""
+        namespace, _, name = by.partition("/")
+        key = workload_key(namespace, name)
+        preemptor = self._seen.get(key)
+        if preemptor is None or preemptor.role != VARIANT or preemptor.workload is None:
+            return
+        if preemptor.workload.metadata.uid != by_uid:
+            return
+        if seen.family == preemptor.family:
+            raise Broken(f"{victim} was preempted by its sibling {by} (4.6)")
+        if self._closed.get(key, _decided(seen, by_uid) + 1) <= _decided(seen, by_uid):
+            raise Broken(f"{victim} goes for {by}, whose gate is closed (4.8)")
+        for other in self._families.members(preemptor.family):
+            if other != key and self._holds(other, now):
+                raise Broken(f"{victim} goes for {by}, and others have gone for {other} (4.8)")
+        self._has_waited(key)
+        self._victims.setdefault(key, set()).add(victim)
+
+    def _holds(self, key: str, now: datetime) -> bool:
+        """Others have gone for it, and its attempt is not over."""
+        one = self._seen[key]
+        if not self._victims.get(key) or one.workload is None or one.where == "finished":
+            return False
+        if is_true(one.workload, Type.EVICTED) or is_true(one.workload, Type.ADMITTED):
+            return False
+        since = self._opened.get(key)
+        in_time = since is not None and now < since + PREEMPTION_TIMEOUT
+        return bool(one.usage) or (in_time and bool(list(self._stopping(key))))
+
+    def _stopping(self, key: str) -> Iterator[str]:
+        """Those evicted for it that still hold their quota."""
+        for victim in sorted(self._victims.get(key, ())):
+            found = self._seen.get(victim)
+            if found is None or found.workload is None or not found.usage:
+                continue
+            by = found.workload.status.preempted_by
+            if by is not None and workload_key(*by.by.split("/", 1)) == key:
+                yield victim
+
+    def _passed_over(self, key: str, after: Seen) -> Iterator[str]:
+        """Why a better sibling has the first chance, while none of them is admitted."""
+        assert after.workload is not None
+        members = self._families.members(after.family)
+        alive = {name: one.workload for name, one in members.items() if one.workload is not None}
+        if any(is_true(one, Type.ADMITTED) for name, one in alive.items() if name != key):
+            return
+        mine = head(after.workload).sibling_index or 0
+        fact = after.workload.status.log.fact
+        any_open = any(is_open(one) for one in alive.values())
+        for name, one in alive.items():
+            if name == key or (head(one).sibling_index or 0) >= mine or not competes(one):
+                continue
+            if not self._is_offered(one):
+                continue
+            since = self._blocked.get(name)
+            if since is not None and since < fact and not is_open(one) and not any_open:
+                self._suspects.append(_Suspect(key, name, since, fact))
+            if is_open(one) and not members[name].usage and list(self._stopping(name)):
+                yield f"{name} is better and its victims have not stopped (4.8)"
+
+    def _is_offered(self, variant: StoredWorkload) -> bool:
+        """Its queue still has a variant of that name."""
+        where = variant.metadata.namespace, head(variant).queue_name
+        local = self._around.locals.get(where)
+        queue = self._around.queues.get(local.spec.cluster_queue) if local is not None else None
+        rules = rules_of(queue.spec) if queue is not None else None
+        return rules is not None and rules.tag(head(variant).variant) is not None
+
+
+def _decided(victim: Seen, by_uid: str) -> int:
+    """The newest revision that the decision had seen by which the victim lost its quota."""
+    assert victim.workload is not None
+    rows = victim.workload.status.preemptions
+    return max((row.seen for row in rows if row.by_uid == by_uid), default=0)
+
+
+def _gets(before: Seen, after: Seen) -> bool:
+    """It gets quota, or the promise of some."""
+    if after.usage and not before.usage:
+        return True
+    now = after.workload.status.promised if after.workload is not None else None
+    was = before.workload.status.promised if before.workload is not None else None
+    return now is not None and was is None
+
+
+def is_blocked(variant: StoredWorkload) -> bool:
+    """It waits because others would have to go, and its gate is closed."""
+    reserved = find(variant, Type.QUOTA_RESERVED)
+    waits = reserved is not None and reserved.reason == GATED
+    return waits and is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES)
+
+
+def is_open(variant: StoredWorkload) -> bool:
+    """Its gate on preemption is."""
+    return any(
+        row.name == FAMILY_GATE and row.position == "Open"
+        for row in variant.status.preemption_gates
+    )
+
+
+def competes(variant: StoredWorkload) -> bool:
+    """It may be tried at all, as far as it says itself."""
+    return (
+        head(variant).active
+        and not is_true(variant, Type.FINISHED)
+        and not is_false(variant, Type.REQUEUED)
+        and not variant.status.stopped_by
+        and variant.metadata.deletion_timestamp is None
+    )
+
+
+__all__ = ["Exclusive"]

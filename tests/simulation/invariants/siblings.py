@@ -1,0 +1,226 @@
+"""Invariants between a parent and its variants after each batch. docs/spec/lifecycle.md#4.
+
+Plainly, from what is stored: nothing is asked of those who decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.stored import StoredWorkload, head
+from simulation.story import Broken
+
+if TYPE_CHECKING:
+    from simulation.invariants.seen import Seen
+
+PARENT: Final = "parent"
+VARIANT: Final = "variant"
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+def place(workload: StoredWorkload) -> tuple[str, str]:
+    """Role of a workload, and the uid of the parent of its family; "" of regular ones."""
+    role = head(workload).role
+    if role == PARENT:
+        return role, workload.metadata.uid
+    if role == VARIANT:
+        for one in workload.metadata.owner_references:
+            if one.kind == "Workload":
+                return role, one.uid
+        return role, ""
+    return "", ""
+
+
+def runs(workload: StoredWorkload) -> bool:
+    """It is admitted, and nobody has begun to take that away."""
+    return (
+        is_true(workload, Type.ADMITTED)
+        and not is_true(workload, Type.EVICTED)
+        and not is_true(workload, Type.FINISHED)
+    )
+
+
+def stops(workload: StoredWorkload) -> bool:
+    """Its job is being stopped."""
+    return is_true(workload, Type.ADMITTED) and is_true(workload, Type.EVICTED)
+
+
+def _waits(parent: StoredWorkload, offered: Set[str]) -> Iterator[str]:
+    """While a family waits for a time, none of its variants competes (1.3). The parent's own rows
+    are looked at: they can be a moment behind the variants. ``offered``: names of the variants
+    that the queue still has; any other never competes, and will be deleted."""
+    state = parent.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    requeued = find(parent, Type.REQUEUED)
+    own_backoff = requeued is not None and requeued.status == "False"
+    if until is None or own_backoff or parent.status.admission is not None:
+        return  # Or a backoff of the family's own, which is decided before its job has stopped.
+    for row in parent.status.variants:
+        status = next((one.status for one in row.conditions if one.type == Type.REQUEUED), "")
+        if row.active and status != "False" and row.name in offered:
+            yield f"it waits until {until}, and {row.name} competes (1.3)"
+
+
+class Families:
+    """Knows who belongs to whom."""
+
+    def __init__(
+        self,
+        seen: dict[str, Seen],
+        drain: timedelta,
+        slack: timedelta,
+        offered: Callable[[StoredWorkload], Set[str]],
+    ) -> None:
+        """``offered``: the variants that the queue of a parent has, by flavor or own name."""
+        self._seen = seen
+        self._offered = offered
+        self._drain = drain
+        self._slack = slack
+        self.parents: dict[str, str] = {}
+        """Uid of a parent to its key."""
+        self._variants: dict[str, set[str]] = {}
+        self._touched: dict[str, Seen | None] = {}
+        """Families that a batch has changed, with their parents as they were before it."""
+        self.runs_as: dict[str, str] = {}
+        """Admission of a parent, as a job is named, to the key of the variant that it runs as."""
+
+    def saw(self, key: str, before: Seen, after: Seen) -> None:
+        """A version of any workload."""
+        for one in (before, after):
+            if one.family and one.family not in self._touched:
+                parent = self.parents.get(one.family)
+                self._touched[one.family] = None if parent is None else self._seen[parent]
+        if before.role == PARENT:
+            self._touched[before.family] = before
+        if before.family and before.role == VARIANT:
+            self._variants[before.family].discard(key)
+        elif before.family:
+            self.parents.pop(before.family, None)
+        if after.family and after.role == VARIANT:
+            self._variants.setdefault(after.family, set()).add(key)
+        elif after.family:
+            self.parents[after.family] = key
+            if after.workload is not None and after.workload.status.admission_checks:
+                raise Broken(f"the parent {key} has rows of checks")
+
+    def members(self, family: str) -> dict[str, Seen]:
+        """The variants of the parent with that uid, by key."""
+        return {key: self._seen[key] for key in sorted(self._variants.get(family, _NOBODY))}
+
+    def whole(self, now: datetime, running: dict[str, str], abandoned: set[str]) -> None:
+        """A batch is whole. ``running``: jobs; those in ``abandoned`` nobody waits for: it grows by
+        those that have not stopped in time."""
+        if not self._touched:
+            return
+        touched, self._touched = self._touched, {}
+        for family, before in touched.items():
+            key = self.parents.get(family)
+            parent = self._seen[key] if key is not None else None
+            for wrong in self._between(parent, self.members(family)):
+                raise Broken(f"{key or family}: {wrong}")
+            self._jobs(before, now, running, abandoned)
+
+    def _between(self, parent: Seen | None, members: dict[str, Seen]) -> Iterator[str]:
+        alive = {
+            key: one.workload
+            for key, one in members.items()
+            if one.workload is not None and one.where != "finished"
+        }
+        admitted = [key for key, one in alive.items() if is_true(one, Type.ADMITTED)]
+        if len(admitted) > 1:
+            yield f"two of one family are admitted: {admitted} (4.5)"
+        about = parent.workload if parent is not None else None
+        if parent is None or about is None:
+            held = [key for key, one in members.items() if one.usage]
+            if held:
+                yield f"without their parent {held} hold quota (4.10)"
+            return
+        if parent.where == "finished":
+            if alive:
+                yield f"it has finished, and {sorted(alive)} go on (4.10)"
+            return
+        status = about.status
+        now_run = [key for key in admitted if runs(alive[key])]
+        names = [alive[key].metadata.name for key in now_run]
+        if runs(about) != bool(now_run):
+            yield f"it runs: {runs(about)}, and of its variants {names} do (4.10)"
+        if now_run and names != [status.admitted_variant]:
+            yield f"it runs as {status.admitted_variant!r}, and {names} does (4.5)"
+        if now_run and status.admission != alive[now_run[0]].status.admission:
+            yield f"its admission is not that of {names} (4.10)"
+        if now_run and runs(about):
+            self.runs_as.setdefault(_job(about, parent.revision), now_run[0])
+        if is_true(about, Type.ADMITTED) and len(admitted) != 1:
+            yield f"its job has not stopped, and {admitted} hold its quota (4.10)"
+        if status.migrating_to and not stops(about):
+            yield f"it migrates to {status.migrating_to}, and its job is not being stopped (4.6)"
+        tags = self._offered(about)
+        yield from _waits(
+            about, {one.metadata.name for one in alive.values() if head(one).variant in tags}
+        )
+        for one in alive.values():
+            if one.status.promised is not None and one.metadata.name != status.migrating_to:
+                yield f"{one.metadata.name} is promised quota, and nobody migrates to it (4.6)"
+
+    def _jobs(
+        self, before: Seen | None, now: datetime, running: dict[str, str], abandoned: set[str]
+    ) -> None:
+        """The variant that a job runs as gives up its quota when the job has stopped, or a user
+        says that it has ended."""
+        if before is None or before.workload is None:
+            return
+        about = before.workload
+        name = f"{about.metadata.namespace}.{about.metadata.name}."
+        for run, runner in running.items():
+            if not run.startswith(name) or run in abandoned:
+                continue
+            key = self.runs_as.get(run)
+            held = self._seen.get(key or "")
+            if held is None or held.usage or self._over(about.metadata.uid):
+                continue
+            evicted = find(about, Type.EVICTED)
+            since = evicted.last_transition_time if evicted is not None else None
+            if stops(about) and since is not None and now + self._slack >= since + self._drain:
+                abandoned.add(run)
+            else:
+                raise Broken(f"{key} gives up its quota, and {run} runs on {runner}")
+
+    def _over(self, family: str) -> bool:
+        key = self.parents.get(family)
+        return key is None or self._seen[key].where == "finished"
+
+    def started(self, run: str, running: dict[str, str], abandoned: set[str]) -> None:
+        """A job is started: of no variant, and of no parent that runs already."""
+        name = run.rpartition(".")[0]
+        found = self._seen.get(f"workload.{name}")
+        if found is None or not found.role:
+            return
+        if found.role == VARIANT:
+            raise Broken(f"the variant {name} is started by a runner (4.1)")
+        if found.role == PARENT:
+            for other in running:
+                if other.rpartition(".")[0] == name and other not in abandoned:
+                    raise Broken(f"{run} starts while {other} runs (4.6)")
+
+    def at_rest(self, *, heals: bool) -> None:
+        """Nothing is left over, when nothing happens any more."""
+        for key, one in sorted(self._seen.items()):
+            if one.role != VARIANT or one.workload is None:
+                continue
+            parent = self.parents.get(one.family)
+            if parent is None:
+                raise Broken(f"{key} is an orphan")
+            if heals and one.where != "finished" and self._seen[parent].where == "finished":
+                raise Broken(f"{key} goes on without {parent}")
+            if one.workload.status.promised is not None:
+                raise Broken(f"{key} is promised quota for ever")
+
+
+def _job(parent: StoredWorkload, revision: int) -> str:
+    return f"{parent.metadata.namespace}.{parent.metadata.name}.{revision}"
+
+
+__all__ = ["PARENT", "VARIANT", "Families", "place", "runs", "stops"]

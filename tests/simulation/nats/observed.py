@@ -1,0 +1,229 @@
+"""The simulated nats-server and its streams, as observers and the actors outside see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.events import subjects
+from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
+from admittance.runtime.bus import streams
+from simulation.kernel import Kernel
+from simulation.nats import core
+from simulation.nats.api import Api
+from simulation.nats.stream import FENCE, Message
+from simulation.nats.stream import Stream as NatsStream
+from simulation.nats.subjects import header_block
+
+MESSAGE_ID: Final = "Nats-Msg-Id"
+OPERATION: Final = "KV-Operation"
+MARKER: Final = "Nats-Marker-Reason"
+NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+class Outgoing(NamedTuple):
+    """A message to a stream."""
+
+    subject: str
+    data: bytes
+    headers: Mapping[str, str] = NO_HEADERS
+
+
+class Stored(NamedTuple):
+    """A message as a stream keeps it. ``time``: seconds of the virtual clock."""
+
+    sequence: int
+    subject: str
+    data: bytes
+    headers: Mapping[str, str]
+    time: float
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is the marker of a key that was deleted or has expired."""
+        return self.headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in self.headers
+
+
+class Refused(NamedTuple):
+    """The server refused a message. ``fenced``: by an expectation about another subject."""
+
+    code: int
+    fenced: bool = False
+
+
+class Stream:
+    """``messages`` are all that were ever stored, ``last`` the newest of each subject that is still
+    there. ``on_stored`` is called with each message, ``on_whole`` when a message that goes alone is
+    stored, or all of a batch are.
+
+    ``prefix``: of its subjects, left out here; subjects that then begin with an underscore are the
+    services' own, and left out, too.
+    """
+
+    def __init__(self, stream: NatsStream, prefix: str = "") -> None:
+        self.messages: list[Stored] = []
+        self.last: dict[str, Stored] = {}
+        self.on_stored: list[Callable[[Stored], None]] = []
+        self.on_whole: list[Callable[[], None]] = stream.on_whole
+        self._stream = stream
+        self._prefix = prefix
+        stream.on_stored.append(self._on_stored)
+        stream.on_removed.append(self._on_removed)
+
+    def _on_stored(self, message: Message) -> None:
+        subject = message.subject[len(self._prefix) :]
+        headers, time = message.headers, message.time
+        stored = Stored(message.sequence, subject, message.data, headers, time)
+        self.messages.append(stored)
+        if not subject.startswith("_"):
+            self.last[subject] = stored
+            for told in self.on_stored:
+                told(stored)
+
+    def _on_removed(self, message: Message) -> None:
+        subject = message.subject[len(self._prefix) :]
+        found = self.last.get(subject)
+        if found is not None and found.sequence == message.sequence:
+            del self.last[subject]
+
+    def publish(self, message: Outgoing) -> int | Refused:
+        """The message's sequence, that of the first with its id, or why it was refused."""
+        subject = self._prefix + message.subject
+        headers = dict(message.headers)
+        answer = self._stream.publish(subject, message.data, header_block(headers), headers)
+        assert answer is not None, "it is no part of a batch"
+        error = answer.fields.get("error")
+        if error is not None:
+            return Refused(error["err_code"], FENCE in headers)
+        return int(answer.fields["seq"])
+
+
+AGAIN_SECONDS: Final = 0.5
+ACKNOWLEDGING: Final = "workload-controller-"
+"""The consumers whose acknowledgements are told, by their prefix."""
+DONE: Final = ("deleted", "absent", "deferred")
+"""Outcomes of a deletion."""
+
+Answered = Callable[[str], None]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Server:
+    """``nats`` is what services connect to. ``on_acknowledged`` is called with each sequence of the
+    log that the workload-controller acknowledges, ``on_beat`` with a controller of checks that is
+    to be active, or is not."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.nats = core.Server(kernel.loop, kernel.rng)
+        api = Api(self.nats)
+        for wanted in streams.all_streams():
+            config = {"name": wanted.name, **wanted.required, **wanted.adjustable}
+            api.create_stream(wanted.name, config)
+        found = self.nats.streams
+        self.log = Stream(found[subjects.STREAM])
+        self.bucket = Stream(found[streams.KV_LOG], f"$KV.{subjects.BUCKET}.")
+        self.claims = Stream(found[streams.KV_CLAIMS], f"$KV.{subjects.CLAIMS}.")
+        self.timers = Stream(found[subjects.TIMERS])
+        self.on_acknowledged: list[Callable[[int], None]] = []
+        self.on_beat: Callable[[str, bool], None] = lambda *_: None
+        self._admin = _Admin(self.nats)
+        self._late: list[Outgoing] = []
+        self.nats.on_acked.append(self._acked)
+
+    def _acked(self, name: str, sequence: int) -> None:
+        if name.startswith(ACKNOWLEDGING):
+            for told in self.on_acknowledged:
+                told(sequence)
+
+    def publish(self, message: Outgoing) -> int | Refused:
+        """What the server does not take now is sent again until it does, in the order in which it
+        was said."""
+        if self._late or not self._takes():
+            self._late.append(message)
+            if len(self._late) == 1:
+                self.kernel.after(AGAIN_SECONDS, self._send_late)
+            return 0
+        timer = message.subject.startswith(subjects.TIMER_AT)
+        return (self.timers if timer else self.log).publish(message)
+
+    def _takes(self) -> bool:
+        return self.nats.up and not self.nats.streams[subjects.STREAM].full
+
+    def _send_late(self) -> None:
+        if not self._takes():
+            self.kernel.after(AGAIN_SECONDS, self._send_late)
+            return
+        late, self._late = self._late, []
+        for message in late:
+            self.publish(message)
+
+    def lose_timers(self) -> None:
+        """Removes every schedule without a word, as the limits of their stream do."""
+        self.nats.streams[subjects.TIMERS].purge(subject=f"{subjects.TIMER_AT}>", below=0, keep=0)
+
+    def has_schedules(self) -> bool:
+        """Whether the stream of timers has a schedule."""
+        return any(subject.startswith(subjects.TIMER_AT) for subject in self.timers.last)
+
+    def request(self, manifests: list[dict[str, Any]], answered: Answered) -> None:
+        """What an admin asks of the workload-controller; ``answered`` gets the outcome."""
+        first = manifests[0]
+        if "beat" in first:
+            self._beat(**first["beat"])
+            answered("applied")
+        elif "metadata" in first:
+            objects = tuple(msgspec.Raw(_encode(one)) for one in manifests)
+            self._admin.ask("admit.api.apply", Apply(objects=objects), ApplyReply, answered)
+        else:
+            kind, _, rest = first["delete"].partition(".")
+            namespace, _, name = rest.rpartition(".")
+            asked = Delete(kind=kind, namespace=namespace, name=name)
+            self._admin.ask("admit.api.delete", asked, DeleteReply, answered)
+
+    def _beat(self, check: str, active: bool) -> None:
+        """From now on the controller of a check says that it is active, or that it is not."""
+        found = self.bucket.last.get(f"admissioncheck.{check}")
+        if found is not None and not found.gone:
+            controller = msgspec.json.decode(found.data)["spec"]["controllerName"]
+            self.on_beat(controller, active)
+
+
+class _Admin:
+    """A client without a connection, that asks services."""
+
+    def __init__(self, server: core.Server) -> None:
+        self._server = server
+        self._waiting: dict[str, tuple[type[Any], Answered]] = {}
+        self._asked = 0
+        self._join()
+
+    def _join(self) -> None:
+        self._server.accept(self, self._join).receive(b"SUB _INBOX.admin.*  1\r\n")
+
+    def ask(self, subject: str, request: Any, reply: type[Any], answered: Answered) -> None:
+        """Has ``answered`` called with the outcome, or with the reason of a refusal."""
+        self._asked += 1
+        inbox = f"_INBOX.admin.{self._asked}"
+        self._waiting[inbox] = reply, answered
+        self._server.publish(subject, inbox, _encode(request), b"")
+
+    def on_message(self, sid: int, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        kind, answered = self._waiting.pop(subject)
+        if not data:
+            answered("no service answers")
+            return
+        found = msgspec.json.decode(data, type=kind)
+        if getattr(found, "problems", ()):
+            # It is wrong, and stays so: an admin does not ask for it again.
+            answered("absent")
+        elif found.error and getattr(found, "outcome", "") not in DONE:
+            answered(found.error)
+        else:
+            answered(getattr(found, "outcome", "applied"))
+
+    def on_pong(self) -> None:
+        return

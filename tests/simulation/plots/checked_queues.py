@@ -1,0 +1,137 @@
+"""Queues whose flavors have checks of their own, beside those of the whole queue."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from simulation.plots.configuration import Queues, manifest
+
+
+class Checked(Queues):
+    """One or two queues whose flavors have checks of their own, by controllers that share names
+    now and then, with retry strategies, timeouts and both preemption policies."""
+
+    def __init__(self, rng: Random) -> None:
+        self.specs: dict[str, dict[str, Any]] = {}
+        self.parameters: dict[str, str] = {}
+        super().__init__(rng)
+        self.checks = ["k0", "k1", "k2"]
+        self.cohorts = ["c0"]
+        self.trees = {"c0": {}}
+        self.queues, self.locals = {}, {}
+        for number in range(rng.choice((1, 1, 2))):
+            self.queues[f"q{number}"] = self.queue()
+            self.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+
+    def queue(self) -> dict[str, Any]:
+        rng = self.rng
+        spec = super().queue()
+        if len(self.checks) < 3:
+            return spec
+        spec["queueingStrategy"] = "BestEffortFIFO"
+        spec["preemption"] = self.preemption()
+        spec["admissionChecks"] = rng.choice(([], ["k0"], ["k0"], ["k0", "k1"]))
+        for flavor in spec["resourceGroups"][0]["flavors"]:
+            if rng.random() < 0.4:
+                flavor["admissionChecks"] = rng.choice((["k1"], ["k2"], ["k1", "k2"]))
+        return spec
+
+    def check(self, name: str) -> dict[str, Any]:
+        rng = self.rng
+        if name in self.specs:
+            return self.specs[name]
+        spec: dict[str, Any] = {"controllerName": f"ctl-{name}"}
+        if name == "k2" and rng.random() < 0.3:
+            spec["controllerName"] = "ctl-k0"
+        if rng.random() < 0.4:
+            spec["preemptionPolicy"] = "AfterCheckPassedOrOnDemand"
+        if rng.random() < 0.3:
+            spec["retry"] = self.retry()
+        if rng.random() < 0.3:
+            spec["checkTimeoutSeconds"] = rng.choice((1, 4, 15))
+        if rng.random() < 0.3:
+            spec["parameters"] = {
+                "apiGroup": "kueue.x-k8s.io",
+                "kind": "ProvisioningRequestConfig",
+                "name": f"p-{name}",
+            }
+            self.parameters[f"p-{name}"] = "first"
+        self.specs[name] = spec
+        return spec
+
+    def all(self) -> list[dict[str, Any]]:
+        found = super().all()
+        return found + [self._parameters(name) for name in self.parameters]
+
+    def _parameters(self, name: str) -> dict[str, Any]:
+        spec = {"provisioningClassName": self.parameters[name]}
+        return manifest("ProvisioningRequestConfig", name, spec)
+
+    def _other_parameters(self) -> list[dict[str, Any]]:
+        """The object that some check has its parameters in goes, comes or changes."""
+        name = self.rng.choice(sorted(self.parameters))
+        if self.rng.random() < 0.5:
+            return [{"delete": f"provisioningrequestconfig.{name}"}]
+        self.parameters[name] = self.rng.choice(("first", "second"))
+        return [self._parameters(name)]
+
+    def retry(self) -> dict[str, Any]:
+        """When to come back where a controller does not say."""
+        rng = self.rng
+        found: dict[str, Any] = {
+            "strategy": rng.choice(("static", "backoff")),
+            "baseDelay": rng.choice(("1s", "3s")),
+            "factor": rng.choice((1.0, 2.0)),
+            "jitter": rng.choice((0.0, 0.5)),
+        }
+        if rng.random() < 0.5:
+            found["maxDelay"] = "5s"
+        if rng.random() < 0.3:
+            found["maxRetries"] = rng.choice((0, 1, 3))
+        return found
+
+    def healed(self) -> list[dict[str, Any]]:
+        """Everything as good as it can be: nothing is stopped, and there is room for all."""
+        for spec in self.queues.values():
+            spec.pop("stopPolicy", None)
+            spec["admissionChecks"] = spec["admissionChecks"][:1]
+            offered = spec["resourceGroups"][0]["flavors"]
+            have = {flavor["name"] for flavor in offered}
+            offered += [{"name": name} for name in self.flavors if name not in have]
+            for flavor in offered:
+                if len(flavor.get("admissionChecks", ())) > 1:
+                    flavor["admissionChecks"] = ["k1"]
+                flavor["resources"] = [{"name": "cpu", "nominalQuota": 40}]
+        for local in self.locals.values():
+            local.pop("stopPolicy", None)
+        self.trees = {"c0": {}}
+        return self.all()
+
+    def beat(self, *, active: bool) -> list[dict[str, Any]]:
+        """The controller of a check is heard again, or no more."""
+        return [{"beat": {"check": self.rng.choice(self.checks), "active": active}}]
+
+    def edit(self) -> list[dict[str, Any]]:
+        rng = self.rng
+        if rng.random() < 0.05:
+            return [{"delete": f"admissioncheck.{rng.choice(self.checks)}"}]
+        if self.parameters and rng.random() < 0.3:
+            return self._other_parameters()
+        if rng.random() < 0.6:
+            return super().edit()
+        if rng.random() < 0.5:
+            name = rng.choice(self.checks)
+            spec = self.check(name)
+            spec.pop("retry", None)
+            if rng.random() < 0.5:
+                spec["retry"] = self.retry()
+            return [manifest("AdmissionCheck", name, dict(spec))]
+        name = rng.choice(sorted(self.queues))
+        spec = self.queues[name]
+        for flavor in spec["resourceGroups"][0]["flavors"]:
+            flavor.pop("admissionChecks", None)
+            if rng.random() < 0.5:
+                flavor["admissionChecks"] = rng.choice((["k1"], ["k2"]))
+        spec["admissionChecks"] = rng.choice(([], ["k0"], ["k1"], ["k0", "k1"]))
+        return [manifest("ClusterQueue", name, dict(spec))]

@@ -1,0 +1,166 @@
+"""Queues whose workloads are families, beside one with regular workloads."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from simulation.plots.checked_queues import Checked
+from simulation.plots.configuration import manifest
+
+SHARED = "m0"
+"""The one flavor of memory, which all variants of a queue with two groups share."""
+
+
+class FamilyQueues(Checked):
+    """One or two queues of a cohort. Variants by flavor, or explicit ones with delays, that share
+    flavors now and then; in some queues memory is a flavor that all of them share."""
+
+    def __init__(self, rng: Random, *, flavors: tuple[int, ...] = (1, 2, 2, 3, 3, 4)) -> None:
+        super().__init__(rng)
+        self.flavors = ["f0", "f1", "f2", "f3"][: rng.choice(flavors)]
+        self.checks = ["k0", "k1", "k2"]
+        self.cohorts = ["c0"]
+        self.trees = {"c0": {}}
+        self.queues, self.locals = {}, {}
+        self.memory = rng.random() < 0.25
+        for number in range(rng.choice((1, 1, 2))):
+            spec = self.queue()
+            if number == 0 or rng.random() < 0.5:
+                spec["concurrentAdmission"] = self.policy(spec)
+            self.queues[f"q{number}"] = spec
+            self.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+
+    def queue(self) -> dict[str, Any]:
+        rng = self.rng
+        spec = super().queue()
+        if self.cohorts and rng.random() < 0.7:
+            spec["preemption"] = {
+                "withinClusterQueue": rng.choice(("LowerPriority", "LowerOrNewerEqualPriority")),
+                "reclaimWithinCohort": rng.choice(("Never", "LowerPriority", "Any")),
+            }
+        return spec
+
+    def _groups(self, most: int) -> list[dict[str, Any]]:
+        groups = super()._groups(most)
+        if getattr(self, "memory", False):
+            resources = [{"name": "memory", "nominalQuota": self.rng.randint(1, most)}]
+            shared = {"name": SHARED, "resources": resources}
+            groups.append({"coveredResources": ["memory"], "flavors": [shared]})
+        return groups
+
+    # Policy. --------------------------------------------------------------------------
+
+    def policy(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """What the queue says of families."""
+        rng = self.rng
+        offered = [flavor["name"] for flavor in spec["resourceGroups"][0]["flavors"]]
+        constraints: dict[str, Any] = {
+            "mode": rng.choice(("UpgradeOnly", "UpgradeOnly", "UpgradeOnly", "NoMigration"))
+        }
+        given: dict[str, Any] = {"migrationConstraints": constraints}
+        lower = constraints["mode"] == "UpgradeOnly" and rng.random() < 0.3
+        if self.memory or rng.random() < 0.4:
+            given["explicitVariants"] = [
+                self._variant(f"v{number}", offered) for number in range(rng.randint(1, 3))
+            ]
+            if lower:
+                constraints["minVariant"] = rng.choice(given["explicitVariants"])["name"]
+        elif lower:
+            constraints["minFlavor"] = rng.choice(offered)
+        return given
+
+    def _variant(self, name: str, offered: list[str]) -> dict[str, Any]:
+        rng = self.rng
+        allowed = rng.sample(offered, min(len(offered), rng.choice((1, 1, 2))))
+        found: dict[str, Any] = {"name": name, "allowedResourceFlavors": allowed}
+        if self.memory:
+            allowed.append(SHARED)
+        if rng.random() < 0.25:
+            found["createDelaySeconds"] = rng.choice((1, 4, 15))
+        if rng.random() < 0.25:
+            found["deleteDelaySeconds"] = rng.choice((1, 6, 20))
+        return found
+
+    def _make_right(self, spec: dict[str, Any]) -> None:
+        """What policy names is on offer."""
+        given = spec.get("concurrentAdmission")
+        if given is None:
+            return
+        offered = {
+            flavor["name"] for group in spec["resourceGroups"] for flavor in group["flavors"]
+        }
+        constraints = given["migrationConstraints"]
+        if constraints.get("minFlavor") not in offered:
+            constraints.pop("minFlavor", None)
+        left = []
+        for one in given.get("explicitVariants", ()):
+            one["allowedResourceFlavors"] = [
+                name for name in one["allowedResourceFlavors"] if name in offered
+            ]
+            if set(one["allowedResourceFlavors"]) - {SHARED}:
+                left.append(one)
+        if "explicitVariants" in given:
+            given["explicitVariants"] = left
+            if constraints.get("minVariant") not in [one["name"] for one in left]:
+                constraints.pop("minVariant", None)
+            if not left:
+                spec["concurrentAdmission"] = self.policy(spec)
+
+    # Edits. ---------------------------------------------------------------------------
+
+    def edit(self) -> list[dict[str, Any]]:
+        if self.rng.random() < 0.35:
+            return self._mended(super().edit())
+        name = self.rng.choice(sorted(self.queues))
+        self._edit_families(self.queues[name])
+        return self._mended([manifest("ClusterQueue", name, self.queues[name])])
+
+    def _mended(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for edit in edits:
+            if edit.get("kind") == "ClusterQueue":
+                name = edit["metadata"]["name"]
+                self._make_right(self.queues[name])
+                edit["spec"] = dict(self.queues[name])
+        return edits
+
+    def _edit_families(self, spec: dict[str, Any]) -> None:
+        rng = self.rng
+        offered = spec["resourceGroups"][0]["flavors"]
+        match rng.choice(("add", "remove", "order", "policy", "policy", "mode", "off")):
+            case "add" if len(offered) < len(self.flavors):
+                have = {flavor["name"] for flavor in offered}
+                lacking = [name for name in self.flavors if name not in have]
+                resources = [{"name": "cpu", "nominalQuota": rng.randint(1, 5)}]
+                more = {"name": rng.choice(lacking), "resources": resources}
+                offered.insert(rng.randint(0, len(offered)), more)
+            case "remove" if len(offered) > 1:
+                del offered[rng.randrange(len(offered))]
+            case "order":
+                rng.shuffle(offered)
+                rng.shuffle(spec.get("concurrentAdmission", {}).get("explicitVariants", []))
+            case "mode" if "concurrentAdmission" in spec:
+                constraints = spec["concurrentAdmission"]["migrationConstraints"]
+                upgrades = constraints["mode"] == "UpgradeOnly"
+                constraints.clear()
+                constraints["mode"] = "NoMigration" if upgrades else "UpgradeOnly"
+            case "off" if "concurrentAdmission" in spec:
+                del spec["concurrentAdmission"]
+            case _:
+                spec["concurrentAdmission"] = self.policy(spec)
+
+    def healed(self) -> list[dict[str, Any]]:
+        super().healed()
+        for spec in self.queues.values():
+            if self.memory:
+                shared = spec["resourceGroups"][1]["flavors"][0]
+                shared["resources"] = [{"name": "memory", "nominalQuota": 40}]
+            self._make_right(spec)
+        return self.all()
+
+    def all(self) -> list[dict[str, Any]]:
+        found = super().all()
+        return [manifest("ResourceFlavor", SHARED, {}), *found] if self.memory else found
+
+
+__all__ = ["SHARED", "FamilyQueues"]

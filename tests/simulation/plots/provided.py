@@ -1,0 +1,99 @@
+"""Workloads that need capacity which somebody has to provide, beside checks of other kinds."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from admittance.provider_pool.manifests import KIND as POOL
+from admittance.provisioning.observed_state import CONTROLLER, GROUP, KIND
+from simulation.actors.provider import CLASS
+from simulation.plots import checked as other
+from simulation.plots.checked_queues import Checked
+from simulation.plots.configuration import manifest
+from simulation.plots.scenario import PROVIDED_SERVICES, SERVICES, Scenario, faults, skews
+
+CONFIG = "p0"
+POOLS = ("pool-a", "pool-b")
+MOODY = ("m-a", "m-b")
+
+
+class Provided(Checked):
+    """``k0`` asks for capacity. Its configuration changes now and then. ``pooled``: the capacity is
+    a pool of machines, and changes, too."""
+
+    def __init__(self, rng: Random) -> None:
+        self.pooled, self.ample = rng.random() < 0.5, False
+        super().__init__(rng)
+
+    def check(self, name: str) -> dict[str, Any]:
+        if name != "k0":
+            spec = super().check(name)
+            if spec["controllerName"] == "ctl-k0":
+                spec["controllerName"] = "ctl-k2"
+            return spec
+        if name not in self.specs:
+            reference = {"apiGroup": GROUP, "kind": KIND, "name": CONFIG}
+            self.specs[name] = {"controllerName": CONTROLLER, "parameters": reference}
+        return self.specs[name]
+
+    def config(self) -> dict[str, Any]:
+        """What is asked of the provider from now on."""
+        retry = {
+            "backoffLimitCount": self.rng.choice((0, 1, 3)),
+            "backoffBaseSeconds": self.rng.choice((1, 3)),
+            "backoffMaxSeconds": 6,
+        }
+        spec: dict[str, Any] = {"provisioningClassName": CLASS, "retryStrategy": retry}
+        if self.rng.random() < 0.5:
+            spec["parameters"] = {"zone": self.rng.choice(("a", "b"))}
+        if self.rng.random() < 0.1:
+            spec["managedResources"] = ["example.com/gpu"]
+        return manifest(KIND, CONFIG, spec)
+
+    def pool(self) -> list[dict[str, Any]]:
+        """The machines that are there from now on; in the end enough for all, at once."""
+        rng, ample = self.rng, self.ample
+        machines = {
+            "name": "m0",
+            "count": 60 if ample else rng.choice((0, 1, 2, 4, 8)),
+            "bootSeconds": 0 if ample else rng.choice((0, 0, 1, 12)),
+            "resources": {"cpu": 9 if ample else rng.choice((2, 4, 9))},
+        }
+        spec = {
+            "provisioningClassName": CLASS,
+            "bookingSeconds": 0 if ample else rng.choice((0, 0, 2, 20)),
+            "machines": [machines],
+        }
+        made = manifest(POOL, "pool", spec) | {"apiVersion": "admittance.dev/v1"}
+        return [made] if self.pooled else []
+
+    def all(self) -> list[dict[str, Any]]:
+        return [self.config(), *self.pool(), *super().all()]
+
+    def healed(self) -> list[dict[str, Any]]:
+        self.ample = True
+        return super().healed()
+
+    def edit(self) -> list[dict[str, Any]]:
+        kind = self.rng.random()
+        if kind < 0.3:
+            return [self.config()]
+        if kind < 0.35:
+            return [{"delete": f"provisioningrequestconfig.{CONFIG}"}]
+        if self.pooled and kind < 0.6:
+            return self.pool()
+        return super().edit()
+
+
+def provided(rng: Random) -> Scenario:
+    """As where checks judge, with one that asks a provider for capacity."""
+    base = other.checked(rng, Provided)
+    pooled = any(one["kind"] == POOL for one in base.manifests)
+    services = PROVIDED_SERVICES + (POOLS if pooled else MOODY)
+    found = faults(rng, services)
+    found += [one._replace(who=rng.choice(services[len(SERVICES) :])) for one in faults(rng)[:3]]
+    return base._replace(services=services, faults=found, skews=skews(rng, services))
+
+
+__all__ = ["provided"]
