@@ -32,10 +32,11 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import deployment_secret, message_id
 from admittance.runtime.errors import Refused, Unavailable, is_temporary
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.runtime.telemetry.metrics import Gauge, serve_metrics
+from admittance.runtime.telemetry.metrics import Gauges, gauge
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import GATHER, STUCK, FamilyActs
 from admittance.variants.required_acts import Act
@@ -235,6 +236,11 @@ def _decoded(entry: Entry) -> Any:
 __all__ = ["SERVICE", "run"]
 
 GATE: Final = "ConcurrentAdmission"
+GATE_OPEN: Final = gauge(
+    "preemption_gate_open",
+    "Families in which a variant may preempt now",
+    ("cluster_queue",),
+)
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -248,13 +254,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda one: one.core.pending
     )
 
-    def gates() -> dict[tuple[str, ...], float]:
+    def gates() -> dict[str, dict[tuple[str, ...], float]]:
         reconciler = elected.work
         found = reconciler.core.gates_open() if reconciler is not None else {}
-        return {(queue,): count for queue, count in found.items()}
+        return {GATE_OPEN.name: {(queue,): count for queue, count in found.items()}}
 
-    figures = Gauge(
-        "preemption_gate_open", "Families of which a variant may preempt", ("cluster_queue",), gates
-    )
-    async with serve_metrics(settings.metrics, (figures,)):
+    async with show_metrics(settings, Gauges((GATE_OPEN,), gates)):
         await elected.run(stop)

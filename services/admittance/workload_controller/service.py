@@ -23,9 +23,9 @@ from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import task_group
-from admittance.runtime.telemetry.metrics import serve_metrics
 from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.commit_writer import (
@@ -63,7 +63,7 @@ log = structlog.get_logger()
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Stands by until this instance becomes leader, then leads; returns when ``stop`` is set."""
     limits = _limits(settings)
-    metrics = WorkloadMetrics() if settings.metrics is not None else None
+    metrics = WorkloadMetrics() if settings.admin is not None else None
 
     def begin(epoch: int) -> ActiveController:
         return ActiveController(bus, settings, limits, epoch, metrics)
@@ -77,7 +77,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         config=differing(limits),
         lag=lambda one: one.lag,
     )
-    async with serve_metrics(settings.metrics, metrics.metrics if metrics is not None else ()):
+    async with show_metrics(settings, *(metrics.metrics if metrics is not None else ())):
         await elected.run(stop)
 
 

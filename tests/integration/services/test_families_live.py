@@ -368,7 +368,7 @@ async def test_a_job_migrates_and_finishes_without_leftover_messages(place: Plac
     flavor becomes free. After each step all commands show the true state."""
     port = a_free_port()
     await place.start("scheduler", "retry-timer", "runner")
-    await place.start("variant-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
+    await place.start("variant-controller", ADMIT_ADMIN=f"127.0.0.1:{port}")
     await apply(place.bus, *objects("reservation", "spot"))
     sleeps = [sleeping("first", ["reservation"]), sleeping("second", None)]
     for manifest in sleeps:

@@ -29,7 +29,7 @@ CHECK: dict[str, Any] = {
     "metadata": {"name": "budget"},
     "spec": {"controllerName": "ctl"},
 }
-LABELS = 'check="budget",cluster_queue="cq",controller="ctl"'
+LABELS = 'check="budget",controller="ctl",cluster_queue="cq"'
 
 
 def a_free_port() -> int:
@@ -72,7 +72,7 @@ async def report(bus: Bus, name: str, state: str, *, cycle: int | None = None, *
 
 async def test_metrics_count_each_event_in_its_service(cluster: Cluster, bus: Bus) -> None:
     port = a_free_port()
-    await cluster.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
+    await cluster.start("workload-controller", ADMIT_ADMIN=f"127.0.0.1:{port}")
     await cluster.start("scheduler")
     await apply(bus, CHECK, *queues("cq", cpu=8, admissionChecks=["budget"]))
     for name in ("later", "never", "now"):
@@ -104,7 +104,7 @@ async def test_metrics_count_each_event_in_its_service(cluster: Cluster, bus: Bu
 @pytest.mark.servers("simulated")
 async def test_a_flood_of_messages_does_not_add_metric_labels(cluster: Cluster, bus: Bus) -> None:
     port = a_free_port()
-    await cluster.start("workload-controller", ADMIT_METRICS=f"127.0.0.1:{port}")
+    await cluster.start("workload-controller", ADMIT_ADMIN=f"127.0.0.1:{port}")
     await apply(bus, CHECK, *queues("cq", admissionChecks=["budget"]))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     messages = [
@@ -141,13 +141,13 @@ async def test_a_flood_of_messages_does_not_add_metric_labels(cluster: Cluster, 
 async def test_an_unavailable_address_is_reported_in_one_line(nats_server: TestServer) -> None:
     for where, why, status in (
         ("nowhere", "HOST:PORT", 2),
-        ("192.0.2.1:9464", "cannot serve metrics", 1),
+        ("192.0.2.1:9464", "cannot serve the admin port", 1),
     ):
         process = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).parent / "admit"),
             "serve",
             "workload-controller",
-            "--metrics",
+            "--admin",
             where,
             "--nats",
             nats_server.url,

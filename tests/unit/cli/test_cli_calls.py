@@ -92,7 +92,7 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("up --nats nats://x --port 1", "--port is", id="a port of another server"),
         pytest.param("up --data-dir /dev/null", "is not a folder", id="a folder that is a file"),
         pytest.param("up --executor vm", "use one of local, docker", id="no such executor"),
-        pytest.param("up --metrics here", "HOST:PORT", id="metrics nowhere"),
+        pytest.param("up --admin here", "HOST:PORT", id="admin port nowhere"),
         pytest.param("serve runner --executor vm", "use one of local", id="nor one"),
         pytest.param("up --port 70000", '"70000" must be .* from 0 to 65535', id="no port"),
         pytest.param("up --port x", '--port "x" must be a whole number', id="a port of letters"),

@@ -1,63 +1,55 @@
-"""Metrics as Prometheus reads them."""
+"""Metrics in the text format of Prometheus, read by its own parser."""
 
 from __future__ import annotations
 
-import asyncio
-import urllib.request
+from collections.abc import Mapping
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from admittance.runtime.errors import SetupError
 from admittance.runtime.telemetry.metrics import (
     OTHER,
     SERIES_MAX,
     Counter,
-    Gauge,
+    Gauges,
     Histogram,
+    Labels,
     Metric,
-    address_of,
-    serve_metrics,
+    gauge,
+    prefix_of,
+    text_of,
 )
 
-
-async def scraped(*metrics: Metric) -> list[str]:
-    async with serve_metrics("127.0.0.1:0", metrics) as address:
-        return await read(address)
+Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
-async def read(address: tuple[str, int] | None) -> list[str]:
-    assert address is not None
-    url = f"http://{address[0]}:{address[1]}/metrics"
-    answer = await asyncio.to_thread(urllib.request.urlopen, url, timeout=5)
-    text: str = answer.read().decode()
-    answer.close()
-    return text.splitlines()
+def parsed(*metrics: Metric) -> dict[Series, float]:
+    families = text_string_to_metric_families(text_of(metrics))
+    return {
+        (one.name, tuple(sorted(one.labels.items()))): one.value
+        for family in families
+        for one in family.samples
+    }
 
 
-async def a_free_port() -> int:
-    async with serve_metrics("127.0.0.1:0", ()) as address:
-        assert address is not None
-        return address[1]
-
-
-async def test_counters_and_histograms_are_read_over_http() -> None:
+def test_counters_and_histograms_are_read_by_prometheus() -> None:
     counter = Counter("things", "Things", ("kind",))
+    strange = 'quo"te, back\\slash, \n line'
     counter.add(("a",))
     counter.add(("a",), 2)
-    counter.add(('quo"te',))
+    counter.add((strange,))
     waits = Histogram("wait_seconds", "Waits", ())
     for seconds in (0.0, 10, 11, 10_000_000):
         waits.observe((), seconds)
-    lines = await scraped(counter, waits)
-    assert 'admittance_things_total{kind="a"} 3.0' in lines
-    assert 'admittance_things_total{kind="quo\\"te"} 1.0' in lines
-    assert 'admittance_wait_seconds_bucket{le="0.01"} 1.0' in lines
-    assert 'admittance_wait_seconds_bucket{le="10"} 2.0' in lines
-    assert 'admittance_wait_seconds_bucket{le="30"} 3.0' in lines
-    assert 'admittance_wait_seconds_bucket{le="604800"} 3.0' in lines
-    assert 'admittance_wait_seconds_bucket{le="+Inf"} 4.0' in lines
-    assert "admittance_wait_seconds_count 4.0" in lines
-    assert "admittance_wait_seconds_sum 1.0000021e+07" in lines
+    found = parsed(counter, waits)
+    assert found["admittance_things_total", (("kind", "a"),)] == 3
+    assert found["admittance_things_total", (("kind", strange),)] == 1
+    buckets = {"0.01": 1, "10": 2, "30": 3, "604800": 3, "+Inf": 4}
+    for bound, count in buckets.items():
+        assert found["admittance_wait_seconds_bucket", (("le", bound),)] == count
+    assert found["admittance_wait_seconds_count", ()] == 4
+    assert found["admittance_wait_seconds_sum", ()] == 10_000_021
 
 
 def test_the_number_of_series_is_limited() -> None:
@@ -70,56 +62,43 @@ def test_the_number_of_series_is_limited() -> None:
     assert counter.values[OTHER,] == sum(waits.values[OTHER,][:-1]) == 10
 
 
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
-        (":9464", ("0.0.0.0", 9464)),
-        ("[::1]:9464", ("::1", 9464)),
-    ],
-)
-def test_an_address_has_a_host_and_a_port(text: str, want: tuple[str, int]) -> None:
-    assert address_of(text) == want
+def test_a_gauge_is_read_at_each_scrape() -> None:
+    found: dict[Labels, float] = {("a",): 1, ("b",): 1}
+    gauges = Gauges((gauge("open", "Open ones", ("queue",)),), lambda: {"open": found})
+    assert parsed(gauges)["admittance_open", (("queue", "a"),)] == 1
+    found[("a",)] = 2
+    del found[("b",)]
+    assert parsed(gauges) == {("admittance_open", (("queue", "a"),)): 2}
 
 
-@pytest.mark.parametrize("text", ["9464", "host", "host:", "host:x", "host:70000"])
-def test_a_wrong_address_is_reported(text: str) -> None:
-    with pytest.raises(SetupError, match="HOST:PORT"):
-        address_of(text)
+def test_a_gauge_is_read_again_if_its_state_changes_meanwhile() -> None:
+    tries: list[int] = []
+
+    def read() -> Mapping[str, Mapping[Labels, float]]:
+        tries.append(1)
+        if len(tries) < 3:
+            raise RuntimeError("dictionary changed size during iteration")
+        return {"open": {(): 1}}
+
+    assert parsed(Gauges((gauge("open", "Open ones"),), read)) == {("admittance_open", ()): 1}
 
 
-async def test_a_port_in_use_is_reported() -> None:
-    async with serve_metrics("127.0.0.1:0", ()) as address:
-        assert address is not None
-        with pytest.raises(SetupError, match="cannot serve metrics"):
-            async with serve_metrics(f"127.0.0.1:{address[1]}", ()):
-                pass
+def test_series_of_one_name_from_two_services_stand_together() -> None:
+    one = gauge("leads", "Whether it leads", ("service",))
+    text = text_of(
+        [
+            Gauges((one,), lambda: {"leads": {("a",): 1}}),
+            Gauges((gauge("other", "Other"),), lambda: {"other": {(): 5}}),
+            Gauges((one,), lambda: {"leads": {("b",): 0}}),
+        ],
+        "kueue_",
+    )
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines == ['kueue_leads{service="a"} 1', 'kueue_leads{service="b"} 0', "kueue_other 5"]
+    assert text.count("# TYPE kueue_leads gauge") == 1
 
 
-async def test_a_gauge_is_read_at_each_scrape() -> None:
-    found = {("a",): 1.0}
-    gauge = Gauge("open", "Open ones", ("queue",), lambda: found)
-    assert 'admittance_open{queue="a"} 1.0' in await scraped(gauge)
-    found[("a",)] = 2.0
-    assert 'admittance_open{queue="a"} 2.0' in await scraped(gauge)
-
-
-async def test_services_of_one_process_share_one_address() -> None:
-    one, other = Counter("ones", "Ones", ()), Counter("others", "Others", ())
-    one.add(())
-    other.add(())
-    where = f"127.0.0.1:{await a_free_port()}"
-    async with serve_metrics(where, (one,)) as address:
-        async with serve_metrics(where, (other,)):
-            both = await read(address)
-        alone = await read(address)
-    assert {"admittance_ones_total 1.0", "admittance_others_total 1.0"} <= set(both)
-    assert "admittance_ones_total 1.0" in alone
-    assert "admittance_others_total 1.0" not in alone
-    async with serve_metrics(where, (other,)) as address:
-        assert "admittance_others_total 1.0" in await read(address)
-
-
-async def test_without_an_address_nothing_is_served() -> None:
-    async with serve_metrics(None, ()) as address:
-        assert address is None
+@pytest.mark.parametrize("text", ["9kueue", "kueue-", "a b", "k:"])
+def test_a_prefix_that_prometheus_refuses_is_reported(text: str) -> None:
+    with pytest.raises(SetupError, match="prefix"):
+        prefix_of(text)

@@ -72,7 +72,7 @@ async def write_health_file(bus: Bus, settings: Settings, file: Path | None) -> 
         return
     try:
         while True:
-            found = await _trouble(bus, settings)
+            found = await why_not_ready(bus, settings)
             raise_if_cancelled()
             _write(file, found)
             await asyncio.sleep(EVERY_SECONDS)
@@ -80,7 +80,9 @@ async def write_health_file(bus: Bus, settings: Settings, file: Path | None) -> 
         _remove(file)
 
 
-async def _trouble(bus: Bus, settings: Settings) -> str:
+async def why_not_ready(bus: Bus, settings: Settings) -> str:
+    """Why the service of the settings is not ready, as it says over the bus; empty if it is
+    ready."""
     if not bus.nc.is_connected:
         return "no connection to the bus"
     try:

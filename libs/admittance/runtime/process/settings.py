@@ -27,6 +27,7 @@ from admittance.runtime.connection_options import (
     server_url,
 )
 from admittance.runtime.errors import SetupError
+from admittance.runtime.telemetry.metrics import PREFIX
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``compare_seconds``: about how often the retry-timer compares all schedules on the bus with the
     stored workloads. ``beat_seconds``: time between two heartbeats of a check controller or
     provider. ``provisioning_seconds``: the default deadline of a request for capacity; 0: none.
-    ``metrics``: HOST:PORT of the workload-controller's metrics; None: not served.
+    ``admin``: HOST:PORT of the admin port of this process; None: not served.
+    ``metrics_prefix``: what the name of every metric begins with.
     ``health_file``: where a service that is alone in its process writes its health for
     `deploy/health.sh`; None: nowhere.
     """
@@ -61,7 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     compare_seconds: float = 60.0
     beat_seconds: float = 10.0
     provisioning_seconds: float = 900.0
-    metrics: str | None = None
+    admin: str | None = None
+    metrics_prefix: str = PREFIX
     health_file: Path | None = None
     json_logs: bool | None = None
     log_level: str = "info"
@@ -78,7 +81,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         data_dir: Path | None = None,
         instance: str | None = None,
         config: Path | None = None,
-        metrics: str | None = None,
+        admin: str | None = None,
+        metrics_prefix: str | None = None,
     ) -> Settings:
         """The settings of ``service``. ``connection`` None: from the variables. Raises SetupError
         with the wrong variable, or the file and its wrong field."""
@@ -102,7 +106,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check_delay_seconds=number(env, "ADMIT_CHECK_DELAY_SECONDS", 7 * 86_400.0, least=1.0),
             beat_seconds=number(env, "ADMIT_BEAT_SECONDS", 10.0, least=0.1),
             provisioning_seconds=number(env, "ADMIT_PROVISIONING_SECONDS", 900.0, least=0.0),
-            metrics=metrics or env.get("ADMIT_METRICS") or None,
+            admin=admin or env.get("ADMIT_ADMIN") or None,
+            metrics_prefix=metrics_prefix or env.get("ADMIT_METRICS_PREFIX") or PREFIX,
             health_file=Path(env["ADMIT_HEALTH_FILE"]) if env.get("ADMIT_HEALTH_FILE") else None,
             compare_seconds=number(env, "ADMIT_COMPARE_SECONDS", 60.0, least=0.1),
             json_logs=choice(env, "ADMIT_LOG", {"json": True, "text": False}),

@@ -1,61 +1,69 @@
-"""Counters, histograms and gauges, served over HTTP for Prometheus.
+"""Counters, histograms and gauges, and their text for Prometheus.
 
-Counting changes one value of a dict; the text for Prometheus is made at a scrape, in a thread of
-its own. The number of series is bounded, whatever the labels are.
+Counting changes one value of a dict. Gauges are read when Prometheus scrapes them, in a thread of
+their own (`runtime/process/admin.py`). The number of series is bounded, whatever the labels are.
 """
 
 from __future__ import annotations
 
-import asyncio
+import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
-
-import structlog
+from typing import Final, NamedTuple
 
 from admittance.runtime.errors import SetupError
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 PREFIX: Final = "admittance_"
 SERIES_MAX: Final = 2_000
-"""The most series of one metric. Series with further label values are counted together under
-`OTHER`.
+"""The most series of one counter or histogram. Series with further label values are counted
+together under `OTHER`.
 """
+GAUGES_MAX: Final = 50_000
+"""The most series of one gauge; a gauge has series for existing objects only."""
 OTHER: Final = "other"
 SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400, 604_800)
 """Upper bounds, in seconds, of a histogram's buckets."""
+READ_TRIES: Final = 10
+"""How often a gauge is read again if its service changed a dict during the reading."""
 
 Labels = tuple[str, ...]
-log = structlog.get_logger()
+
+
+class Definition(NamedTuple):
+    """One metric. ``name``: without prefix, and without ``_total``. ``kind``: counter, histogram or
+    gauge."""
+
+    name: str
+    kind: str
+    about: str
+    labels: Labels
+
+    @property
+    def full_name(self) -> str:
+        """The name without prefix, as Prometheus stores it."""
+        return f"{self.name}_total" if self.kind == "counter" else self.name
 
 
 class Metric(ABC):
-    """A metric with one series for each combination of labels. ``about``: the help text of the
-    metric.
-    """
+    """A source of series of one or several metrics."""
 
-    def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
-        self.name = f"{PREFIX}{name}"
-        self.about = about
-        self.labels = tuple(labels)
-        self._other = (OTHER,) * len(self.labels)
+    definitions: tuple[Definition, ...]
 
     @abstractmethod
-    def families(self) -> Iterator[Any]:
-        """The metric as objects of the Prometheus client's classes."""
+    def series(self) -> Iterable[tuple[Definition, Iterable[str]]]:
+        """Returns for each definition its lines of text, without the prefix of their names."""
 
 
 class Counter(Metric):
     """A growing number for each combination of labels."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
-        super().__init__(name, about, labels)
+        self.definition = Definition(name, "counter", about, tuple(labels))
+        self.definitions = (self.definition,)
         self.values: dict[Labels, float] = {}
+        self._other = (OTHER,) * len(self.definition.labels)
 
     def add(self, labels: Labels, amount: float = 1) -> None:
         """Adds the amount to the series with these labels."""
@@ -63,21 +71,18 @@ class Counter(Metric):
             labels = self._other
         self.values[labels] = self.values.get(labels, 0) + amount
 
-    def families(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily
-
-        family = CounterMetricFamily(self.name, self.about, labels=self.labels)
-        for labels, value in dict(self.values).items():
-            family.add_metric(labels, value)
-        yield family
+    def series(self) -> Iterable[tuple[Definition, Iterable[str]]]:
+        return [(self.definition, _lines(self.definition, self.values.copy()))]
 
 
 class Histogram(Metric):
     """Counts durations by length, for each combination of labels."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
-        super().__init__(name, about, labels)
+        self.definition = Definition(name, "histogram", about, tuple(labels))
+        self.definitions = (self.definition,)
         self.values: dict[Labels, list[float]] = {}
+        self._other = (OTHER,) * len(self.definition.labels)
 
     def observe(self, labels: Labels, seconds: float) -> None:
         """Counts one duration."""
@@ -90,112 +95,109 @@ class Histogram(Metric):
         found[bisect_left(SECONDS, seconds)] += 1
         found[-1] += seconds
 
-    def families(self) -> Iterator[Any]:
-        from prometheus_client.core import HistogramMetricFamily
+    def series(self) -> Iterable[tuple[Definition, Iterable[str]]]:
+        return [(self.definition, self._lines())]
 
-        family = HistogramMetricFamily(self.name, self.about, labels=self.labels)
-        for labels, kept in dict(self.values).items():
+    def _lines(self) -> Iterator[str]:
+        name, named = self.definition.name, self.definition.labels
+        for labels, kept in self.values.copy().items():
             *counts, total = list(kept)
-            buckets = []
+            pairs = _pairs(named, labels)
+            inside = f"{pairs}," if pairs else ""
             so_far = 0.0
             for bound, count in zip([*map(str, SECONDS), "+Inf"], counts, strict=True):
                 so_far += count
-                buckets.append((bound, so_far))
-            family.add_metric(labels, buckets=buckets, sum_value=total)
-        yield family
+                yield f'{name}_bucket{{{inside}le="{bound}"}} {so_far}\n'
+            around = f"{{{pairs}}}" if pairs else ""
+            yield f"{name}_count{around} {so_far}\n"
+            yield f"{name}_sum{around} {total}\n"
 
 
-class Gauge(Metric):
-    """Numbers, one for each combination of labels, which ``read`` returns at a scrape."""
+Read = Callable[[], Mapping[str, Mapping[Labels, float]]]
 
-    def __init__(
-        self,
-        name: str,
-        about: str,
-        labels: Sequence[str],
-        read: Callable[[], Mapping[Labels, float]],
-    ) -> None:
-        super().__init__(name, about, labels)
+
+class Gauges(Metric):
+    """Numbers that ``read`` returns at a scrape, by the name of the gauge and its labels.
+
+    ``read`` runs in another thread than the service, so it must change nothing. A dict that the
+    service changes during the reading makes ``read`` raise RuntimeError; then it is read again.
+    """
+
+    def __init__(self, definitions: Iterable[Definition], read: Read) -> None:
+        self.definitions = tuple(definitions)
         self._read = read
 
-    def families(self) -> Iterator[Any]:
-        from prometheus_client.core import GaugeMetricFamily
+    def series(self) -> Iterable[tuple[Definition, Iterable[str]]]:
+        found = self._found()
+        return [(one, _lines(one, found.get(one.name, {}))) for one in self.definitions]
 
-        family = GaugeMetricFamily(self.name, self.about, labels=self.labels)
-        for labels, value in islice(self._read().items(), SERIES_MAX):
-            family.add_metric(labels, value)
-        yield family
-
-
-class _Collector:
-    def __init__(self, metrics: Sequence[Metric]) -> None:
-        self._metrics = tuple(metrics)
-
-    def collect(self) -> Iterator[Any]:
-        for metric in self._metrics:
-            yield from metric.families()
+    def _found(self) -> Mapping[str, Mapping[Labels, float]]:
+        for _ in range(READ_TRIES - 1):
+            try:
+                return self._read()
+            except RuntimeError:
+                continue
+        return self._read()
 
 
-def address_of(text: str) -> tuple[str, int]:
-    """Returns host and port of ``HOST:PORT``, or of ``:PORT``, which means all addresses. Raises
-    SetupError for any other text.
-    """
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not port.isdigit() or int(port) > 65_535:
-        raise SetupError(f"the address of metrics must be HOST:PORT, not {text!r}")
-    return host or "0.0.0.0", int(port)
+def gauge(name: str, about: str, labels: Sequence[str] = ()) -> Definition:
+    """The definition of a gauge."""
+    return Definition(name, "gauge", about, tuple(labels))
 
 
-class _Served:
-    """A metrics server of this process, and the number of its users."""
-
-    def __init__(self, where: str) -> None:
-        from prometheus_client import CollectorRegistry, start_http_server
-
-        host, port = address_of(where)
-        self.registry = CollectorRegistry()
-        try:
-            self._server, self._thread = start_http_server(port, addr=host, registry=self.registry)
-        except OSError as error:
-            raise SetupError(f"cannot serve metrics at {where}: {error.strerror}") from None
-        self.address = (host, int(self._server.server_port))
-        self.users = 0
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._server.shutdown)
-        self._server.server_close()
-        await asyncio.to_thread(self._thread.join)
+# The text. ------------------------------------------------------------------------------
 
 
-_here: Final[dict[str, _Served]] = {}
+def text_of(metrics: Iterable[Metric], prefix: str = PREFIX) -> str:
+    """The metrics in the text format of Prometheus. Series of one name that come from several
+    metrics stand together, as the format demands."""
+    heads: dict[str, str] = {}
+    lines: dict[str, list[str]] = {}
+    for metric in metrics:
+        for one, found in metric.series():
+            name = f"{prefix}{one.full_name}"
+            heads.setdefault(
+                name, f"# HELP {name} {_escaped(one.about)}\n# TYPE {name} {one.kind}\n"
+            )
+            lines.setdefault(name, []).extend(f"{prefix}{line}" for line in found)
+    return "".join(part for name, head in heads.items() for part in (head, *lines[name]))
 
 
-@asynccontextmanager
-async def serve_metrics(
-    where: str | None, metrics: Sequence[Metric]
-) -> AsyncIterator[tuple[str, int] | None]:
-    """Serves the metrics over HTTP while the context is active; with ``where`` None does not serve
-    them. Yields the address at which the metrics are served. Raises SetupError if the address
-    cannot be used.
+def _lines(one: Definition, values: Mapping[Labels, float]) -> Iterator[str]:
+    inside = ",".join(f'{name}="%s"' for name in one.labels)
+    form = f"{one.full_name}{{{inside}}} %s\n" if inside else f"{one.full_name} %s\n"
+    for labels, value in islice(values.items(), GAUGES_MAX):
+        yield form % (*_plain(labels), value)
 
-    Services of one process with the same address share one server.
-    """
-    if where is None:
-        yield None
-        return
-    server = _here.get(where) or _Served(where)
-    if not server.users and server.address[1] == address_of(where)[1]:
-        _here[where] = server
-    collector = _Collector(metrics)
-    server.registry.register(collector)
-    server.users += 1
-    log.info("metrics_served", host=server.address[0], port=server.address[1])
-    try:
-        yield server.address
-    finally:
-        server.users -= 1
-        server.registry.unregister(collector)
-        if not server.users:
-            _here.pop(where, None)
-            await server.close()
+
+def _pairs(names: Labels, values: Labels) -> str:
+    return ",".join(
+        [f'{name}="{value}"' for name, value in zip(names, _plain(values), strict=True)]
+    )
+
+
+_SPECIAL: Final = re.compile(r'["\\\n]')
+
+
+def _plain(labels: Labels) -> Labels:
+    """The values of labels as the text format wants them. Names of objects stay as they are."""
+    if _SPECIAL.search("".join(labels)) is None:
+        return labels
+    return tuple(_escaped(value).replace('"', '\\"') for value in labels)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+_PREFIX: Final = re.compile(r"\A[a-zA-Z_][a-zA-Z0-9_]*\Z")
+
+
+def prefix_of(text: str) -> str:
+    """Returns the prefix of metrics. Raises SetupError for one that Prometheus does not allow."""
+    if not _PREFIX.match(text):
+        raise SetupError(
+            f"the prefix of metrics must be letters, digits and _, and begin with no digit, "
+            f"not {text!r}"
+        )
+    return text

@@ -70,13 +70,21 @@ def service_options(
             "Default: $ADMIT_CONFIG",
         ),
     ] = None,
-    metrics: Annotated[
+    admin: Annotated[
         str | None,
         typer.Option(
-            "--metrics",
+            "--admin",
             metavar="HOST:PORT",
-            help="Address for Prometheus metrics of the workload-controller. "
-            "Default: $ADMIT_METRICS, or none",
+            help="Address of /livez, /readyz and /metrics. Default: $ADMIT_ADMIN, or none",
+        ),
+    ] = None,
+    metrics_prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-prefix",
+            metavar="PREFIX",
+            help="What names of metrics begin with; kueue_ for dashboards of Kueue. "
+            "Default: $ADMIT_METRICS_PREFIX, or admittance_",
         ),
     ] = None,
     nats: NatsOption = None,
@@ -91,7 +99,8 @@ def service_options(
         executor=executor,
         detach_jobs=detach_jobs,
         config=config,
-        metrics=metrics,
+        admin=admin,
+        metrics_prefix=metrics_prefix,
     )
 
 

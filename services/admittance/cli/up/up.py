@@ -39,6 +39,7 @@ from admittance.runtime.errors import (
     Unavailable,
     is_temporary,
 )
+from admittance.runtime.process.admin import AdminPort, address_of, admin_port
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import (
@@ -54,7 +55,7 @@ from admittance.runtime.server_url import shown
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.runtime.telemetry.metrics import address_of
+from admittance.runtime.telemetry.metrics import prefix_of
 
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
 READY_SECONDS: Final = 120.0
@@ -75,27 +76,33 @@ class Options(NamedTuple):
     detach_jobs: bool = False
     sync_always: bool = False
     config: Path | None = None
-    metrics: str | None = None
+    admin: str | None = None
+    metrics_prefix: str | None = None
 
 
-def refuse_wrong(data_dir: Path, executor: str | None, metrics: str | None) -> None:
+def refuse_wrong(options: Options, executor: str | None) -> None:
     """Raises BadInput for options that would end a service after its start. ``executor``: None if
     no runner starts."""
+    data_dir = options.data_dir
     if data_dir.exists() and not data_dir.is_dir():
         raise BadInput(f"--data-dir {data_dir} is not a folder")
     if executor is not None and executor not in EXECUTORS:
         raise BadInput(f"--executor {executor}: use one of {', '.join(EXECUTORS)}")
-    if where := metrics or os.environ.get("ADMIT_METRICS"):
-        try:
-            address_of(where)
-        except SetupError as error:
-            raise BadInput(f"--metrics {where}: {error}") from None
+    for name, value, variable, read in (
+        ("--admin", options.admin, "ADMIT_ADMIN", address_of),
+        ("--metrics-prefix", options.metrics_prefix, "ADMIT_METRICS_PREFIX", prefix_of),
+    ):
+        if given := value or os.environ.get(variable):
+            try:
+                read(given)
+            except SetupError as error:
+                raise BadInput(f"{name if value else variable} {given}: {error}") from None
 
 
 async def up(call: Call, options: Options) -> int:
     """Runs all services until a stop signal; prints ``ready nats://…`` once all are ready."""
     executor = options.executor if options.runner else None
-    refuse_wrong(options.data_dir, executor, options.metrics)
+    refuse_wrong(options, executor)
     if executor is not None:
         # The runner checks the executor as well, but only after everything else has started.
         await executor_of(executor).check()
@@ -110,9 +117,12 @@ async def up(call: Call, options: Options) -> int:
         connection=connection,
         data_dir=options.data_dir,
         config=options.config,
+        admin=options.admin,
+        metrics_prefix=options.metrics_prefix,
     )
     logs.configure("up", "", settings.json_logs, level=settings.log_level)
     async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(admin_port(settings))
         tasks: list[ServiceTask] = []
         url, instance = call.url, None
         if embeds(call, options):
@@ -131,9 +141,10 @@ async def up(call: Call, options: Options) -> int:
                 data_dir=options.data_dir,
                 instance=instance,
                 config=options.config,
-                metrics=options.metrics,
+                admin=options.admin,
+                metrics_prefix=options.metrics_prefix,
             )
-            tasks.append(_task(mine, options.executor, options.detach_jobs))
+            tasks.append(_task(mine, options, admin))
 
         def ready() -> None:
             if embeds(call, options):
@@ -181,14 +192,15 @@ def started_by(options: Options) -> list[str]:
     ]
 
 
-def _task(settings: Settings, executor: str, detach_jobs: bool) -> ServiceTask:
+def _task(settings: Settings, options: Options, admin: AdminPort | None) -> ServiceTask:
     """The task of one service for `supervise`."""
     return task_of(
         settings,
         run_service,
         serving=_until_serving,
-        executor=executor,
-        detach_jobs=detach_jobs,
+        admin=admin,
+        executor=options.executor,
+        detach_jobs=options.detach_jobs,
     )
 
 
@@ -212,7 +224,7 @@ async def serve(call: Call, name: str, options: Options) -> int:
     name = service_named(name).name
     check_url(call.url)
     executor = options.executor
-    refuse_wrong(options.data_dir, executor if name == "runner" else None, options.metrics)
+    refuse_wrong(options, executor if name == "runner" else None)
     stop = _stop_on_signals(in_time=grace_of(name) is not None)
     collect_garbage_less_often()
     _warn(options.config)
@@ -222,7 +234,8 @@ async def serve(call: Call, name: str, options: Options) -> int:
         connection=call.connection,
         data_dir=options.data_dir,
         config=options.config,
-        metrics=options.metrics,
+        admin=options.admin,
+        metrics_prefix=options.metrics_prefix,
     )
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
     detach = options.detach_jobs

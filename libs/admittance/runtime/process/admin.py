@@ -1,0 +1,271 @@
+"""The admin port of a process: ``/livez``, ``/readyz`` and ``/metrics`` over HTTP.
+
+Requests are answered in threads of their own, so that a scrape does not delay the services, and a
+process that hangs can still be noticed: ``/livez`` asks the event loop for a sign of life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import socket
+import socketserver
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError as FutureCancelled
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from admittance.runtime import clock
+from admittance.runtime.errors import SetupError
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.metrics import Gauges, Metric, gauge, prefix_of, text_of
+
+ANSWER_SECONDS: Final = 5.0
+"""How long ``/livez`` waits for the event loop."""
+READY_SECONDS: Final = 8.0
+"""How long ``/readyz`` waits; longer than a service may take to answer a health query."""
+CLIENT_SECONDS: Final = 10.0
+"""A client that sends or takes nothing for so long is disconnected."""
+CLOSE_SECONDS: Final = 0.1
+"""How often the thread of the server looks whether it should end."""
+STARTING: Final = "starting"
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+PATHS: Final = "use /livez, /readyz or /metrics\n"
+
+BUILD_INFO: Final = gauge("build_info", "1; the labels say what runs", ("version", "python"))
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+WhyNotReady = Callable[[], Awaitable[str]]
+"""A function that returns why a service is not ready; empty if it is ready."""
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Returns host and port of ``HOST:PORT``, or of ``:PORT``, which means all addresses. Raises
+    SetupError for any other text.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise SetupError(f"the admin address must be HOST:PORT, not {text!r}")
+    return host or "0.0.0.0", int(port)
+
+
+class AdminPort:
+    """The admin port of this process. Services of the process add their metrics and their
+    readiness."""
+
+    def __init__(self, where: str, prefix: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._prefix = prefix_of(prefix)
+        self._metrics: list[Metric] = [Gauges((BUILD_INFO,), _build_info)]
+        self._readiness: dict[str, WhyNotReady | None] = {}
+        self._throttle = LogThrottle()
+        self.users = 0
+        host, port = address_of(where)
+        try:
+            self._server = _Server((host, port), self)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SetupError(f"cannot serve the admin port at {where}: {reason}") from None
+        self.address = (host, int(self._server.server_address[1]))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(CLOSE_SECONDS,), name="admin", daemon=True
+        )
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Stops answering."""
+        await asyncio.to_thread(self._server.shutdown)
+        self._server.server_close()
+        await asyncio.to_thread(self._thread.join)
+
+    # Services. ----------------------------------------------------------------------
+
+    def expect(self, service: str) -> None:
+        """Says that the service belongs to this process: until `ready_if` it is not ready."""
+        self._readiness.setdefault(service, None)
+
+    @contextmanager
+    def ready_if(self, service: str, why_not: WhyNotReady) -> Iterator[None]:
+        """While the context is active, ``why_not`` says whether the service is ready."""
+        self._readiness[service] = why_not
+        try:
+            yield
+        finally:
+            self._readiness[service] = None
+
+    @contextmanager
+    def show(self, metrics: Sequence[Metric]) -> Iterator[None]:
+        """Shows the metrics while the context is active."""
+        self._metrics += metrics
+        try:
+            yield
+        finally:
+            for one in metrics:
+                self._metrics.remove(one)
+
+    # Answers, in threads of the server. ---------------------------------------------
+
+    def answer(self, path: str) -> tuple[HTTPStatus, str]:
+        """The status and the text for a path."""
+        match path.partition("?")[0]:
+            case "/livez":
+                return _status(self._why_not_alive())
+            case "/readyz":
+                return _status(self._why_not_ready())
+            case "/metrics":
+                return self._shown()
+            case _:
+                return HTTPStatus.NOT_FOUND, PATHS
+
+    def _shown(self) -> tuple[HTTPStatus, str]:
+        try:
+            return HTTPStatus.OK, text_of(list(self._metrics), self._prefix)
+        except Exception as error:
+            if self._throttle.due(clock.monotonic()):
+                log.exception("metrics_not_shown")
+            return HTTPStatus.INTERNAL_SERVER_ERROR, f"cannot read the metrics: {error!r}\n"
+
+    def _why_not_alive(self) -> list[str]:
+        async def nothing() -> list[str]:
+            return []
+
+        return self._on_loop(nothing(), ANSWER_SECONDS)
+
+    def _why_not_ready(self) -> list[str]:
+        async def reasons() -> list[str]:
+            services = list(self._readiness.items())
+            if not services:
+                return ["no service has started yet"]
+            found = await asyncio.gather(*(_reason(why_not) for _, why_not in services))
+            return [
+                why if why.startswith(name) else f"{name} is not ready: {why}"
+                for (name, _), why in zip(services, found, strict=True)
+                if why
+            ]
+
+        return self._on_loop(reasons(), READY_SECONDS)
+
+    def _on_loop(self, work: Coroutine[Any, Any, list[str]], seconds: float) -> list[str]:
+        """The result of the coroutine on the event loop, or why the loop did not give it."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            return ["the process is ending"]
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            future.cancel()
+            return [f"the event loop of the process has not answered for {seconds:g} s"]
+        except FutureCancelled:
+            return ["the process is ending"]
+
+
+async def _reason(why_not: WhyNotReady | None) -> str:
+    return STARTING if why_not is None else await why_not()
+
+
+def _status(reasons: list[str]) -> tuple[HTTPStatus, str]:
+    if reasons:
+        return HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{one}\n" for one in reasons)
+    return HTTPStatus.OK, "ok\n"
+
+
+def _build_info() -> dict[str, dict[tuple[str, ...], float]]:
+    try:
+        ours = version("admittance")
+    except PackageNotFoundError:
+        ours = "unknown"
+    return {BUILD_INFO.name: {(ours, platform.python_version()): 1}}
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], port: AdminPort) -> None:
+        self.port = port
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """Logs the error of one request, mostly a client that has gone."""
+        log.debug("admin_request_failed", client=str(client_address), exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = CLIENT_SECONDS
+    server_version = "admittance"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        self._answer(with_text=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_text=False)
+
+    def _answer(self, *, with_text: bool) -> None:
+        status, text = self.server.port.answer(self.path)
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", TEXT)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if with_text:
+            self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Logs nothing: a probe comes every few seconds."""
+
+
+_here: Final[dict[str, AdminPort]] = {}
+
+
+@asynccontextmanager
+async def admin_port(settings: Settings) -> AsyncIterator[AdminPort | None]:
+    """Serves the admin port of the settings while the context is active; yields None without an
+    address. Raises SetupError if the address cannot be used.
+
+    The services of one process share one port: the first user opens it, the last one closes it.
+    """
+    where = settings.admin
+    if where is None:
+        yield None
+        return
+    port = _here.get(where)
+    if port is None:
+        port = _here[where] = AdminPort(where, settings.metrics_prefix)
+        log.info("admin_port_served", host=port.address[0], port=port.address[1])
+    port.users += 1
+    try:
+        yield port
+    finally:
+        port.users -= 1
+        if not port.users:
+            _here.pop(where, None)
+            await port.close()
+
+
+@asynccontextmanager
+async def show_metrics(settings: Settings, *metrics: Metric) -> AsyncIterator[None]:
+    """Shows the metrics at the admin port of the settings, if there is one, while the context is
+    active."""
+    async with admin_port(settings) as port:
+        if port is None:
+            yield
+            return
+        with port.show(metrics):
+            yield
