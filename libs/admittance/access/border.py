@@ -1,4 +1,5 @@
-"""What crosses the border between the accounts, beside the answers to requests.
+"""The messages that cross the border between the accounts CORE and OUT, beside the answers to
+requests.
 
 Within one account, permissions are no border: the server does not check the subject on which an
 answer is asked for, so a client could make the server write anywhere. Across accounts an answer
@@ -46,7 +47,7 @@ class Crossing(NamedTuple):
 
     @property
     def exported(self) -> str:
-        """The subject in the exporting account."""
+        """The subject of the crossing as the exporting account names it."""
         return self.to or self.subject
 
 
@@ -59,7 +60,8 @@ _CLAIMS: Final = f"$KV.{subjects.CLAIMS}.*.*.*"
 _STATUSES: Final = f"$KV.{subjects.PROVIDERS}.*.*"
 
 ANSWERED_OUTSIDE: Final = frozenset({"logs", "provider.*"})
-"""Questions that runners and providers answer, within OUT."""
+"""The ends of ``admit.api.<end>``: requests that runners and providers of OUT answer, so that they
+need no border."""
 
 
 def _people(*tails: str) -> tuple[Crossing, ...]:
@@ -103,7 +105,8 @@ INWARDS: Final[tuple[Crossing, ...]] = (
     *_people(*each("*.{}.*.*", ADMIN_VERBS)),
     *_people(*each("*.{}", ADMIN_REQUESTS), *each("*.{}.*", ADMIN_REQUESTS)),
 )
-"""What users of OUT may send to CORE, as far as their permissions allow: service imports."""
+"""The requests that cross from OUT to CORE, as service imports; the permissions of a user of OUT
+allow some of these requests."""
 
 OUTWARDS: Final[tuple[Crossing, ...]] = _crossings(
     "admit.workload.*.*.*",
@@ -113,7 +116,8 @@ OUTWARDS: Final[tuple[Crossing, ...]] = _crossings(
     f"{subjects.OBJECTS}*.*.*.*",
     *_KEYS,
 )
-"""What users of OUT may hear from CORE, as far as their permissions allow: stream imports."""
+"""The messages that cross from CORE to OUT, as stream imports; the permissions of a user of OUT
+allow some of these subscriptions."""
 
 ASKED_OUTSIDE: Final[tuple[Crossing, ...]] = _crossings("admit.api.provider.*")
-"""What services of CORE may ask programs of OUT."""
+"""The requests of services of CORE that programs of OUT answer."""

@@ -38,11 +38,12 @@ LOG: Final = subjects.STREAM
 USER_VERBS: Final = (
     *("submitted", "activated", "deactivated", "held", "released", "reprioritized", "deleted"),
 )
-"""What users may do to workloads of their namespaces."""
+"""The facts that users may cause for workloads of their namespaces, as words of `USER_FACTS`
+subjects."""
 APPROVER_VERBS: Final = ("approved", "denied")
 ADMIN_VERBS: Final = (*USER_VERBS, *APPROVER_VERBS, "finished")
 ADMIN_REQUESTS: Final = ("apply", "delete")
-"""Requests that carry the name of the user in their subject."""
+"""Requests ``admit.user.<user>.<request>``: the subject names the user that sends the request."""
 RUNNER_FACTS: Final = ("started", "pods_ready", "pods_not_ready", "finished", "stopped")
 NAMESPACE_QUESTIONS: Final = (
     *("events", "explain", "fit", "logs", "objects", "pending", "queues", "settled", "simulate"),
@@ -52,14 +53,14 @@ GENERAL_QUESTIONS: Final = (
     *("events", "families", "health", "objects", "pending", "provider.*", "queues"),
     *("settled", "simulate", "timers"),
 )
-"""Requests without a namespace, for users that may read everything."""
+"""Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
 
 
 # Programs. ------------------------------------------------------------------------------
 
 
 def check(user: User) -> Permissions:
-    """Answers the requests of one check controller."""
+    """The permissions of the role check: it answers the requests to one check controller."""
     controller = token(user.controller)
     publish = (
         *CONNECT,
@@ -78,7 +79,7 @@ def check(user: User) -> Permissions:
 
 
 def provider(user: User) -> Permissions:
-    """Provides capacity for one provisioning class."""
+    """The permissions of the role provider: it provides capacity for one provisioning class."""
     name = token(user.class_name)
     keys = f"$KV.{subjects.PROVIDERS}.{name}.*"
     publish = (
@@ -104,7 +105,8 @@ def provider(user: User) -> Permissions:
 
 
 def runner(user: User) -> Permissions:
-    """Starts admitted workloads and stops evicted ones."""
+    """The permissions of the role runner: it starts admitted workloads and stops evicted
+    workloads."""
     spaces = user.namespace_tokens
     claims = each(f"$KV.{subjects.CLAIMS}.{{}}.*.*", spaces)
     workloads = namespaced_keys(user, "workload")
@@ -157,7 +159,7 @@ def _about_workloads(facts: Iterable[str], spaces: Iterable[str]) -> tuple[str, 
 
 
 def telemetry(user: User) -> Permissions:
-    """Reads the log."""
+    """The permissions of the role telemetry: it reads the log."""
     publish = (
         *CONNECT,
         *stream_info((LOG,)),
@@ -176,7 +178,8 @@ QUEUES_AND_CHECKS: Final = rules(
 
 
 def user(user: User) -> Permissions:
-    """Submits and changes workloads of some namespaces, and reads these namespaces."""
+    """The permissions of the role user: a person that submits, changes and reads workloads of some
+    namespaces."""
     publish = (
         *CONNECT,
         *_acts(user, USER_VERBS),
@@ -188,7 +191,8 @@ def user(user: User) -> Permissions:
 
 
 def approver(user: User) -> Permissions:
-    """Gives the verdicts of approval checks in some namespaces."""
+    """The permissions of the role approver: a person that gives the verdicts of approval checks in
+    some namespaces."""
     workloads = namespaced_keys(user, "workload")
     asked = ("events", "explain", "objects", "settled")
     spaces = user.namespace_tokens
@@ -207,13 +211,14 @@ def approver(user: User) -> Permissions:
 
 
 def viewer(user: User) -> Permissions:
-    """Reads everything, and changes nothing."""
+    """The permissions of the role viewer: a person that reads everything and changes nothing."""
     publish = (*CONNECT, *_reads_all())
     return Permissions(publish, (*inbox(user), *_follows_all(user)))
 
 
 def admin(user: User) -> Permissions:
-    """Does all that users may, in all namespaces, changes manifests, and reads everything."""
+    """The permissions of the role admin: a person that does in all namespaces what users may do,
+    changes manifests, and reads everything."""
     requests = each(f"{subjects.USER_FACTS}{user.token}.{{}}", ADMIN_REQUESTS)
     publish = (
         *CONNECT,
@@ -225,7 +230,7 @@ def admin(user: User) -> Permissions:
 
 
 def _acts(user: User, verbs: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Facts that carry the user's name."""
+    """Rules for the subjects ``admit.user.<user>.<verb>.<ns>.<name>`` with these verbs."""
     return rules(
         "act in its own name",
         *(

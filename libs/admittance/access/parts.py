@@ -1,4 +1,4 @@
-"""Rules that several roles share."""
+"""Permission rules that several roles share."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ STREAMS: Final = (
 )
 """All streams and buckets of Admittance."""
 ALIVE_KEYS: Final = f"$KV.{subjects.CLAIMS}._alive"
-"""The first tokens of the heartbeats of instances, in the bucket of claims."""
+"""The first tokens of the subjects on which instances write their heartbeats to the bucket of
+claims."""
 PROVIDER_FACTS: Final = tuple(sorted(subjects.PROVISIONING_FACTS.keys() - subjects.ASKED))
-"""Facts that providers publish."""
+"""Provisioning facts that providers publish, as tokens of subjects."""
 CLUSTER_KINDS: Final = tuple(
     sorted(
         token
@@ -34,17 +35,17 @@ CLUSTER_KINDS: Final = tuple(
         if (kind := kind_named(name)) is not None and not kind.namespaced
     )
 )
-"""The kinds of objects without a namespace, as they are named in keys of the bucket. The bucket has
-other keys with two tokens, such as a secret, so these are listed."""
+"""The kinds of objects without a namespace, as tokens of bucket keys. They are listed because a
+pattern for all keys of two tokens would also match other keys of the bucket."""
 
 
 def rules(purpose: str, *patterns: str) -> tuple[Rule, ...]:
-    """One rule for each pattern, all with the same purpose."""
+    """One permission rule for each pattern of subjects, all with the same purpose."""
     return tuple(Rule(pattern, purpose) for pattern in patterns)
 
 
 def each(pattern: str, values: Iterable[str]) -> tuple[str, ...]:
-    """The pattern with each of the values in place of ``{}``."""
+    """Copies of the pattern of subjects, each with one of the values in place of ``{}``."""
     return tuple(pattern.replace("{}", value) for value in values)
 
 
@@ -70,7 +71,7 @@ HEALTH: Final = rules("answer for its health", "admit.api.health")
 
 
 def stream_info(streams: Iterable[str]) -> tuple[Rule, ...]:
-    """Reads the settings and the state of streams."""
+    """The requests that read the settings and the state of streams."""
     return rules("read the state of streams", *each(f"{JS}.STREAM.INFO.{{}}", streams))
 
 
@@ -80,7 +81,8 @@ def follow(stream: str) -> tuple[str, ...]:
 
 
 def own_durable(durable: str, *, purpose: str) -> tuple[Rule, ...]:
-    """Reads a durable consumer of the log that the workload-controller created."""
+    """The requests with which a program reads its durable consumer of the log, which the
+    workload-controller created."""
     log = subjects.STREAM
     return rules(
         purpose,

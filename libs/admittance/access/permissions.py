@@ -41,8 +41,8 @@ def answer_for(permissions: Permissions, subject: str, *, subscribe: bool = Fals
     nats-server decides it."""
     rules = permissions.subscribe if subscribe else permissions.publish
     if subscribe and subject.endswith(".>"):
-        # The server compares token by token (2.15.1): a pattern that ends in `*` allows a
-        # subscription that ends in `>`. No pattern of a role ends in `*` above longer subjects.
+        # nats-server 2.15.1 compares permissions token by token: a pattern that ends in `*` allows
+        # a subscription that ends in `>`. No pattern of a role ends in `*` above longer subjects.
         subject = f"{subject[:-1]}*"
     allowing = first_match(rules, subject)
     if allowing is None:
@@ -54,7 +54,7 @@ def answer_for(permissions: Permissions, subject: str, *, subscribe: bool = Fals
 
 
 def first_match(rules: Iterable[Rule], subject: str) -> Rule | None:
-    """The first rule with a pattern that covers the subject; None if there is none."""
+    """The first rule with a pattern that covers the subject; None if no rule covers the subject."""
     return next((rule for rule in rules if covers(rule.pattern, subject)), None)
 
 
@@ -73,7 +73,7 @@ def covers(pattern: str, subject: str) -> bool:
 
 
 def overlaps(pattern: str, subject: str) -> bool:
-    """Whether some subject matches both patterns."""
+    """Whether some subject matches both patterns of subjects."""
     ours, theirs = pattern.split("."), subject.split(".")
     for one, other in zip(ours, theirs, strict=False):
         if ">" in (one, other):

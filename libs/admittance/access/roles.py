@@ -15,8 +15,8 @@ from admittance.access.users import User, is_public_key, name_problem
 
 
 class Account(StrEnum):
-    """The accounts of the server. CORE: services. OUT: all others. SYS: the server's own account,
-    for requests to read the configuration again."""
+    """The accounts of the server. CORE: services. OUT: all others. SYS: the system account of
+    nats-server, for requests to reload the configuration."""
 
     CORE = "CORE"
     OUT = "OUT"
@@ -24,7 +24,8 @@ class Account(StrEnum):
 
 
 class Names(StrEnum):
-    """What a user of a role may name."""
+    """What a user of a role names beside its own name: namespaces, a check controller or a
+    provisioning class."""
 
     NAMESPACES = "namespaces"
     CONTROLLER = "controller"
@@ -32,7 +33,7 @@ class Names(StrEnum):
 
     @property
     def option(self) -> str:
-        """The option of `admit auth add`."""
+        """The option of `admit auth add` that takes these names."""
         return "--namespace" if self is Names.NAMESPACES else f"--{self.value}"
 
 
@@ -40,8 +41,8 @@ Maker: TypeAlias = Callable[[User], Permissions]
 
 
 class Role(NamedTuple):
-    """A role. ``may``: one line for people. ``needs``: what a user must name; ``takes``: what it
-    may name."""
+    """A role of users. ``may``: what a user of the role may do, in one line. ``needs``: the names
+    that a user must have; ``takes``: the names that a user may have."""
 
     name: str
     account: Account
@@ -136,12 +137,13 @@ ROLES: Final[dict[str, Role]] = {role.name: role for role in _ROWS}
 
 
 def permissions_of(user: User) -> Permissions:
-    """What the user may publish and subscribe. Raises KeyError for a role that does not exist."""
+    """The subjects that the user may publish and subscribe. Raises KeyError if the user's role does
+    not exist."""
     return ROLES[user.role].permissions(user)
 
 
 def problems(user: User) -> list[str]:
-    """Why the user cannot be added, one sentence each; empty if it can."""
+    """The reasons against adding the user, one sentence each; empty if the user can be added."""
     found = [name_problem("the user's name", user.name)]
     role = ROLES.get(user.role)
     if role is None:

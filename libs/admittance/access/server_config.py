@@ -1,4 +1,5 @@
-"""The text that a nats-server includes: the accounts, the border between them, and the users."""
+"""Writes the configuration text that a nats-server includes: the accounts, the border between the
+accounts, and the users."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from admittance.access.roles import ROLES, Account, permissions_of
 from admittance.access.users import User
 
 ANSWER_SECONDS: Final = 120
-"""How long a program may answer a request, for programs that answer only what they are asked."""
+"""Seconds within which a program may answer a request, if its role may publish answers to received
+requests only."""
 
 HEAD: Final = """\
 # Written by `admit auth`: do not edit. Include this file in the configuration of nats-server.
@@ -19,8 +21,8 @@ HEAD: Final = """\
 
 
 def server_config(users: Iterable[User], system_key: str) -> str:
-    """The configuration of all accounts. ``system_key``: the public key of the user that may ask
-    the server to read its configuration again."""
+    """The configuration of all accounts, as text. ``system_key``: the public key of the user that
+    may tell the server to reload its configuration."""
     by_account: dict[Account, list[User]] = {account: [] for account in Account}
     for user in sorted(users, key=lambda one: one.name):
         by_account[ROLES[user.role].account].append(user)
@@ -64,7 +66,7 @@ def _exports(kind: str, crossings: Iterable[Crossing], account: str) -> Iterator
 
 def _imports(kind: str, crossings: Iterable[Crossing], account: str) -> Iterator[str]:
     for one in crossings:
-        # `to` is the name in the importing account, for services and for streams.
+        # In an import, `to` is the subject in the importing account, for services and for streams.
         to = f", to: {quoted(one.subject)}" if one.to else ""
         source = f"{{ account: {account}, subject: {quoted(one.exported)} }}"
         yield f"      {{ {kind}: {source}{to} }}"
@@ -93,6 +95,6 @@ def _list(rules: Iterable[Rule]) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text as a string of the server's configuration."""
+    """The text as a quoted string of the nats-server configuration."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -30,7 +30,8 @@ from admittance.lease import lease_state
 
 LOG: Final = subjects.STREAM
 ANSWERS: Final = rules("answer requests", "_INBOX.>", "_R_.>")
-"""A request from the account OUT is answered on a subject ``_R_.>``."""
+"""Rules for the answers to requests. The server makes a reply subject ``_R_.>`` for a request from
+OUT."""
 LISTENS: Final = (
     *HEALTH,
     *rules("see which instance leads", f"{subjects.EPOCH}*"),
@@ -79,7 +80,7 @@ READ_BUCKET: Final = rules("read a stored object", f"{JS}.STREAM.MSG.GET.{KV}")
 
 
 def workload_controller(user: User) -> Permissions:
-    """Applies facts; the only writer of workloads and manifests."""
+    """The permissions of the workload-controller, which applies facts and writes workloads."""
     service = "workload-controller"
     said = ("requested", "withdrawn")
     outputs = sorted(subjects.OUTPUTS)
@@ -130,7 +131,7 @@ def workload_controller(user: User) -> Permissions:
 
 
 def scheduler(user: User) -> Permissions:
-    """Takes the heads of queues, finds flavors and victims, reserves quota."""
+    """The permissions of the scheduler, which takes heads of queues and publishes decisions."""
     service = "scheduler"
     decisions = sorted(subjects.FENCED)
     publish = (
@@ -151,7 +152,8 @@ def scheduler(user: User) -> Permissions:
 
 
 def retry_timer(user: User) -> Permissions:
-    """Keeps one schedule for every time that a workload waits for."""
+    """The permissions of the retry-timer, which keeps a schedule for each due time of a
+    workload."""
     service = "retry-timer"
     timers = subjects.TIMERS
     publish = (
@@ -176,7 +178,8 @@ VARIANT_FACTS: Final = (
 
 
 def variant_controller(user: User) -> Permissions:
-    """Creates the variants of a parent, activates and deactivates them."""
+    """The permissions of the variant-controller, which creates, activates and deactivates
+    variants."""
     service = "variant-controller"
     publish = (
         *_leader_elected(service, epochs=_own_epoch(lease_state.VARIANT_CONTROLLER)),
@@ -189,7 +192,7 @@ def variant_controller(user: User) -> Permissions:
 
 
 def provisioning_check(user: User) -> Permissions:
-    """Requests capacity when quota is reserved, and reports the check."""
+    """The permissions of the provisioning check, which requests capacity from providers."""
     service = "provisioning-check"
     controller = token(subjects.PROVISIONING_CONTROLLER)
     asked = sorted(subjects.ASKED)
@@ -212,11 +215,12 @@ def provisioning_check(user: User) -> Permissions:
 
 
 BUILT_IN_PROVIDERS: Final = ("provider-pool", "provider-docker", "provider-aws")
-"""The services among the providers of Admittance that elect a leader."""
+"""The services of Admittance that provide capacity and elect a leader, by their names."""
 
 
 def built_in_provider(user: User) -> Permissions:
-    """Provides capacity with a provider of Admittance, which elects a leader and keeps a ledger."""
+    """The permissions of a provider service of Admittance, which elects a leader and keeps a ledger
+    of bookings."""
     name = token(user.class_name)
     domains = (
         lease_state.PROVIDER_POOL,
@@ -268,7 +272,8 @@ def built_in_provider(user: User) -> Permissions:
 
 
 def backup(user: User) -> Permissions:
-    """Reads whole streams and restores them. A restore replaces everything, so this role is as
+    """The permissions of the role backup: it reads whole streams and restores them. A restore
+    replaces everything, so this role is as
     powerful as all services together."""
     publish = (
         *CONNECT,

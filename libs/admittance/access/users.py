@@ -39,22 +39,23 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
     @property
     def namespace_tokens(self) -> tuple[str, ...]:
-        """The namespaces as tokens of subjects; ``*`` for all."""
+        """The user's namespaces as tokens of subjects; ``*``: all namespaces."""
         return tuple(token(one) for one in self.namespaces) or ("*",)
 
 
 def is_expired(user: User, now: datetime) -> bool:
-    """Whether the user's time is over."""
+    """Whether the user's ``expires`` has passed."""
     return user.expires is not None and user.expires <= now
 
 
 def expired(users: Iterable[User], now: datetime) -> list[User]:
-    """The users whose time is over."""
+    """The users whose ``expires`` has passed."""
     return [user for user in users if is_expired(user, now)]
 
 
 def next_expiry(users: Iterable[User], now: datetime) -> datetime | None:
-    """When the next user expires; None if no user expires after ``now``."""
+    """The earliest ``expires`` after ``now`` of all users; None if no user expires after
+    ``now``."""
     times = [user.expires for user in users if user.expires is not None and user.expires > now]
     return min(times, default=None)
 
@@ -65,7 +66,8 @@ def is_public_key(text: str) -> bool:
 
 
 def name_problem(what: str, name: str) -> str:
-    """Why the name cannot be used, as a sentence; "" if it can. ``what``: such as "the user's
+    """Why the name is not allowed, as a sentence; "" if the name is allowed. ``what``: such as "the
+    user's
     name"."""
     if not name:
         return f"{what} is empty"

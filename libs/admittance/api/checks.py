@@ -146,5 +146,5 @@ class Foreign(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parameters(self) -> Any:
-        """The object's ``spec``, which a check controller gets as parameters."""
+        """The ``spec`` of the foreign object, which a check controller gets as parameters."""
         return self.object.get("spec")

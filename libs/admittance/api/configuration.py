@@ -110,7 +110,8 @@ class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
 
 
 class Transformation(Strict, frozen=True, kw_only=True):
-    """How one resource becomes others. ``outputs``: quantities for one unit of ``input``."""
+    """How the request for one resource is counted as requests for other resources. ``outputs``:
+    quantities for one unit of ``input``."""
 
     input: Annotated[str, field_rule(required=True)] = ""
     strategy: Annotated[str, one_of(("", "Retain", "Replace"))] = "Retain"

@@ -35,7 +35,8 @@ class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class WorkloadNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a workload needs. ``priority`` is 0 by default. ``allowed_flavors`` None: any flavor."""
+    """What the scheduler needs to know of a workload. ``priority`` is 0 by default;
+    ``allowed_flavors`` None: any flavor."""
 
     pod_sets: tuple[PodSetNeeds, ...]
     queue_name: str

@@ -78,7 +78,7 @@ class NodeSelectorTerm(Strict, frozen=True, kw_only=True):
 
 
 class NodeSelector(Strict, frozen=True, kw_only=True):
-    """Selects nodes: one term must hold, and in it all expressions."""
+    """Selects nodes: a node matches if it matches all expressions of at least one term."""
 
     node_selector_terms: Annotated[
         tuple[NodeSelectorTerm, ...], field_rule(required=True, minItems=1)

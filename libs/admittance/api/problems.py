@@ -53,7 +53,8 @@ class ManifestError(ValueError):
 
     @property
     def where(self) -> str:
-        """Where the problem is, as far as known: ``file: document 2 (ClusterQueue team-a)``."""
+        """The place of the manifest with the problem, as far as known: ``file: document 2
+        (ClusterQueue team-a)``."""
         place = " ".join(
             part for part in (self.document, f"({self.about})" if self.about else "") if part
         )

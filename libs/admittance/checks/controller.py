@@ -233,7 +233,8 @@ class CheckService(Worker[AdmissionCheckController]):
         return True
 
     async def report(self, about: Request | Reference, answer: Verdict) -> bool:
-        """Like `publish`, also for a request that this process never received."""
+        """Publishes a verdict about a workload, also for a request that this process never
+        received. Returns False if the verdict comes too late to count."""
         if isinstance(about, Request):
             return await self.publish(about, answer)
         # The verdicts before a restart are unknown to this process, so a random ordinal keeps the

@@ -36,7 +36,8 @@ class JudgementKey(NamedTuple):
 
     @classmethod
     def of(cls, fact: CheckRequested | CheckWithdrawn) -> JudgementKey:
-        """Returns the same key for all facts about one judgement."""
+        """The key of the judgement that the fact is about; equal for all facts about one
+        judgement."""
         return cls(fact.uid, fact.namespace, fact.name, fact.check, fact.cycle)
 
 

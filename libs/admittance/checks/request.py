@@ -148,7 +148,8 @@ class Request:
         self.revision = 0
         """The workload's revision at the request; a repeated request has a later one."""
         self.reported: list[Verdict] = []
-        """The verdicts given to `report` while the request has no bus, in tests."""
+        """The verdicts that `report` got while the request was not attached to a bus, as in tests.
+        """
         self.later = False
         """Whether the check has answered `Later`."""
         self.published = 0

@@ -35,7 +35,7 @@ class ParsedMessage(NamedTuple, Generic[T]):
 
 
 def object_of(data: bytes) -> dict[str, Any] | Fault:
-    """Returns the JSON object in a message, or the fault if there is none."""
+    """The JSON object in a message, or the fault if the message holds no JSON object."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -149,7 +149,8 @@ class ConformanceKit(ABC, Generic[A, T]):
     # Running. -----------------------------------------------------------------------------
 
     async def run(self, on_case: Callable[[str], None]) -> list[CaseResult]:
-        """Runs the cases. ``on_case`` is called with the title of each test case that starts."""
+        """Runs the test cases. ``on_case`` is called with the title of each test case that
+        starts."""
         titles = self._case_list.titles
         on_case(titles["answers"])
         general = {"acknowledges": self._acknowledges, "heartbeat": self._heartbeat}

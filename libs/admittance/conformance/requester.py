@@ -86,7 +86,7 @@ class Requester(ABC, Generic[A, T]):
 
     @abstractmethod
     def _request_of(self, subject: str, data: bytes) -> A | None:
-        """The request that a message is most likely about; None if it names no request."""
+        """The request that a message is most likely about; None if the message names no request."""
 
     @abstractmethod
     def _parse(self, subject: str, data: bytes, request: A | None) -> ParsedMessage[T]:

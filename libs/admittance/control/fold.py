@@ -32,12 +32,12 @@ from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 
 VALUE_MAX: Final = 900_000
-"""The largest size of an object in bytes. The server takes messages of 1 MiB, and a message about
-the object is about as long as the object."""
+"""The most bytes of a stored object. nats-server accepts messages of up to 1 MiB, and a message
+about the object is about as long as the object."""
 GROUPED_MAX: Final = 500
-"""The most objects in one group of puts: an atomic batch has room for it and one more family."""
+"""The most objects in one group of puts: an atomic batch has room for a group and a family."""
 EARLY: Final = timedelta(seconds=1)
-"""How much earlier than its set time the bus may publish a timer message."""
+"""How much earlier than the timer's set time the bus may publish a timer message."""
 SMALL: Final = 8 * 1024
 """A fact of up to this many bytes is always applied: `VALUE_MAX` leaves room for such facts, so a
 full object can still be stopped, finished and deleted."""
@@ -90,7 +90,7 @@ def _fold(folding: BatchFold, batch: list[LogMessage], read: int) -> Commit:
 
 
 class BatchFold:
-    """Folds one batch of messages into a commit."""
+    """Folds one batch of log messages into a commit."""
 
     def __init__(
         self, state: Controller, now: datetime, measured: frozenset[str] = frozenset()
@@ -217,7 +217,7 @@ class BatchFold:
     def _enter(
         self, fact: facts.Submitted, logged: LogMessage, known: VersionedWorkload
     ) -> Fact | None:
-        """The submission as a fact to apply; None: it is refused, and a note says why."""
+        """The submission as a fact; None: the submission is refused, and a note says why."""
         claim = claim_of(fact)
         if claim is not None:
             family = self._families.members(ref_to(fact.namespace, *claim.owner))
@@ -251,7 +251,7 @@ class BatchFold:
         try:
             return self._transitions(key, known, fact, logged)
         except AssertionError:
-            raise  # This program has stored that state itself.
+            raise  # Only this service writes states, so the error is a bug.
         except Exception as error:
             why = f"it cannot be applied to {key}: {type(error).__name__}: {reason_of(error)}"
             if self._outcomes.get(logged.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:
@@ -361,7 +361,7 @@ class BatchFold:
             )
 
     def _excess(self, key: str, change: Change, logged: LogMessage) -> int:
-        """Length of the object with this fact applied, if that is too long; otherwise 0."""
+        """The bytes of the object with this fact applied, if they are too many; otherwise 0."""
         if key not in self._measured or change.workload is None or len(logged.data) <= SMALL:
             return 0
         length = len(stored.encode(with_log(change.workload, logged.sequence, change.says)))

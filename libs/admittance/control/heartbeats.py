@@ -92,13 +92,13 @@ class Heartbeats:
             self._controllers.setdefault(controller, _Controller(now)).last = now
 
     def expect_all(self, now: float) -> None:
-        """Calls `expect` for every known controller."""
+        """Calls `expect` for every check controller that has sent a heartbeat."""
         for found in self._controllers.values():
             found.last = now
             found.replicas = {name: _Heard(one.beat, now) for name, one in found.replicas.items()}
 
     def forget(self, but: set[str]) -> None:
-        """Removes every controller that is not in ``but``."""
+        """Removes the heartbeats of every controller that is not in ``but``."""
         for controller in self._controllers.keys() - but:
             del self._controllers[controller]
 

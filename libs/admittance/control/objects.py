@@ -34,7 +34,7 @@ NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor"}
 
 
 class StoredObject(NamedTuple):
-    """An object, the bytes in which it is stored, and the revision of the stored value."""
+    """An object, the stored bytes of the object, and their revision in the bucket."""
 
     object: Any
     value: bytes
@@ -151,7 +151,7 @@ class Objects:
 
 
 def parameters_key(check: AdmissionCheck) -> str:
-    """The key of the object that a check names; as parameters; "": the check names none."""
+    """The key of the object that a check names in ``parameters``; "": the check names no object."""
     named = check.spec.parameters
     if named is None or not named.name:
         return ""
@@ -162,7 +162,8 @@ def parameters_key(check: AdmissionCheck) -> str:
 
 
 def absence(check: AdmissionCheck) -> str:
-    """The sentence that a check's parameters object is missing; "": the check names none."""
+    """The sentence that a check's parameters object is missing; "": the check names no such
+    object."""
     named = check.spec.parameters
     if named is None:
         return ""

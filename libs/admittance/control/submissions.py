@@ -200,7 +200,7 @@ def claim_of(fact: facts.Submitted) -> VariantClaim | None:
 
 
 class VariantIntake:
-    """Computes the stored form of submitted variants, and caches the variants of a parent."""
+    """Computes the stored spec of submitted variants, and caches the variants of recent parents."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[msgspec.Raw, FamilyRules, dict[str, bytes]]] = {}

@@ -262,7 +262,7 @@ class BatchFamilies:
         return parent
 
     def members(self, ref: FamilyRef) -> FamilyMembers:
-        """Returns the members of the family, without finished and deleted ones."""
+        """Returns the members of the family that are neither finished nor deleted."""
         parent = self._parent(ref)
         keys = self._workloads.variants_of(ref.uid)
         new = self._new.get(ref.uid)

@@ -31,7 +31,7 @@ from admittance.events.shapes import (
 
 
 class Submitted(Fact, frozen=True, kw_only=True):
-    """A workload exists from now on. ``workload`` is its manifest, as bytes."""
+    """Creates a workload. ``workload`` is its manifest, as bytes."""
 
     workload: msgspec.Raw
 
@@ -54,11 +54,11 @@ class Deactivated(Fact, frozen=True, kw_only=True):
 
 
 class Held(Fact, frozen=True, kw_only=True):
-    """The workload stays out of its queue until released."""
+    """Keeps the workload out of its queue until `Released`."""
 
 
 class Released(Fact, frozen=True, kw_only=True):
-    """A held workload may compete again."""
+    """Returns a held workload to its queue."""
 
 
 class Reprioritized(Fact, frozen=True, kw_only=True):

@@ -64,7 +64,7 @@ class Accepted(ProvisioningStatus, frozen=True, kw_only=True):
 
 
 class Provisioned(ProvisioningStatus, frozen=True, kw_only=True):
-    """The capacity is available and booked."""
+    """The requested capacity is available and booked."""
 
 
 class ProvisioningFailed(ProvisioningStatus, frozen=True, kw_only=True):
@@ -81,4 +81,4 @@ class BookingExpired(ProvisioningStatus, frozen=True, kw_only=True):
 
 
 class CapacityRevoked(ProvisioningStatus, frozen=True, kw_only=True):
-    """The provisioned capacity is gone."""
+    """The provisioned capacity is lost, for example because machines failed."""

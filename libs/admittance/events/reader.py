@@ -71,7 +71,8 @@ class BucketEntry(NamedTuple):
 
 
 def reason_of(error: BaseException) -> str:
-    """The reason as one line of limited length, fit for JSON."""
+    """The text of the error as one line of limited length, without characters that JSON cannot
+    hold."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text.encode("utf-8", "backslashreplace").decode()[:REASON_MAX]
 
@@ -119,7 +120,7 @@ class Reader(Generic[T]):
 
 
 def check_times(where: str, times: Iterable[datetime | None]) -> None:
-    """Raises Unreadable for a time without a zone or outside `YEARS`."""
+    """Raises Unreadable if the value has a time without a zone or outside `YEARS`."""
     for time in times:
         if time is not None and (time.tzinfo is None or time.year not in YEARS):
             when = time.isoformat()

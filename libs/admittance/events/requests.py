@@ -23,11 +23,11 @@ from admittance.events.shapes import ConsumedUsage, PodSetUpdate, PreemptedBy, S
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A request, in which unknown fields are tolerated."""
+    """A request to a service; a field that the service does not know is ignored."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A reply. ``error`` is one sentence for people; empty on success."""
+    """A reply of a service. ``error``: one sentence about the failure; empty on success."""
 
     error: str = ""
 

@@ -48,7 +48,8 @@ class PodSetAssignment(Shape, frozen=True, kw_only=True):
 
 
 class Admission(Shape, frozen=True, kw_only=True):
-    """Where quota is booked; set and cleared as a whole, never edited."""
+    """Where the workload's quota is booked: queue, flavors and amounts. Set and cleared as a whole,
+    never edited."""
 
     cluster_queue: str
     pod_set_assignments: tuple[PodSetAssignment, ...] = ()

@@ -105,8 +105,8 @@ TIMER_DUE: Final = "admit.timer.due."
 ALIVE_PROVISIONING: Final = "admit.alive.provisioning."
 """``admit.alive.provisioning.<class>``: heartbeats of providers, not kept on the log."""
 ALIVE_INSTANCE: Final = "admit.alive.instance."
-"""``admit.alive.instance.<service>.<instance>``: a request that the process answers that runs as
-this instance.
+"""``admit.alive.instance.<service>.<instance>``: a request that only the process with this instance
+name answers.
 """
 ALIVE_CHECK: Final = "admit.alive.check."
 """``admit.alive.check.<controller>``: heartbeats of check controllers, not kept on the log."""
@@ -118,12 +118,13 @@ RUNNER_ORDERS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")
 TELEMETRY_DURABLE: Final = "telemetry"
 """Name of the durable consumer of the log through which the telemetry service reads all facts."""
 USER_FACTS: Final = "admit.user."
-"""``admit.user.<user>.<verb>.<ns>.<name>``: a fact that a person caused, with the user that the
-server knows.
+"""``admit.user.<user>.<verb>.<ns>.<name>``: a fact that a person caused; permissions make
+``<user>`` the user that is connected.
 """
 USER_REQUESTS: Final = "admit.api.user."
-"""First tokens of the subjects on which the workload-controller hears people; the rest is that of
-`USER_FACTS`. Only the border between the accounts publishes here.
+"""First tokens of the subjects on which the workload-controller receives requests of people; the
+other tokens are those of `USER_FACTS`. Messages get here only through the border between the
+accounts.
 """
 PROVISIONING_CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
 """The controllerName of the provisioning check."""

@@ -239,7 +239,7 @@ class RowKind(IntEnum):
     VALUE = 0
     GONE = 1
     FINISHED = 2
-    """A workload that has finished; the row has no value."""
+    """The row is about a finished workload, and has no value."""
 
 
 class CheckpointRow(msgspec.Struct, frozen=True, array_like=True):

@@ -19,7 +19,7 @@ NAME_MAX: Final = 253
 _MIDDLE: Final = "-variant-"
 _HASH: Final = 5
 _TAG_LEAST: Final = 8
-"""How many characters of the tag are kept when a variant's name is cut."""
+"""The fewest characters of the tag that are kept when a variant's name is cut."""
 
 
 def variant_name(
@@ -214,7 +214,7 @@ class FamilyRules(NamedTuple):
     tags: tuple[Tag, ...]
 
     def tag(self, name: str) -> Tag | None:
-        """The tag with that name; None: the queue has no such tag."""
+        """The flavor tag with that name; None: the queue has no such tag."""
         return next((one for one in self.tags if one.name == name), None)
 
     def tags_within(self, allowed: frozenset[str] | None) -> tuple[Tag, ...]:
@@ -313,7 +313,7 @@ def begins(parent: ParentState, rules: FamilyRules | None, tag: str) -> datetime
 
 
 def in_order(variants: Iterable[VariantState], rules: FamilyRules) -> list[VariantState]:
-    """The variants with a tag of the queue, best first."""
+    """The variants that have a tag of the queue, ordered from best to worst."""
     places = {one.name: one.place for one in rules.tags}
     return sorted((one for one in variants if one.tag in places), key=lambda one: places[one.tag])
 

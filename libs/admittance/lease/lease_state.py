@@ -100,7 +100,7 @@ class LeaseState:
         return False
 
     def known(self, domain: str) -> int:
-        """The newest epoch of the domain that was seen; 0 before the first."""
+        """The newest epoch of the domain that this instance has seen; 0 before the first epoch."""
         return self._epochs.get(domain, (0, ""))[0]
 
     def forgotten(self, domain: str, epoch: int) -> bool:

@@ -28,8 +28,8 @@ of the id.
 """
 CLASS: Final = "admittance.dev/provisioning-class"
 GRACE_SECONDS: Final = 1.0
-"""The time that the built-in providers get to finish: short, because they only wait, or make calls
-that end by themselves.
+"""Seconds that the functions of a built-in provider get to finish at a stop: few, because they only
+wait, or make calls with a time limit.
 """
 
 
@@ -128,7 +128,8 @@ class OrphanSweep:
         return stored
 
     def is_orphan(self, request_id: str, status: StoredStatus | None) -> bool:
-        """Whether an object is an orphan, if its request has this stored status."""
+        """Whether an object at the provider belongs to no live request, given the stored status of
+        its request."""
         if request_id in self._in_progress:
             return False
         if status is None or not status.status:
@@ -148,7 +149,7 @@ class OtherInstallations:
         self._logged: set[str] = set()
 
     def log(self, owners: Iterable[str]) -> None:
-        """``owners``: for each listed object the name of the installation that owns it."""
+        """``owners``: for each listed object the installation that owns the object."""
         others = Counter(owners)
         del others[self._ours]
         if others.keys() - self._logged:

@@ -41,7 +41,7 @@ class InactiveReasons:
         self._update_providers()
 
     def end(self, what: str) -> None:
-        """Removes the reason for a thing that works again."""
+        """Removes the reason recorded for a thing, because the thing works again."""
         if self._known.pop(what, None) is None:
             return
         if not self._known:
@@ -50,7 +50,7 @@ class InactiveReasons:
 
     @property
     def message(self) -> str:
-        """All reasons in one line; "" if there is none."""
+        """All recorded reasons in one line; "" if nothing is recorded."""
         return "; ".join(self._known.values())
 
     def _update_providers(self) -> None:
@@ -104,7 +104,7 @@ class MissingRights:
                 self._reasons.end(str(right))
 
     async def look(self) -> None:
-        """Probes all missing rights."""
+        """Probes all rights that are recorded as missing."""
         for right, probe in list(self._probes.items()):
             if await probe():
                 self.has(right)

@@ -76,8 +76,8 @@ class Provider(Program):
             grace_seconds=grace_seconds,
         )
         self.activity = (True, "")
-        """Whether the provider can provide capacity, and if not, why. Both are one value, because
-        any thread may change them.
+        """Whether the provider can provide capacity, and the reason if not; one tuple, because any
+        thread may set both at once.
         """
 
     # Methods for the author of a provider. --------------------------------------------

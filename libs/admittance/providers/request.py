@@ -100,7 +100,7 @@ class Request:
         self.parameters: Any = dict(fact.parameters) if parameters is None else parameters
         self.last = last
         self.said: list[Status] = []
-        """The statuses given without a bus, as in tests."""
+        """The statuses that `say` got while the request was not attached to a bus, as in tests."""
         self._say = say
         self._loop = loop
 

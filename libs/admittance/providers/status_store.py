@@ -212,7 +212,8 @@ class StatusPublisher:
             pause = min(2 * pause, REFUSED_PAUSE_MAX)
 
     async def repeat(self, stored: StoredStatus) -> None:
-        """Publishes a stored status, which may be on the log already."""
+        """Publishes a stored status, perhaps for the second time: the message id drops a
+        duplicate."""
         await self._outbox.put(self._message(stored))
 
     def _message(self, stored: StoredStatus) -> Outgoing:

@@ -33,7 +33,7 @@ ADMITTED: Final = "the workload is admitted, and only CapacityRevoked stops it"
 
 
 class AnswerIntake:
-    """Applies answers of providers to requests."""
+    """Applies answers of providers to capacity requests."""
 
     def __init__(self, observed: ObservedState, memory: Memory) -> None:
         self._observed = observed
@@ -107,7 +107,8 @@ class AnswerIntake:
         return None
 
     def has_foreign_id(self, fact: ProvisioningStatus) -> bool:
-        """Whether this service never makes request ids like that of the answer, and never did."""
+        """Whether the answer's request id has a form in which no version of this service makes
+        ids."""
         work = self._observed.workloads.get((fact.namespace, fact.name))
         uid = fact.id.partition("/")[0]
         if fact.uid and fact.uid != uid:
@@ -348,7 +349,8 @@ class ProvisioningCore:
         ]
 
     def send_again(self, slot: RequestSlot, record_id: str) -> None:
-        """Sends the slot's request once more, because the provider does not know it."""
+        """Publishes the slot's capacity request once more, because the provider does not know the
+        request."""
         self._memory.sent.discard(record_id)
         kept = self.observed.records.get(slot)
         if kept is not None and kept.record.spec.id == record_id:

@@ -301,7 +301,8 @@ class RecordBuilder:
     def _generation(
         self, slot: RequestSlot, uid: str, cycle: int, before: StoredRecord | None, name: str
     ) -> int:
-        """The number of the request within the reservation, chosen so that no id is used twice."""
+        """The number of the capacity request within the reservation, chosen so that no request id
+        is used twice."""
         last = self._memory.last_requests.get(slot)
         if before is not None and before.record.spec.cycle == cycle:
             return before.record.metadata.generation + 1
@@ -361,7 +362,8 @@ class DeletedRequestRecovery:
                 self._sent[fact.id] = _requested_record(fact, name, at)
 
     def found(self) -> list[Record]:
-        """The requests that were sent and never cancelled, oldest first, without their answers."""
+        """The capacity requests on the log that were sent and never cancelled, oldest first,
+        without their answers."""
         return [record for id, record in self._sent.items() if id not in self._cancelled]
 
     def _lost_name(self, fact: ProvisioningRequested) -> str | None:
@@ -375,7 +377,7 @@ class DeletedRequestRecovery:
 
 
 def _requested_record(fact: ProvisioningRequested, name: str, at: datetime) -> Record:
-    """The record of a request that is on the log."""
+    """The record of a capacity request, made from the fact on the log."""
     spec = RecordSpec(
         id=fact.id,
         workload=fact.name,

@@ -85,7 +85,7 @@ def cancelled_record(record: Record, why: str) -> Record:
 
 
 def is_marked_for_deletion(record: Record) -> bool:
-    """Whether a user has asked to delete the request."""
+    """Whether a user has asked to delete the capacity request."""
     return record.metadata.deletion_timestamp is not None
 
 
@@ -158,7 +158,7 @@ class SlotDecider:
         return row_of(work.status.admission_checks, slot.check) if work is not None else None
 
     def step(self, slot: RequestSlot, now: datetime) -> Step | None:
-        """The next step of the slot; None if the slot is as it should be."""
+        """The next step of the slot; None if the slot needs no step."""
         observed = self._observed
         kept = observed.records.get(slot)
         work = observed.workloads.get((slot.namespace, slot.workload))

@@ -72,7 +72,8 @@ class ProviderHeartbeats:
         self._heard_at = dict.fromkeys(self._heard_at, now)
 
     def trouble(self, provisioning_class: str, now: float) -> str | None:
-        """Why the class has no live provider; None if it has one, or never sent a heartbeat."""
+        """Why the provisioning class has no live provider; None if a provider is alive, or no
+        heartbeat of the class ever came."""
         last = self._heard_at.get(provisioning_class)
         if last is None:
             return None
@@ -84,11 +85,11 @@ class ProviderHeartbeats:
         return None
 
     def knows(self, provisioning_class: str) -> bool:
-        """Whether the class has ever sent a heartbeat."""
+        """Whether any provider of the class has ever sent a heartbeat."""
         return provisioning_class in self._heard_at
 
     def classes(self) -> list[str]:
-        """The classes that have ever sent a heartbeat."""
+        """The provisioning classes for which any provider has ever sent a heartbeat."""
         return list(self._heard_at)
 
     def next_loss(self, now: float) -> float | None:
@@ -288,12 +289,12 @@ class ObservedState(CheckConfigurations):
         return None
 
     def replace_lost(self, slot: RequestSlot, record: Record) -> None:
-        """Replaces the newest lost record of the slot by this one."""
+        """Replaces the newest lost record of the slot by ``record``."""
         self.lost_records[slot][-1] = record
         self.dirty[slot] = None
 
     def settle_lost(self, slot: RequestSlot, record: Record) -> None:
-        """Drops a lost record that is written again or cancelled."""
+        """Drops a lost record, because the record is written again or its request is cancelled."""
         self.lost_records[slot].remove(record)
         if not self.lost_records[slot]:
             del self.lost_records[slot]

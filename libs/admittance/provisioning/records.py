@@ -161,7 +161,8 @@ def size_error(record: Record) -> str:
 
 
 def with_note(record: Record, text: str, now: datetime) -> Record:
-    """The record with the note added; the same record if it has this note or too many notes."""
+    """The record with the note added; the unchanged record if it has this note already or
+    `NOTES_MAX` notes."""
     notes = record.status.notes
     # An error may quote text that is not valid Unicode.
     text = text[:NOTE_MAX].encode("utf-8", "backslashreplace").decode()
@@ -290,5 +291,5 @@ def delay_seconds(attempt: int, strategy: ProvisioningRetryStrategy) -> int:
 
 
 def is_last(attempt: int, strategy: ProvisioningRetryStrategy) -> bool:
-    """Whether no attempt follows this one, so that its failure rejects the workload."""
+    """Whether this attempt is the last, so that its failure rejects the workload."""
     return attempt > strategy.backoff_limit_count

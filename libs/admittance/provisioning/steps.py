@@ -109,6 +109,7 @@ class Memory:
         self.last_requests[slot] = LastRequest(spec.uid, spec.cycle, record.metadata.generation)
 
     def forget(self, record: Record) -> None:
-        """Drops the request's id, because no later step is about that request."""
+        """Forgets that the request was sent and cancelled, because no later step is about that
+        request."""
         self.sent.discard(record.spec.id)
         self.cancelled.discard(record.spec.id)

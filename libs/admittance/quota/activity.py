@@ -45,7 +45,8 @@ def is_check_active(check: AdmissionCheck) -> bool:
 
 
 def inactive_because(check: AdmissionCheck) -> str | None:
-    """Returns why the controller of the check cannot evaluate it; None: the controller can."""
+    """Returns why the controller of the check cannot evaluate the check; None: the controller
+    can."""
     if check.status is not None:
         for condition in check.status.conditions:
             if condition.type == "Active" and condition.status != "True":

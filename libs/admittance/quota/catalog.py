@@ -186,7 +186,8 @@ class Catalog:
         return None if node is None else domain_of_node(node)
 
     def newest(self, domain: str) -> int:
-        """Returns the revision of the last change in that domain; 0: there was no change."""
+        """Returns the bucket revision of the last change to an object of the domain; 0: nothing has
+        changed."""
         return self._newest.get(domain, 0)
 
     def in_cycle(self, cluster_queue: str) -> bool:

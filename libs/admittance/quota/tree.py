@@ -248,7 +248,8 @@ def _renew(node: Node) -> None:
 
 
 def _name(cell: Cell, *, named: bool) -> None:
-    """Updates the notes about whether a manifest names the cell's flavor and resource."""
+    """Updates ``named`` and ``listed_below``: whether a manifest names the cell's flavor and
+    resource."""
     before = cell.is_listed
     cell.named = named
     if cell.is_listed != before and cell.parent is not None:

@@ -372,7 +372,8 @@ class _Rebuilt:
     def repetition(
         self, differences: Iterable[str], made: Iterable[Any], turns: Iterable[Turn]
     ) -> Repetition:
-        """Returns the result of the replay, with the size of the rebuilt state."""
+        """Returns the result of the replay, with the numbers of queues and workloads in the rebuilt
+        state."""
         present = [entry for entry in self._entries if entry.value is not None]
         workloads = sum(entry.key.startswith("workload.") for entry in present)
         return Repetition(

@@ -6,5 +6,6 @@ log), `bus/bucket.py` (state) and `leader/lease_store.py` (leases).
 
 from admittance.runtime import lazy_nats_js
 
-# Before any module imports nats-py.
+# This call comes before any import of nats-py, so that `nats.js` is loaded only when something uses
+# it.
 lazy_nats_js.load_at_first_use()

@@ -47,5 +47,5 @@ def replaced(wall: Clock, monotonic: Callable[[], float]) -> Iterator[None]:
 
 
 def from_nanoseconds(nanoseconds: int) -> datetime:
-    """A timestamp of the server as a time, with microseconds."""
+    """The server's timestamp, nanoseconds since 1970, as a UTC time with microseconds."""
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC)

@@ -27,7 +27,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "tls_key": "ADMIT_NATS_TLS_KEY",
     "tls_first": "ADMIT_NATS_TLS_FIRST",
 }
-"""The variable of each field."""
+"""The environment variable of each field of `ConnectionOptions`."""
 OPTIONS: Final[Mapping[str, str]] = {
     "creds": "--creds",
     "user": "--nats-user",
@@ -38,7 +38,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "tls_key": "--tls-key",
     "tls_first": "--tls-first",
 }
-"""The option of each field. Every user of the machine can read the options of a process, so no
+"""The command line option of each field of `ConnectionOptions`. Every user of the machine can read
+the options of a process, so no
 option takes a password or a token itself."""
 PASSWORDS: Final = frozenset({"password", "password_file"})
 LOGINS: Final = frozenset({"creds", "user", "token", "token_file"}) | PASSWORDS
@@ -46,7 +47,7 @@ YES_OR_NO: Final = {"1": True, "true": True, "0": False, "false": False, "": Fal
 
 
 class BadOptions(ValueError):
-    """Options that contradict each other. The text contains no secret."""
+    """The connection options contradict each other. The text of the error contains no secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class ConnectionOptions:
 
     @property
     def demands_tls(self) -> bool:
-        """Whether a server without TLS is refused."""
+        """Whether the options refuse a server without TLS."""
         return bool(self.tls_ca or self.tls_cert or self.tls_first)
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ class DirectParser(Parser):
     async def parse(self, data: bytes = b"") -> None:
         """Parses the bytes that have arrived. An incomplete message waits for the next call."""
         if self.state != AWAITING_CONTROL_LINE:
-            # nats-py has begun to parse a message.
+            # The parser of nats-py has begun a message and must end it.
             await super().parse(data)
             return
         if self.buf:
@@ -57,7 +57,7 @@ class DirectParser(Parser):
             body = line + 2
             end = body + total
             if end + 2 > size:
-                # The message is incomplete.
+                # The message is incomplete: the rest comes with the next bytes.
                 self.buf.extend(data[start:])
                 return
             try:
@@ -71,5 +71,6 @@ class DirectParser(Parser):
 
 
 def _number(digits: bytes) -> int:
-    """The number; -1 if it is none: then nats-py parses the message, and reports the error."""
+    """The number in these digits; -1 if the bytes are no number: then nats-py parses the message
+    and reports the error."""
     return int(digits) if digits.isdigit() else -1

@@ -61,7 +61,8 @@ def binary() -> str:
 
 
 def is_running(running: Running) -> bool:
-    """Whether exactly this process still runs, and not another one with its pid."""
+    """Whether the process with this pid and start time still runs; a later process with the pid
+    does not count."""
     try:
         process = psutil.Process(running.pid)
         if abs(process.create_time() - running.started) >= 1.0:
@@ -103,7 +104,7 @@ def is_free(port: int) -> bool:
 
 
 async def greets(port: int) -> bool:
-    """Whether a NATS server answers on the port."""
+    """Whether a NATS server answers on the port of this machine."""
     try:
         async with asyncio.timeout(1.0):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -121,7 +122,8 @@ async def greets(port: int) -> bool:
 
 
 START_TIMEOUT: Final = 30.0
-"""Seconds. The server reads its store, perhaps millions of messages, before it opens its port."""
+"""Seconds within which a started server must open its port; before that, the server reads its
+store, perhaps millions of messages."""
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
 """If the disk has less free space than this, JetStream would refuse the first facts."""
 SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
@@ -209,7 +211,7 @@ class EmbeddedServer:
         return self.url
 
     async def stop(self, timeout: float = 10.0) -> None:
-        """Ends the server, by force after ``timeout`` seconds, and releases the folder."""
+        """Ends the server, by force after ``timeout`` seconds, and releases the data folder."""
         running = self.running
         if running is not None:
             await end(running, timeout)

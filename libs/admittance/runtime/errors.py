@@ -293,7 +293,7 @@ _PASSING: Final = (
     Unavailable,
     Busy,
     Full,
-    # Errors of nats-py about a connection that is lost or being re-established.
+    # These are errors of nats-py about a connection that is lost or being re-established.
     ConnectionError,
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,

@@ -26,8 +26,8 @@ def load_at_first_use() -> None:
     if spec is None or spec.loader is None:
         return
     loader, module = spec.loader, module_from_spec(spec)
-    # Without a path, an import of one of its modules asks `load` for the path, which loads the
-    # package before the module.
+    # Without `__path__`, an import of a module of `nats.js` asks `load` for the path, and so loads
+    # the package before the module.
     path = vars(module).pop("__path__")
 
     def load(name: str) -> Any:

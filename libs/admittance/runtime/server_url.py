@@ -42,7 +42,7 @@ def shown(text: str) -> str:
     try:
         parts = [_split(one.strip()) for one in text.split(",")]
     except BadUrl:
-        # The text may contain a secret, at an unknown position.
+        # The text cannot be parsed but may contain a secret, so nothing of the text is shown.
         return HIDDEN if "@" in text else text
     return ",".join(_shown(one) for one in parts)
 

@@ -30,13 +30,13 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 GRACE_SECONDS: Final = 2.0
-"""How long an orderly end may take. Two seconds are far more than an end needs while the bus
+"""Seconds that the orderly end of a service may take: far more than an end needs while the bus
 answers.
 """
 CANCEL_SECONDS: Final = 1.0
 """Longest wait for the end of a cancelled task; then the task is abandoned."""
 PROCESS_SECONDS: Final = 4.0
-"""Longest time from the signal to the end of the process."""
+"""Most seconds from the stop signal to the end of the process."""
 
 log = logger()
 
@@ -145,7 +145,7 @@ async def set_before(event: asyncio.Event, when: datetime | None) -> bool:
 
 
 CALM_SECONDS: Final = 10.0
-"""After an attempt that lasted this long the next attempt begins without a pause."""
+"""After an attempt that lasted this many seconds the next attempt begins without a pause."""
 PAUSE_MIN: Final = 0.1
 PAUSE_MAX: Final = 5.0
 
@@ -174,7 +174,7 @@ class Backoff:
         return pause
 
     async def pause(self, stopping: asyncio.Task[Any]) -> None:
-        """Waits for `next` seconds, or until ``stopping`` is done."""
+        """Waits for the seconds that `next` returns, or until ``stopping`` is done."""
         seconds = self.next()
         if seconds:
             await asyncio.wait([stopping], timeout=seconds)

@@ -225,7 +225,7 @@ def variant_place(workload: WorkloadInfo) -> int:
 def desired_state(
     state: SchedulerState, queue: Queue, workload: WorkloadInfo
 ) -> DesiredState | None:
-    """The desired state of the variant now; None: the queue has no such variant."""
+    """The present desired state of the variant; None: the queue has no such variant."""
     family = workload.family
     assert family is not None
     return desired_states(state, queue, family).get(workload.key[1])
@@ -234,7 +234,7 @@ def desired_state(
 def desired_states(
     state: SchedulerState, queue: Queue, family: FamilyInfo
 ) -> dict[str, DesiredState]:
-    """The desired state of each variant now by name, best first."""
+    """The present desired state of each variant of the family by name, best variant first."""
     assert family.state is not None
     parent_state = family.state
     admitted = admitted_name(family)

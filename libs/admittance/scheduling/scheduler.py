@@ -95,7 +95,7 @@ class Scheduler:
         self._state.remember_usage((namespace, name), record)
 
     def seen(self, revision: int) -> None:
-        """Notes that the state includes this revision of the bucket."""
+        """Records that the state includes all changes of the bucket up to this revision."""
         self._state.seen = max(self._state.seen, revision)
 
     def flush(self, cluster_queue: str) -> None:

@@ -15,7 +15,7 @@ from admittance.sdk.limits import clipped
 PAUSE_SECONDS: Final = 1.0
 """Shortest time between two heartbeats."""
 MESSAGE_MAX: Final = 1024
-"""How many characters of a heartbeat's message receivers keep."""
+"""The most characters of a heartbeat's message that receivers keep."""
 
 
 class ChangeSignal:

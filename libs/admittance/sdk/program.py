@@ -31,8 +31,8 @@ from admittance.sdk.threads import Threads
 
 THREADS: Final = 16
 GRACE_SECONDS: Final = 7.0
-"""How long work may take at the end: less than the ten seconds after which a container is
-killed.
+"""Seconds that work in progress may take after a stop: less than the ten seconds after which
+container engines kill a container.
 """
 CONNECT_PAUSE_MIN: Final = 0.2
 CONNECT_PAUSE_MAX: Final = 5.0
@@ -96,13 +96,14 @@ class Program(ABC):
         return self._publish is not None
 
     def _only(self, function: F, present: Callable[..., Any] | None, what: str) -> F:
-        """Returns function. Raises ValueError if another function is ``present`` in its place."""
+        """Returns ``function``. Raises ValueError if the author has already given a function
+        (``present``) for the same purpose."""
         if present is not None:
             raise ValueError(f"{self.name} has a {what} already: {present.__qualname__}")
         return function
 
     async def free(self, withdrawn: Any) -> None:
-        """Calls the author's release function for a withdrawn request, if there is one."""
+        """Calls the author's release function for a withdrawn request, if the author gave one."""
         if self.release is not None:
             await self.threads.outcome(self.release, withdrawn)
 

@@ -29,7 +29,7 @@ other deliveries after 30 s.
 """
 MISSING_PAUSE_MAX: Final = 2.0
 MISSING_LOG_SECONDS: Final = 30.0
-"""Time between two log lines about a missing durable."""
+"""Seconds between two log lines about a missing durable."""
 DONE: Final = b"+ACK"
 WORKING: Final = b"+WPI"
 NEVER: Final = b"+TERM"

@@ -29,7 +29,7 @@ from admittance.sdk.program import Program
 from admittance.sdk.requests import IncomingMessage, RequestConsumer, RequestSource
 
 AGAIN_SECONDS: Final = 5.0
-"""Delay before a request is redelivered after a bug ended the work on it."""
+"""Seconds before a request is redelivered after a bug ended the work on the request."""
 
 P = TypeVar("P", bound=Program)
 log = structlog.get_logger()
@@ -77,10 +77,10 @@ class Worker(ABC, Generic[P]):
 
     @abstractmethod
     def _heartbeat(self) -> tuple[str, bytes]:
-        """Subject and payload of the current heartbeat."""
+        """Returns subject and payload of the current heartbeat."""
 
     def _beside(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """Further coroutines that run until the replica ends."""
+        """Further coroutines of the subclass that run until the replica ends."""
         return ()
 
     @abstractmethod

@@ -34,7 +34,7 @@ would be set, for instance an evicted job's wait for its stop."""
 SOON: Final = timedelta(seconds=5)
 """A schedule that is due within this time is set at once."""
 SKEW: Final = timedelta(seconds=2)
-"""A schedule with a time closer than this is not compared, because by the server's clock the
+"""A schedule that is due within this time is not compared, because by the server's clock the
 schedule may have fired already."""
 
 

@@ -44,7 +44,7 @@ parent, and then the workload-controller updates the parent's rows without a req
 AGAIN: Final = timedelta(seconds=1)
 """Delay before a failed publish of an act is tried again."""
 STUCK: Final = 2
-"""An act that was published again as often as this counts as stuck."""
+"""An act that was published again this many times without effect counts as stuck."""
 
 
 class _SentAct(NamedTuple):
@@ -123,7 +123,7 @@ class SentActs:
         return found, min(looks, default=None)
 
     def through(self, sequence: int, now: datetime) -> None:
-        """Records that the workload-controller has processed the log up to this sequence."""
+        """Records that the workload-controller has processed the log up to ``sequence``."""
         if sequence > self._through:
             self._through = sequence
             self._progress_at = now

@@ -354,7 +354,7 @@ class BucketCopy:
         self.publish(stopped)
 
     def clear_records(self) -> None:
-        """Clears the records of past events, so that only later events are reported."""
+        """Clears the recorded decisions and evictions, so that only later ones are reported."""
         self.wave = 0
         for notes in (self.before, self.evictions, self.reserved, self.preempted):
             notes.clear()

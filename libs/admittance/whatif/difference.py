@@ -304,7 +304,8 @@ def queue_problems(copy: BucketCopy) -> QueueProblems:
 
 
 def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Nodes that use more than their limit, computed as the scheduler does."""
+    """The ClusterQueues and cohorts that use more than their limit, found as the scheduler finds
+    them."""
     roots: dict[int, Node] = {}
     for node in copy.core.catalog.tree.queues.values():
         root = node.root()

@@ -62,7 +62,7 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
     """Returns the workload as `read` does, and also checks its pod sets. Raises Unreadable if the
     value is invalid."""
     from admittance.api.pod_requests import (
-        needs,  # imported late: short commands read workloads and no specs
+        needs,  # imported late, because short commands read workloads without decoding their specs
     )
 
     workload = read(key, value)

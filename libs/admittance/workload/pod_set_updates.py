@@ -45,7 +45,8 @@ _pod_sets = msgspec.json.Decoder(_PodSets)
 
 
 class Added(NamedTuple):
-    """What is added to the template of one pod set."""
+    """The labels, annotations, node selector and tolerations that are added to the template of one
+    pod set."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

@@ -41,7 +41,7 @@ MESSAGE_MAX: Final = 2048
 
 
 def verdict_message(word: str, user: str, message: str, now: datetime) -> str:
-    """``approved by ada at 2026-01-01T12:00:00Z: looks fine``."""
+    """The message of a verdict, like ``approved by ada at 2026-01-01T12:00:00Z: looks fine``."""
     moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     text = f"{word} by {user} at {moment}"
     return f"{text}: {message}" if message else text

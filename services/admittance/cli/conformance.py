@@ -33,9 +33,9 @@ from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.telemetry import logs
 
 OnCase: TypeAlias = Callable[[str], None]
-"""Called when a case starts, with the name of the case."""
+"""A function that is called with the title of each test case that starts."""
 OnReady: TypeAlias = Callable[[], None]
-"""Called when the program may be started."""
+"""A function that is called when the tested program may be started."""
 
 
 class TestOptions(NamedTuple):
@@ -54,7 +54,7 @@ class TestOptions(NamedTuple):
     port: int | None = None
 
     def refuse_unknown_cases(self, known: Collection[str]) -> None:
-        """Raises BadInput for a case that is not ``known``."""
+        """Raises BadInput if a test case is not in ``known``."""
         for case in self.cases:
             if case not in known:
                 raise BadInput(f'there is no case "{case}"; there are {", ".join(known)}')
@@ -73,7 +73,8 @@ class TestOptions(NamedTuple):
 
 
 async def check_test(options: TestOptions, controller: str, check: str) -> int:
-    """Runs the cases for a check controller, prints the report, and returns 1 if a case failed."""
+    """Runs the test cases for a check controller, prints the report, and returns the exit status: 1
+    if a case failed."""
     example = AdmissionCheck(
         metadata=ObjectMeta(name="a"), spec=AdmissionCheckSpec(controller_name=controller)
     )
@@ -198,7 +199,7 @@ def _rows(report: KitReport) -> list[tuple[str, str, str]]:
 
 
 def summary(report: KitReport) -> str:
-    """One line with the number of passed, failed and other cases."""
+    """One line with the numbers of passed, failed and other test cases."""
     counts = ", ".join(
         f"{report.count(word)} {word}"
         for word in (PASSED, FAILED, NOT_APPLICABLE)
@@ -231,7 +232,8 @@ def parameters_of(path: Path | None) -> Any:
     if isinstance(found, dict) and "apiVersion" in found and "kind" in found:
         found = found.get("spec")
     try:
-        # Converted to JSON and back, since YAML has dates and non-string keys and JSON has not.
+        # The parameters are converted to JSON and back, since YAML has dates and keys that are not
+        # strings, and JSON has neither.
         return msgspec.json.decode(msgspec.json.encode(found))
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path}: {error}") from None

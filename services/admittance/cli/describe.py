@@ -1,4 +1,4 @@
-"""``admit describe``: one object with its status and latest events."""
+"""``admit describe``: prints one object with its status and latest events."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def _show_policy(plain: Mapping[str, Any]) -> None:
     try:
         manifest = decode_object(plain).manifest
     except ManifestError:
-        return  # Written by another program or version: only its spec is printed.
+        return  # The object was written by another program or version, so only its spec is printed.
     rules = rules_of(manifest.spec) if isinstance(manifest, ClusterQueue) else None
     if rules is not None:
         output.say(f"\nFamilies of variants\n  {variants.policy_text(rules)}")

@@ -33,11 +33,12 @@ from admittance.workload.stored import head
 
 PAGE: Final = 500
 GATHER_SECONDS: Final = 0.05
-"""Facts come in bursts: one request reads all facts that arrive within this time."""
+"""Seconds within which facts are gathered for one request, because facts come in bursts."""
 ROUNDED: Final = timedelta(milliseconds=1)
 """Two timestamps of the same message differ by less than this."""
 AGAIN_SECONDS: Final = 5.0
-"""The log is also read this often, in case a broken connection lost a notification."""
+"""Seconds between two readings of the log without a notification, in case a broken connection lost
+one."""
 
 
 async def events(
@@ -149,7 +150,8 @@ async def _entries(
         except AnswerIsNo as error:
             if not follow or not after or isinstance(error, NotAllowed):
                 raise
-            # Follow on after the error: the next read of the log prints the missed events.
+            # The command continues after the error, because the next read of the log prints the
+            # missed events.
             output.warn(str(error))
             await asyncio.sleep(AGAIN_SECONDS)
             continue

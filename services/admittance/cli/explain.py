@@ -1,4 +1,5 @@
-"""``admit explain``: why a workload waits, flavor by flavor, and what would unblock it."""
+"""``admit explain``: prints why a workload waits, flavor by flavor, and what would unblock the
+workload."""
 
 from __future__ import annotations
 
@@ -288,7 +289,7 @@ def variant(one: VariantVerdict) -> str:
     sentence = variants.SENTENCES.get(one.why, "")
     because = ", ".join(part for part in (one.why, sentence) if part)
     text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
-    # Left out for a deactivated variant: phase and reason would repeat that it is inactive.
+    # The phase and reason of a deactivated variant would only repeat that the variant is inactive.
     if said.phase and (one.active or said.phase not in OFF):
         reason = reason_text(said.phase, said.reason, said.message)
         text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")

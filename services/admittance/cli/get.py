@@ -34,7 +34,7 @@ from admittance.workload.stored import PARENT, head
 
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
-"""The most rows that one request to the scheduler returns."""
+"""The most rows that the scheduler returns for one request."""
 BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
 """Reasons that the scheduler gives for a workload in backoff."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
@@ -146,7 +146,7 @@ async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
 
 
 def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
-    """The objects that can be read; prints a warning about the others."""
+    """The objects that can be decoded; prints a warning for each other object."""
     aside = {one.key for one in found if not one.is_readable()}
     if aside:
         many = (
@@ -199,7 +199,7 @@ async def waiting_reasons(
 
 
 def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]:
-    """An object for JSON and YAML output."""
+    """The object as JSON and YAML output shows it."""
     if kind is kinds.WORKLOAD:
         return shown_workload(found)
     if kind in QUEUES:
@@ -249,7 +249,7 @@ def show(
 
 
 def as_list(values: Sequence[Any]) -> dict[str, Any]:
-    """Objects as Kubernetes writes a list of objects."""
+    """The objects as a Kubernetes list object."""
     return {"apiVersion": "v1", "kind": "List", "items": list(values)}
 
 
@@ -290,7 +290,8 @@ async def pending(
 def narrowed(
     rows: Sequence[PendingRow], stored: Sequence[Found], chosen: Selection, now: datetime
 ) -> list[PendingRow]:
-    """The rows of chosen workloads, in the order of the queue unless another one is chosen."""
+    """The rows of the selected workloads, in the order of the queue unless the options sort
+    them."""
     found, _ = select(kinds.WORKLOAD, stored, chosen, now)
     place = {(one.namespace, one.name): at for at, one in enumerate(found)}
     kept = [row for row in rows if (row.namespace, row.name) in place]

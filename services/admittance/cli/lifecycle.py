@@ -29,7 +29,7 @@ VARIANT_FOLLOWS: Final = {
     "cancel": "which continues with the others",
     "activate": "which tries it again if the policy allows it",
 }
-"""By command on a variant: what the variant's parent does afterwards."""
+"""For each command that names a variant: what the variant's parent does afterwards."""
 
 
 async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
@@ -70,7 +70,7 @@ CHANGES: Final = {
     "priority": WorkloadCommand(facts.Reprioritized, "has priority {}"),
     "finish": WorkloadCommand(facts.Finished, "finished"),
 }
-"""What each command publishes and prints."""
+"""For each command the fact that it publishes and the word that it prints."""
 
 
 async def change(call: Call, name: str, command: str, words: str = "", **fields: Any) -> None:
@@ -98,7 +98,7 @@ async def change(call: Call, name: str, command: str, words: str = "", **fields:
 
 
 def why_not(found: Found, command: str, reply: SettledReply) -> str:
-    """Why the command changed nothing."""
+    """The error text for a command that changed nothing."""
     if reply.reason == "NoMove":
         where = phase(found.workload(), clock.now())
         return f'workload "{found.name}" is {where}: `admit {command}` changes nothing'

@@ -1,4 +1,5 @@
-"""``admit simulate``: what would start, wait, or be evicted if manifests were applied now."""
+"""``admit simulate``: prints what would start, wait, or be evicted if manifests were applied
+now."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from admittance.events.whatif import (
 from admittance.whatif.simulate import joined
 
 SECONDS: Final = 130.0
-"""Time limit of the request, a little more than the scheduler's own limit of a simulation."""
+"""Seconds to wait for the answer, a little more than the scheduler's time limit for a simulation.
+"""
 ROWS: Final = 20
 ALL: Final = 0
 
@@ -258,7 +260,8 @@ def waiting(rows: Sequence[WouldWait]) -> Table:
 
 
 def when(after: int) -> str:
-    """When a workload would start: ``now``, or after how many rounds of stopping jobs."""
+    """When a workload would start, as text: ``now``, or after how many rounds in which evicted jobs
+    stop."""
     if not after:
         return "now"
     return "once jobs have stopped" if after == 1 else f"after {after} rounds of stopping"

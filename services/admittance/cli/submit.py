@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE: Final = 100
-"""The most outcomes that are requested concurrently."""
+"""The most outcomes of submissions that are requested at the same time."""
 
 COMMAND_LINE: Final = "the command line"
 NAMED_MAX: Final = 5
@@ -212,7 +212,7 @@ async def _of_known_classes(
 
 
 def _class_of(workload: Workload) -> str:
-    """The WorkloadPriorityClass that gives the priority; "" if none."""
+    """The name of the WorkloadPriorityClass that gives the priority; "" if no class gives it."""
     ref = workload.spec.priority_class_ref
     if (
         ref is None
@@ -251,7 +251,8 @@ async def _warn_of_queues(bus: Link, submissions: Sequence[Submission]) -> None:
 
 
 def _closed_because(queue: dict[str, Any]) -> str:
-    """Why the queue admits no new workloads by its own manifest; "" if it does."""
+    """Why the queue's manifest lets the queue admit no new workloads; "" if the queue admits
+    workloads."""
     if objects.field(queue, "metadata", "deletionTimestamp", default=None):
         return "is being deleted: the workload waits until the queue is created again"
     policy = objects.field(queue, "spec", "stopPolicy", default="")
@@ -343,7 +344,7 @@ def exit_status(workload: StoredWorkload) -> int:
 
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
-"""Default requests of a command, for resources that the queue covers."""
+"""The requests of a submitted command that states none, for resources that the queue covers."""
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of generated names: without vowels, so that no suffix is a word, and without letters that
@@ -424,7 +425,7 @@ def suffix() -> str:
 
 
 def stem(command: Sequence[str]) -> str:
-    """The first part of a generated name, from the name of the command's program."""
+    """The first part of a generated workload name: the name of the submitted command's program."""
     program = PurePath(command[0]).name if command else ""
     plain = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")
     return plain[:40].strip("-") or "workload"

@@ -28,18 +28,19 @@ REACHED_BY: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.QUOTA_RESERVED: frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING}),
     Phase.ADMITTED: frozenset({Phase.ADMITTED, Phase.RUNNING}),
 }
-"""By phase: later phases in which `admit wait` counts it as reached. A phase that is not a key is
-reached only in itself.
+"""For each phase the phases in which `admit wait` counts it as reached. A phase that is not a key
+is reached only while the workload is in it.
 """
 
 ON_THE_WAY: Final = frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING})
 """Phases that a workload has passed if it ran to its end."""
 
 READ_AGAIN_SECONDS: Final = 5.0
-"""How often the workload is read as well, because the watch gets no message when the workload
-expires."""
+"""Seconds between two readings of the workload, which are needed because the watch gets no message
+when the workload expires."""
 PHASE_CLOCK_SECONDS: Final = 1.0
-"""The phase is also computed this often, since Backoff ends by time, without a write to the bucket.
+"""Seconds between two computations of the phase, since Backoff ends by time, without a write to the
+bucket.
 """
 
 
@@ -139,7 +140,8 @@ async def reach(
 
 
 async def _ticking(bus: Link, namespace: str, name: str) -> AsyncGenerator[Found | None]:
-    """Like `follow`, but repeats the last state every second, because Backoff ends by time."""
+    """Yields what `follow` yields, and the last state again every second, because Backoff ends by
+    time."""
     changes: asyncio.Queue[Found | BaseException | None] = asyncio.Queue()
 
     async def pump() -> None:
@@ -225,5 +227,5 @@ def is_failure(workload: StoredWorkload) -> str:
     if not finished.message:
         return finished.reason
     if finished.reason == "Failed":
-        return finished.message  # Callers print the word "failed" themselves.
+        return finished.message  # Callers print the word "failed" before this text.
     return f"{finished.reason}: {finished.message}"

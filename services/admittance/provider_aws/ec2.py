@@ -154,7 +154,7 @@ class Ec2:
 
     @classmethod
     def connect(cls, provisioning_class: str) -> Ec2:
-        """Raises SetupError if boto3 is missing or has no region."""
+        """Makes a client of EC2. Raises SetupError if boto3 is missing or has no region."""
         try:
             import boto3
             from botocore.config import Config

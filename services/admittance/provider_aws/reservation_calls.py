@@ -43,7 +43,7 @@ CANCEL: Final = "cancel"
 RESERVE: Final = "reserve"
 MACHINES: Final = "describe instance types"
 NOT_OURS: Final = (ErrorCause.CREDENTIALS, ErrorCause.FORBIDDEN)
-"""Causes of errors that concern the provider, not one request."""
+"""Causes of EC2 errors that concern the provider, not one request."""
 UNKNOWN: Final = (*NOT_OURS, ErrorCause.LATER)
 
 
@@ -61,7 +61,8 @@ class Ec2Rights(MissingRights):
         self._ec2 = ec2
         self._threads = threads
         self._allowed: Mapping[str, Any] | None = None
-        """The arguments of a reservation that EC2 allowed."""
+        """The arguments of the last reservation that EC2 allowed, for a probe of the right to
+        reserve."""
         self._waiting: set[str] = set()
         """Ids of the requests that wait for the right to reserve."""
 
@@ -78,7 +79,8 @@ class Ec2Rights(MissingRights):
         )
 
     def reserved(self, arguments: Mapping[str, Any]) -> None:
-        """Records that EC2 allowed a reservation with these arguments."""
+        """Records that EC2 allows this provider to make reservations, and the arguments with which
+        one was made."""
         self._allowed = arguments
         self.has(RESERVE)
 
@@ -89,8 +91,8 @@ class Ec2Rights(MissingRights):
         """
         allowed = self._allowed
         if allowed is None:
-            # No reservation was allowed yet that could be tried, so only the request itself can
-            # find out.
+            # EC2 has allowed no reservation yet whose arguments a probe could use, so only the
+            # request itself can show that the right is back.
             self._waiting.add(request_id)
             self.deny(RESERVE, trouble)
             return False
@@ -119,7 +121,7 @@ class Ec2Rights(MissingRights):
 
 
 class Made(NamedTuple):
-    """A reservation that was made, and the number of instances requested."""
+    """A reservation that EC2 has made, and the number of instances requested."""
 
     reservation: Reservation
     instances: int
@@ -289,7 +291,7 @@ class ReservationCanceller:
         return now - self._cancelled.get(reservation, float("-inf")) >= self._again_seconds
 
     async def sweep(self, reservation: str) -> None:
-        """Cancels a listed reservation after its request was cancelled."""
+        """Cancels a reservation that a listing of EC2 shows although its request was cancelled."""
         try:
             await self._cancel(reservation, "its request was cancelled")
         except Ec2Error as trouble:
@@ -300,7 +302,7 @@ class ReservationCanceller:
             await self._threads.call(self._ec2.cancel, reservation)
         except Ec2Error as trouble:
             if trouble.fault in NOT_OURS:
-                # A provider that cannot cancel reservations must not make any.
+                # A provider without the right to cancel reservations must not make reservations.
                 self._rights.deny(CANCEL, trouble)
             raise
         self._rights.has(CANCEL)

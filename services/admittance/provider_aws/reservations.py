@@ -57,7 +57,7 @@ class Reservation(NamedTuple):
 
     @property
     def phase(self) -> ReservationPhase:
-        """The phase that the reservation's state means."""
+        """The reservation's phase, derived from its state at EC2."""
         return _PHASES.get(self.state, ReservationPhase.COMING)
 
     @property
@@ -149,9 +149,9 @@ class TrackedReservations:
     def __init__(self, unseen_seconds: float) -> None:
         self._unseen_seconds = unseen_seconds
         self.waiting: dict[str, Booking] = {}
-        """By token: bookings whose reservation is not active yet."""
+        """The bookings, by token, whose reservation is not active yet."""
         self.here: dict[str, Booking] = {}
-        """By token: bookings that were reported as provisioned."""
+        """The bookings, by token, that were reported as provisioned."""
         self.over: set[str] = set()
         """Tokens of requests that were cancelled or have failed."""
         self._seen_at: dict[str, float] = {}
@@ -203,7 +203,7 @@ class TrackedReservations:
         return bool(self.waiting or self.here) or now - self._ended_at < self._unseen_seconds
 
     def observe(self, listed: Iterable[Reservation], now: float) -> Observation:
-        """What follows from a listing of EC2."""
+        """Compares the bookings with a listing of EC2; returns what has to be done."""
         found: dict[str, Reservation] = {}
         observation = Observation([], [], [])
         for one in listed:

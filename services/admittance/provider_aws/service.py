@@ -82,7 +82,8 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
     def from_env(
         cls, env: Mapping[str, str] | None = None, *, provisioning_class: str | None = None
     ) -> AwsSettings:
-        """Raises a SetupError that names the wrong variable."""
+        """The settings in environment variables. Raises a SetupError that names a wrong
+        variable."""
         env = os.environ if env is None else env
         name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
         # No ProvisioningRequestConfig can name another class, and a * or ? in the name would be a

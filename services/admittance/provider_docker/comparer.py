@@ -46,7 +46,7 @@ class EventListener(threading.Thread):
         self._ended = ended
 
     def run(self) -> None:
-        """Reads events until the engine ends them."""
+        """Reads events of the engine until the engine closes the connection."""
         reason = "the engine ended them"
         try:
             self._engine.listen(self._installation, lambda: self._call(self._on_event))

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Away(Exception):
-    """The engine does not answer, or its answer is not valid."""
+    """The container engine does not answer, or its answer is not valid."""
 
 
 class Denied(Exception):
@@ -217,7 +217,8 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> DockerSettings:
-        """Raises a SetupError that names the wrong variable."""
+        """The settings in environment variables. Raises a SetupError that names a wrong
+        variable."""
         image = env.get("ADMIT_DOCKER_IMAGE", "")
         if not image:
             raise SetupError("ADMIT_DOCKER_IMAGE is not set: it names the image of the workers")

@@ -132,10 +132,12 @@ class DockerReconciler:
                 await self._remove(self._of(request.id, listed))
                 return Failed(lacking.message, retryable=lacking.ever)
             running = {one.name for one in self._of(request.id, listed) if one.runs}
-            # An interrupted start of the request may have left stopped workers.
+            # An interrupted attempt to start the request's workers may have left stopped
+            # containers.
             await self._remove([one for one in self._of(request.id, listed) if not one.runs])
             new = [one for one in workers if one.name not in running]
-            # Waits for all starts of workers, so that none continues while a failure is handled.
+            # All starts of workers are awaited, so that no start continues while a failure is
+            # handled.
             outcomes = await asyncio.gather(
                 *(self._start(worker, request) for worker in new), return_exceptions=True
             )

@@ -146,8 +146,8 @@ PAGE: Final = 500
 CALLS: Final = 16
 CALL_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 60
-"""The API server ends a watch after this time. Therefore the client notices a dead connection soon
-after that time.
+"""Seconds after which the API server ends a watch, so that the client notices a dead connection
+soon after that time.
 """
 NEEDED: Final = (
     "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"
@@ -167,7 +167,8 @@ class Cluster:
         await self._http.aclose()
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
-        """Returns the object. All calls raise Denied or Away; `get` also raises Missing."""
+        """Returns the object. Raises Missing if the cluster has no such object; Denied and Away as
+        all calls."""
         right = Right("get", kind, namespace)
         return await self._call("GET", _path(kind, namespace, name), right)
 

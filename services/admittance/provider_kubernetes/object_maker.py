@@ -68,7 +68,7 @@ class ClusterRights(MissingRights):
         return not (isinstance(right, Right) and right.verb == "create" and self._served)
 
     def serves(self, namespace: str) -> None:
-        """Records that an object was made in that namespace."""
+        """Records that this provider has made an object in that namespace."""
         self._served.add(namespace)
         self.update()
 
@@ -173,8 +173,8 @@ class ObjectMaker:
             return Failed(str(error))
         except Denied as error:
             if isinstance(error, Missing) and not error.reason:
-                # The answer has no API status: the kind ProvisioningRequest is not installed in the
-                # cluster. `object_watch` reports the missing kind.
+                # A 404 without an API status means that the cluster lacks the kind
+                # ProvisioningRequest, which `object_watch` reports.
                 raise
             return Failed(str(error), retryable=False)
         return seen_of(made) or Failed(f"{identity.name} in the cluster has lost its labels")

@@ -79,7 +79,7 @@ class ObjectWatch:
             self._put(seen)
 
     def gone(self, request_id: str) -> None:
-        """Removes an object that was just read and does not exist any more."""
+        """Removes an object of which a read has just shown that the cluster no longer has it."""
         known = self.seen.get(request_id)
         if known is not None:
             self._drop(known)

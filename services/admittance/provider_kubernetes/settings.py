@@ -53,7 +53,8 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> KubeSettings:
-        """Raises a SetupError that names the wrong variable."""
+        """The settings in environment variables. Raises a SetupError that names a wrong
+        variable."""
         installation = env.get("ADMIT_KUBE_INSTALLATION") or None
         if installation is not None and not _LABEL.match(installation):
             raise SetupError(f"ADMIT_KUBE_INSTALLATION={installation!r} is not a valid label value")

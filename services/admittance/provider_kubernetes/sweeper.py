@@ -33,7 +33,7 @@ from admittance.runtime.tasks import set_within
 
 AGAIN_SECONDS: Final = 0.2
 HOLDING: Final = ("provisioned", "booking_expired")
-"""The last statuses of a request after which a loss of capacity must be reported."""
+"""Stored statuses of a request in which a loss of its capacity must still be reported."""
 
 log = structlog.get_logger()
 
@@ -97,7 +97,8 @@ class ObjectSweeper:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def look(self, request_id: str) -> None:
-        """Checks whether the request's object, which changed, has ended or is an orphan."""
+        """Checks after a change of the request's object whether its capacity has ended or the
+        object is an orphan."""
         if request_id not in self._looking:
             self._looking.add(request_id)
             self._start(self._look(request_id))
@@ -192,5 +193,6 @@ class ObjectSweeper:
         try:
             await self._cluster.delete(TEMPLATES, metadata["namespace"], name, uid)
         except Denied as error:
-            # The sweep continues: templates in other namespaces may still be deleted.
+            # The sweep continues after the error, because templates in other namespaces can still
+            # be deleted.
             log.error("not_deleted", template=name, reason=str(error))

@@ -60,7 +60,8 @@ def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
 
 
 class Ledger:
-    """All pools with their bookings. ``pools``: the bookings of each pool, by the pool's name."""
+    """All pools of machines with their bookings. ``pools``: the bookings of each pool, by the
+    pool's name."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -70,7 +71,7 @@ class Ledger:
         self._unreadable: set[str] = set()
         """The names of pools whose manifest cannot be read."""
         self._unconfirmed: set[str] = set()
-        """Ids of requests with a booking that the bucket may not have."""
+        """Ids of requests whose booking may not be stored in the bucket yet."""
         self.superseded = asyncio.Event()
         """Set when another instance has taken over, so that this ledger is stale."""
         self._revision = 0
@@ -164,14 +165,14 @@ class Ledger:
     # Bookings. ----------------------------------------------------------------------------
 
     def all(self) -> Iterator[PooledBooking]:
-        """All bookings."""
+        """All bookings of all pools, also of deleted pools."""
         for name, bookings in self.pools.items():
             yield from (PooledBooking(name, one) for one in bookings.known.values())
         for name, waiting in self._without_pool.items():
             yield from (PooledBooking(name, one) for one in waiting)
 
     def of(self, request_id: str) -> PooledBooking | None:
-        """The booking of the request, or None."""
+        """The booking of the request; None if the request has no booking."""
         for name, bookings in self.pools.items():
             if request_id in bookings.known:
                 return PooledBooking(name, bookings.known[request_id])
@@ -182,7 +183,8 @@ class Ledger:
         return None
 
     async def confirmed(self, request_id: str) -> PooledBooking | None:
-        """Returns the booking of the request, once the bucket has it; None if it has no booking."""
+        """Returns the booking of the request once the booking is stored in the bucket; None: the
+        request has no booking."""
         found = self.of(request_id)
         if found is not None and request_id in self._unconfirmed:
             await self._store(found)

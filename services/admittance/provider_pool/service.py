@@ -76,8 +76,8 @@ class PoolReconciler:
             tasks.create_task(self._watch_successor(), name="successor")
 
     async def _watch_successor(self) -> None:
-        # Even if the other leader has ended, this instance must read the bookings of the other
-        # leader.
+        # Superseded is raised even if the newer leader has ended, because this instance must read
+        # the bookings of that leader.
         await self._ledger.superseded.wait()
         raise Superseded("another instance of provider-pool has taken over")
 
@@ -108,7 +108,7 @@ class PoolReconciler:
     def _read(self, entry: Entry) -> None:
         name = pool_of_manifest(entry.key)
         if name is None:
-            # The MachinePool was published without validation.
+            # The manifest was written without validation, so it is reported here.
             if entry.value is not None:
                 log.error("bad_pool", key=entry.key, reason="a MachinePool has no namespace")
             return
@@ -206,7 +206,7 @@ def _is_expired(booking: Booking, now: datetime) -> bool:
 
 
 def _seconds(booking: Booking) -> float:
-    """How long the booking was kept."""
+    """The seconds for which the booking was kept."""
     assert booking.expires_at is not None, "the booking has expired"
     return (booking.expires_at - booking.ready_at).total_seconds()
 

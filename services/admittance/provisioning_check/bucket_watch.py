@@ -38,7 +38,8 @@ PATTERNS: Final = (
 )
 
 NAMESPACES_MAX: Final = 20
-"""With more namespaces than this, one filter with a wildcard covers all namespaces."""
+"""The most namespaces with a filter of their own in the watch; with more, one wildcard covers all
+namespaces."""
 
 log = structlog.get_logger()
 

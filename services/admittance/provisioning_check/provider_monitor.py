@@ -35,7 +35,7 @@ CLASSES_MAX: Final = 10_000
 """The most provisioning classes; heartbeats of further classes are ignored."""
 ANSWER_SECONDS: Final = 2.0
 AT_ONCE: Final = 32
-"""How many queries to one provider are in flight at once."""
+"""The most queries to one provider that are in flight at once."""
 LATE_SECONDS: Final = 5.0
 """A wake-up that is late by this time means that the process was suspended and missed
 heartbeats.
@@ -53,7 +53,7 @@ class AnswerHandler(Protocol):
     async def apply_answers(self, answers: Sequence[ProvisioningStatus], /) -> object: ...
 
     async def note_unreadable(self, workload: Name, provisioning_class: str, why: str, /) -> None:
-        """Notes an answer that cannot be decoded on the request."""
+        """Adds a note to the request: an answer of its provider cannot be decoded."""
         ...
 
     def send_again(self, slot: RequestSlot, request_id: str, /) -> None:

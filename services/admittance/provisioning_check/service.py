@@ -38,7 +38,7 @@ FILTERS: Final = [
     f"admit.provisioning.{word}.>" for word in sorted(PROVISIONING_FACTS.keys() - ASKED)
 ]
 AGAIN_SECONDS: Final = 0.2
-"""Pause before steps are decided again after one has failed."""
+"""Seconds before steps are decided again after a step has failed."""
 
 log = structlog.get_logger()
 
@@ -235,7 +235,8 @@ class ProvisioningReconciler:
         return whys
 
     def send_again(self, slot: RequestSlot, request_id: str) -> None:
-        """Sends the request once more, because the provider does not know it."""
+        """Publishes the capacity request once more, because the provider does not know the
+        request."""
         self._performer.repeat(request_id)
         self.core.send_again(slot, request_id)
         self._changed.set()

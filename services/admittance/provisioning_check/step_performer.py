@@ -28,7 +28,8 @@ log = structlog.get_logger()
 
 
 class StepPerformer:
-    """``controller`` publishes verdicts; ``watch`` reads a record again after a refused write."""
+    """Performs the steps that the core returns. ``controller`` publishes verdicts; ``watch`` reads
+    a record again after a refused write."""
 
     def __init__(
         self,
@@ -42,8 +43,8 @@ class StepPerformer:
         self._controller = controller
         self._watch = watch
         self._repetitions: dict[str, int] = {}
-        """By request id: how often the request was sent again because its provider did not know
-        it."""
+        """For each request id: how often the request was sent again because its provider did not
+        know it."""
 
     def repeat(self, request_id: str) -> None:
         """Gives the request's next message another message id, so that the bus does not drop it as
@@ -154,12 +155,13 @@ class StepBatch:
         self.cannot: dict[int, Exception] = {}
 
     def fail(self, number: int) -> None:
-        """Removes a step that failed and may succeed later."""
+        """Ends a failed step, so that the core decides it again later."""
         del self.left[number]
         self.failed.add(number)
 
     def end(self, number: int, error: Exception) -> None:
-        """Removes a step that failed; the error decides whether the step may succeed later."""
+        """Ends a failed step; the error decides whether the slot is blocked or the step is tried
+        again."""
         if isinstance(error, Unavailable | Refused) and not isinstance(error, TooBig):
             # The step may succeed later: for instance, a full log may get room again.
             self.fail(number)

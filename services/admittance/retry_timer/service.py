@@ -44,7 +44,7 @@ SHARE: Final = 30
 duration.
 """
 READ_AGAIN_SECONDS: Final = 1.0
-"""Pause after the timers stream could not be read."""
+"""Seconds before the timers stream is read again after a failure."""
 LATER_SECONDS: Final = 5.0
 """Pause before overdue schedules are set again, if the workload-controller may not have processed
 all due timers.
@@ -87,7 +87,7 @@ class ScheduleReconciler:
             tasks.create_task(self._perform_orders(), name="ordering")
 
     async def close(self) -> None:
-        """Stops answering requests; the schedules stay."""
+        """Stops answering requests. The schedules stay on the bus."""
         self.ready = False
         repeating, self._repeating = self._repeating, None
         if repeating is not None:

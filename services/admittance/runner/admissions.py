@@ -41,7 +41,8 @@ class AdmissionState(enum.Enum):
 
     CURRENT = "current"
     EVICTED = "evicted"
-    """The workload was evicted, and the workload-controller waits until its job has stopped."""
+    """The workload was evicted, and the workload-controller waits until the workload's job has
+    stopped."""
     OVER = "over"
     """The admission has ended: the workload is finished, released, admitted again later, or
     deleted.
@@ -90,11 +91,12 @@ def view_of(seen: AdmissionView | None, revision: int) -> AdmissionView:
 
 
 REQUESTS_MAX: Final = 100
-"""How many requests to the bus are in flight at the same time."""
+"""The most requests to the bus that are in flight at the same time."""
 
 
 class AdmissionReader:
-    """Every call of the reader raises Unavailable when the bus does not answer."""
+    """Reads the states of admissions. Every method raises Unavailable if the bus does not
+    answer."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -157,7 +159,8 @@ class AdmissionReader:
             after = page.entries[-1].sequence
 
     async def make_consumer(self, runner: str, stream: str, after: int | None) -> MadeConsumer:
-        """Has the consumer of this runner made anew. ``stream``: ``log`` or ``claims``."""
+        """Asks the workload-controller to make this runner's consumer anew. ``stream``: ``log`` or
+        ``claims``."""
         subject = f"admit.api.consumer.runner.{token(runner)}"
         request = RunnerConsumer(stream=stream, after=after)
         made = await self._ask(subject, request, RunnerConsumerReply)
@@ -188,6 +191,6 @@ def _view(entry: Entry) -> AdmissionView | None:
     try:
         return view(read(entry.key, entry.value or b""), entry.revision)
     except Unreadable as error:
-        # The workload-controller sets the unreadable workload aside, too.
+        # The workload-controller also treats this workload as unreadable.
         log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
         return None

@@ -31,7 +31,7 @@ from admittance.runtime.telemetry.logger import log_set_aside
 VERDICT: Final = "Admit-Claim"
 RUNNER: Final = "Admit-Runner"
 OVER_SECONDS: Final = 86_400.0
-"""How long a claim marked over is kept, so that a late runner does not start the job."""
+"""Seconds for which a claim marked over is kept, so that a late runner does not start the job."""
 
 
 class ClaimState(enum.Enum):
@@ -151,7 +151,7 @@ class Claims:
                     self.held[key] = answer
             elif isinstance(answer, StaleRevision):
                 if self.held.get(key) != revision:
-                    continue  # the claim was marked as over or released meanwhile
+                    continue  # the claim was marked as over or released since it was read
                 claim = await self.read(key)
                 if claim.state is ClaimState.HELD and claim.runner == self._runner:
                     # An earlier write of this runner got no answer, so the age of the claim is

@@ -62,11 +62,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """This runner holds the claim and the admission is still current."""
+    """This runner holds the admission's claim, and the admission is still current."""
 
 
 class NotOurs(msgspec.Struct, frozen=True):
-    """Another runner holds the claim, or the admission is over."""
+    """Another runner holds the admission's claim, or the admission is over."""
 
 
 class JobEvicted(msgspec.Struct, frozen=True):
@@ -116,15 +116,16 @@ Event: TypeAlias = (
 
 
 class StartRun(msgspec.Struct, frozen=True):
-    """Puts the run into the data folder, then hands it to a shim."""
+    """The effect that writes the run to the data folder and then starts a shim for the run."""
 
 
 class StopRun(msgspec.Struct, frozen=True):
-    """Notes the reason for the stop in the data folder, then tells the shim."""
+    """The effect that writes the stop note to the data folder and then tells the shim to stop the
+    pods."""
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Publishes the fact, and repeats this until the log has it."""
+    """The effect that publishes the fact, repeatedly until the log has the fact."""
 
     fact: Started | PodsReady | Finished | Stopped
 
@@ -265,7 +266,7 @@ def _claimed(run: Run) -> tuple[Run, Effects]:
 
 def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
     if revision <= max(run.revision, run.evicted):
-        return run, ()  # the eviction came before this admission, or is handled already
+        return run, ()  # the eviction is older than this admission, or is handled already
     run = msgspec.structs.replace(run, evicted=revision)
     match run.stage:
         case Stage.CLAIMING:
@@ -273,11 +274,10 @@ def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
         case Stage.STARTING | Stage.RUNNING:
             return _at(run, Stage.STOPPING), (StopRun(),)
         case Stage.STOPPING:
-            return run, (
-                StopRun(),
-            )  # the note of the stop gets the revision of the eviction as well
+            return run, (StopRun(),)  # the stop note gets the revision of the eviction as well
         case Stage.ENDED:
-            # If another runner has claimed the admission and runs it, that runner stops it.
+            # If another runner has claimed the admission and runs its job, that runner stops the
+            # job.
             return run, (MarkOver(then=_stopped(run)),)
     assert_never(run.stage)
 

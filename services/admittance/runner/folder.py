@@ -60,7 +60,7 @@ class RunFolder:
         returns.
         """
         if not (self.path / "spec.json").exists():
-            # an earlier run of the admission may have been given back, perhaps only halfway
+            # an earlier run of the admission may have been given back, perhaps not completely
             self._clear()
         (self.path / "out").mkdir(parents=True, exist_ok=True)
         _replace(self.path / "spec.json", msgspec.json.encode(spec))
@@ -230,7 +230,7 @@ class DataFolder:
         return self.root / "notify"
 
     def touch_lease(self, boot_seconds: float) -> None:
-        """Notes a renewal of all claims that began at ``boot_seconds``."""
+        """Writes that a renewal of all claims began at ``boot_seconds``, for the shims to read."""
         _replace(self.lease, repr(boot_seconds).encode())
 
     def folder_of(self, identity: RunIdentity) -> RunFolder:

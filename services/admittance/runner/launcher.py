@@ -144,7 +144,8 @@ SHIM: Final = Path(__file__).with_name("shim.py")
 STARTING_MAX: Final = 32
 """The most starts under way at the same time: more starts would only compete for the processors."""
 STARTING_SECONDS: Final = 10.0
-"""After this time a start does not count as under way any more, so that it cannot block others."""
+"""Seconds after which a start no longer counts as under way, so that one start cannot block all
+others."""
 
 
 class Launcher:
@@ -208,7 +209,7 @@ class Launcher:
                 await server.stdin.drain()
                 return
             except (ConnectionError, RuntimeError):
-                continue  # the fork server just died: the next fork server gets the folder
+                continue  # the fork server has died, so the next fork server gets the folder
         log.error("nursery_dies", run=key)
 
     def start_done(self, key: str) -> None:

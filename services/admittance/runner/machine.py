@@ -19,7 +19,7 @@ from admittance.runner.plan import RunPlan
 
 
 class RunOutcome(NamedTuple):
-    """``kind``: succeeded, failed, stopped or lost, as in the shim's journal."""
+    """How a run ended. ``kind``: succeeded, failed, stopped or lost, as in the shim's journal."""
 
     kind: str
     message: str
@@ -71,7 +71,7 @@ class RunJournal:
             try:
                 line = _decoder.decode(text)
             except msgspec.MsgspecError:
-                continue  # half a line that was written before a power failure
+                continue  # an incomplete line, written just before a power failure
             match line.e:
                 case "start":
                     self.processes[line.pid] = line.t
@@ -140,7 +140,7 @@ class RunFiles(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where the files of the run are."""
+        """The folder with the files of the run."""
 
     def write(self, spec: Spec) -> None:
         """Creates the files of the run, with its spec. No process of the run may start before this
@@ -148,10 +148,10 @@ class RunFiles(Protocol):
         """
 
     def note_stop(self, note: StopNote) -> None:
-        """Notes that the run must stop, and why."""
+        """Writes the stop note of the run: that the run must stop, and why."""
 
     def stop_note(self) -> StopNote | None:
-        """The note that `note_stop` wrote, or None."""
+        """The stop note of the run; None if `note_stop` was not called."""
 
     def read_journal(self) -> bool:
         """Reads new lines of the run's journal; returns True when there was one."""
@@ -224,14 +224,14 @@ class RunnerFiles(Protocol):
 
     @property
     def lease(self) -> Path:
-        """Where shims read the time of the last renewal of claims."""
+        """The path of the file in which shims read the time of the last renewal of claims."""
 
     @property
     def notify(self) -> Path:
-        """Where shims write the key of a run when its journal has grown."""
+        """The path of the pipe to which shims write the key of a run when its journal has grown."""
 
     def touch_lease(self, boot_seconds: float) -> None:
-        """Notes a renewal of all claims that began at ``boot_seconds``."""
+        """Writes that a renewal of all claims began at ``boot_seconds``, for the shims to read."""
 
     def folder_of(self, identity: RunIdentity) -> RunFiles:
         """The files of the run with that identity, which need not exist yet."""
@@ -243,7 +243,7 @@ class RunnerFiles(Protocol):
         """Runs that were given back and have not started again on this runner."""
 
     def close(self) -> None:
-        """Lets another runner use the files."""
+        """Unlocks the files, so that another runner process can use them."""
 
 
 class Executor(Protocol):
@@ -269,7 +269,7 @@ class Shims(Protocol):
     """
 
     async def open(self) -> None:
-        """Begins to report which journals have grown."""
+        """Begins to call ``on_change`` for runs whose journal has grown."""
 
     async def close(self) -> None:
         """Ends the notifications, and leaves the shims running."""
@@ -315,7 +315,8 @@ class HostMachine(Protocol):
         """
 
     def shims(self, files: RunnerFiles, on_change: Callable[[str], None]) -> Shims:
-        """``on_change`` is called with the key of a run when its journal has grown."""
+        """Returns the starter of shims. ``on_change`` is called with the key of a run whose journal
+        has grown."""
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         """Returns the run of that key in the folder of another runner, or None; ``roots``: runner

@@ -18,9 +18,10 @@ from admittance.runtime.bus.bus import Bus
 
 FOLDER_PREFIX: Final = "_runner"
 KNOWN_SECONDS: Final = 2 * 86_400.0
-"""How long the announced folder of another runner is remembered."""
+"""Seconds for which the announced folder of another runner is remembered."""
 SHIM_END_SECONDS: Final = 60.0
-"""Longest wait for a shim that has outlived its claim: twice the usual grace period."""
+"""Most seconds to wait for the end of a shim whose claim has expired: twice the usual grace period.
+"""
 LOOK_SECONDS: Final = 0.2
 
 log = structlog.get_logger(service="runner")
@@ -39,7 +40,7 @@ class OtherFolders:
         self._folder = folder
         self._roots: dict[str, str] = {}
         self.loaded = asyncio.Event()
-        """Set when the folders that were announced before are known."""
+        """Set when all folders that were announced before this runner's start are known."""
 
     async def announce(self) -> None:
         """Writes the path of this runner's folder to the bucket, for other runners. Raises

@@ -21,7 +21,8 @@ GRACE_SECONDS: Final = 30
 """The terminationGracePeriodSeconds of a pod template that sets none; Kubernetes' default."""
 
 GRACE_MAX: Final = 7 * 86_400
-"""Longer grace periods are cut: the shim's clock cannot add a number without limit."""
+"""The most seconds of a grace period; longer periods are cut, because the shim's clock cannot add a
+number without limit."""
 
 OWN_ENV: Final = (
     "JOB_COMPLETION_INDEX",
@@ -68,7 +69,8 @@ Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 
 class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``completions``: how many pods must succeed; ``parallel``: how many pods run at once."""
+    """The pods of one pod set in a run. ``completions``: how many pods must succeed; ``parallel``:
+    how many pods run at once."""
 
     name: str
     parallel: int

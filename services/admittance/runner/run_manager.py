@@ -203,14 +203,14 @@ class RunManager:
         self._traces.pop(key, None)
         self.launcher.start_done(key)
         if found is not None:
-            # the journal of a closed run needs no processes any more
+            # nothing reads the processes of a closed run
             found.journal.processes.clear()
             await asyncio.to_thread(found.close)
         if key in self._released:
             self._released.discard(key)
             if not self.shutting_down:
-                # Only now the shutdown of the previous runner process is complete: the job runs
-                # again.
+                # The previous runner process ended before it had released the claim; the claim is
+                # released now, and the job runs again.
                 self.released.append((run.namespace, run.name))
         if not self.runs:
             self.idle.set()
@@ -417,7 +417,7 @@ class RunManager:
         return not self.runs
 
     def _stop_without_bus(self) -> None:
-        """Stops at once jobs for which an earlier effect still waits for the bus."""
+        """Stops jobs at once for which an earlier effect still waits for the bus."""
         for key, found in self.folders.items():
             if self.runs[key].stage is Stage.STOPPING and found.stop_note() is None:
                 self._stop(key)

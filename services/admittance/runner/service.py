@@ -45,7 +45,7 @@ SHUTDOWN_SECONDS: Final = 60.0
 facts.
 """
 NO_BUS_SECONDS: Final = 2.0
-"""Longest wait for an unreachable bus when the runner ends, once no job runs any more."""
+"""Most seconds to wait for an unreachable bus when the runner ends and no job runs any more."""
 
 log = structlog.get_logger(service="runner")
 
@@ -153,7 +153,8 @@ async def _serve(
         if renewing.done():
             renewing.result()
         if not recovering.done():
-            return  # the runner was stopped before it began; the next start finds its running jobs
+            # The runner was stopped before it began, and its next start finds the running jobs.
+            return
         recovering.result()
         tasks.remove(recovering)
         endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
@@ -181,7 +182,7 @@ async def _serve(
         done, _ = await asyncio.wait([*tasks, manager.broken], return_when=asyncio.FIRST_COMPLETED)
         await _stop_handling_facts(manager, handling)
         for ended in done - {stopping}:
-            ended.result()  # a bug ends the process; the shims continue
+            ended.result()  # a bug ends the runner's process, and the shims continue
         if detach_jobs:
             await _detach(manager)
         elif not await manager.shut_down(SHUTDOWN_SECONDS, NO_BUS_SECONDS):
@@ -313,7 +314,7 @@ def expired(
     """The closed runs whose output must be removed, oldest first. Times are seconds since 1970."""
     aged = []
     for key, found in closed.items():
-        with suppress(FileNotFoundError):  # the run is being closed at this moment
+        with suppress(FileNotFoundError):  # another task is closing the run at this moment
             aged.append((found.closed_at(), key))
     aged.sort()
     return [

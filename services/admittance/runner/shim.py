@@ -37,13 +37,13 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # importing typing itself would cost milliseconds here
+TYPE_CHECKING = False  # an import of `typing` would cost milliseconds in every shim
 if TYPE_CHECKING:
     from typing import Any
 
 NEVER = float("inf")
 STOPS = ("stopped", "lost")
-"""Kinds of ends that came from outside: an exit after such a stop was delivered is not a result."""
+"""Kinds of ends with a cause outside the job: a container's exit after such a stop is no result."""
 PROBE_SECONDS = 5.0
 """Longest wait for all probes: after this time a stop is forwarded without their answers."""
 SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
@@ -150,7 +150,7 @@ class Shim:
         self.durable = self.durable or durable
 
     def flush(self) -> None:
-        """Appends collected lines to the journal, on disk if ``durable``; notifies the runner."""
+        """Appends collected lines to the journal, synced if ``durable``; notifies the runner."""
         if not self.lines:
             return
         data = "".join(json.dumps(line) + "\n" for line in self.lines).encode()
@@ -167,7 +167,7 @@ class Shim:
         try:
             os.write(pipe, (self.spec["key"] + "\n").encode())
         except OSError:
-            pass  # the pipe is full: the runner checks every run from time to time
+            pass  # the pipe is full, but the runner also checks every run from time to time
         finally:
             os.close(pipe)
 
@@ -202,7 +202,7 @@ class Shim:
                     for container in pod.set.spec["main"]:
                         self.spawn(pod, container)
             except (OSError, ValueError) as error:
-                # A ValueError comes from zero bytes, or from an equals sign in a variable's name.
+                # Python raises ValueError for zero bytes, or an equals sign in a variable's name.
                 self.fail(pod, 127, str(error))
 
     def fail(self, pod: Pod, code: int, how: str) -> None:
@@ -333,7 +333,7 @@ class Shim:
             pid = ended.si_pid
             pod = self.pods.pop(pid, None)
             if pod is not None:
-                signal_group(pid, signal.SIGKILL)  # before reaping: no other process has the pid
+                signal_group(pid, signal.SIGKILL)  # not yet reaped, so the pid is not reused
             _, status = os.waitpid(pid, 0)
             if pod is None:
                 continue
@@ -366,10 +366,10 @@ class Shim:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         deadline = self.lease_deadline()
-        if os.path.exists(os.path.join(self.folder, "stop")):  # the stop came before this start
+        if os.path.exists(os.path.join(self.folder, "stop")):
             self.end_all("stopped", "stopped before it started")
-        elif boot_seconds() >= deadline:  # the runner paused: the job may run elsewhere by now
-            self.end_all("lost", "the runner's lease ran out")
+        elif boot_seconds() >= deadline:
+            self.end_all("lost", "the runner's lease ran out")  # the job may run elsewhere
         self.fill()
         if not self.why_ending:
             self.write(e="up")
@@ -387,12 +387,12 @@ class Shim:
                     pass
             except BlockingIOError:
                 pass
-            self.reap()  # processes that have ended by now ended before the stop
+            self.reap()  # processes that have ended by now count as ended before the stop
             if self.asked and self.pods:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
             if now >= deadline and self.pods:
-                deadline = self.lease_deadline()  # usually the lease is renewed meanwhile
+                deadline = self.lease_deadline()  # the runner may have renewed the lease
                 if now >= deadline:
                     limit = self.spec["leaseKill"] - self.spec["leaseStop"]
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)
@@ -478,7 +478,7 @@ def fork_server() -> None:
             return
         *folders, pending = (pending + data).split(b"\n")
         for folder in folders:
-            # Signals stay blocked until the shim has its handlers: none may end the shim before.
+            # Signals stay blocked until the shim has handlers, so that no signal ends it earlier.
             signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
             if os.fork() == 0:
                 code = 1

@@ -54,11 +54,12 @@ from admittance.workload.conditions import Type, is_true
 
 SERVICE: Final = "scheduler"
 REFUSED_PAUSE_SECONDS: Final = 0.5
-"""Pause after the log refused a decision for another reason than its fence."""
+"""Seconds to wait after the log refused a decision for another reason than its fence."""
 LEAVING_SECONDS: Final = 2.0
-"""How long to wait for the bucket to store usages when the service stops."""
+"""Most seconds to wait at a stop until the bucket has stored the usages of LocalQueues."""
 LONG_WORK_SECONDS: Final = 0.005
-"""After work of this length the service pauses, so that other tasks of the process can run."""
+"""After this many seconds of work without a pause the service pauses, so that other tasks of the
+process can run."""
 PAUSE_FACTOR: Final = 3
 """Length of the pause after long work, relative to the work. With 50,000 workloads at once,
 admission took 42 s with a factor of 3, and 46 s and a fifth more CPU with a factor of 1, because of
@@ -141,7 +142,7 @@ class SchedulerService:
         log.info("picture_complete", revision=revision)
 
     def read(self, entries: Sequence[Entry]) -> None:
-        """Applies entries of the bucket, in the order of their revisions."""
+        """Applies changed entries of the bucket, in the order of their revisions."""
         now = clock.now()
         for entry in entries:
             try:

@@ -27,7 +27,7 @@ from admittance.workload.limits import differing, limits_of
 
 PROGRAM: Final = ("-m", "admittance.whatif")
 AT_ONCE: Final = 1
-"""How many simulations run at once. A simulation takes a CPU core, and as much memory as the
+"""The most simulations that run at once. Each takes a CPU core, and as much memory as the
 scheduler."""
 WAITING_MAX: Final = 4
 SECONDS: Final = 120.0

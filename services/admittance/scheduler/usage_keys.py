@@ -29,7 +29,7 @@ from admittance.scheduling.state.equivalence import Key
 from admittance.workload.bucket_reader import names_of
 
 PAUSE_SECONDS: Final = 1.0
-"""Pause before a failed write is repeated."""
+"""Seconds before a failed write of usage is repeated."""
 log = structlog.get_logger()
 
 Record = tuple[Key, ConsumedUsage | None]

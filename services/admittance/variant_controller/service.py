@@ -86,7 +86,7 @@ class FamilyReconciler:
             tasks.create_task(self._publish_acts(), name="ordering")
 
     async def close(self) -> None:
-        """Stops answering requests about the variant-controller's state."""
+        """Stops answering requests about families."""
         self.ready = False
         serving, self._serving = self._serving, None
         if serving is not None:

@@ -31,7 +31,7 @@ from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.workload_controller.manifest_writer import ManifestWriter
 
 PAUSE_SECONDS: Final = 0.5
-"""Pause after a write of conditions, until the next write."""
+"""Seconds between two writes of conditions of AdmissionChecks."""
 OVERSLEPT_SECONDS: Final = 5.0
 """If the process wakes later than planned by this time, it was suspended and could receive no
 heartbeats.

@@ -31,7 +31,7 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 
 SLICE: Final = 200
-"""How many rows another thread packs in one step; a step takes some milliseconds."""
+"""The number of rows that another thread packs in one step; a step takes some milliseconds."""
 FACTS_MAX: Final = 500_000
 """After this number of facts a checkpoint is due before its time, so that no replay takes too
 long.
@@ -180,7 +180,8 @@ def _read(one: StoredMessage) -> CheckpointMade:
         raise Unreadable("the checkpoint's id differs from the id in its subject")
     if made.id != f"{made.through}-{made.revision}" or made.time.tzinfo is None:
         raise Unreadable("the checkpoint's id does not name its fact and revision")
-    # A checkpoint in the future would stay the newest, and no other would become due.
+    # A checkpoint with a time in the future would stay the newest, and no other checkpoint would
+    # become due.
     if made.time > one.time + AHEAD:
         raise Unreadable(f"the checkpoint is of {made.time:%Y-%m-%d %H:%M}, which is in the future")
     return made

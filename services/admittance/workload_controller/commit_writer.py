@@ -48,7 +48,7 @@ from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
-"""How often a batch is folded again, at most, because another writer changed its workloads."""
+"""The most times that a batch is folded again because another writer changed its workloads."""
 OUTCOMES_MAX: Final = 20_000
 
 log = structlog.get_logger()
@@ -202,10 +202,11 @@ def _delivery(logged: LogMessage) -> Delivery:
 
 
 MARKER_SECONDS: Final = 7 * 86_400.0
-"""How long a delete marker is kept: longer than any pause of a stale writer."""
+"""Seconds for which a delete marker is kept: longer than any pause of a stale writer."""
 
 PutOutcome: TypeAlias = int | Refused | None
-"""The revision of a put, or why it was refused; None if its outcome is unknown."""
+"""The revision of a stored put, or the error of a refused put; None: it is unknown whether the put
+is stored."""
 
 
 class WorkloadWriter:
@@ -414,7 +415,7 @@ class WriteGuard:
 
 
 def tell_unreadable(controller: Controller) -> None:
-    """Logs the values of the bucket that cannot be read."""
+    """Logs the values of the bucket that the core could not read."""
     while controller.unreadable:
         key, reason = controller.unreadable.popitem()
         log_set_aside(SetAside(f"KV_{BUCKET}", key, 0, reason))

@@ -50,7 +50,8 @@ class Durables:
 
     @property
     def owes(self) -> bool:
-        """Whether some durables are to be deleted later: then call `after` from time to time."""
+        """Whether some durables are to be deleted later, so that `after` must be called from time
+        to time."""
         return bool(self._owed)
 
     async def settle(self, objects: Objects) -> None:

@@ -38,8 +38,8 @@ KEY_EXTRA: Final = 60
 ADOPTED_MAX: Final = 2_000
 """The most workloads that are recorded as adopted in one commit."""
 PENDING_MAX: Final = 200_000
-"""The most keys that wait while the bus is unavailable; if there are more, the journal has a
-gap.
+"""The most keys of commits that wait while the bus is unavailable; with more keys, the journal gets
+a gap.
 """
 GATHER_SECONDS: Final = 0.01
 PAUSE_SECONDS: Final = 1.0
@@ -185,7 +185,8 @@ class Journal:
                 self.last_message = await self._bus.publish(message)
                 self._begins = self._gap = False
             except TooBig:
-                # The message has one commit with very many long names; it is left out as a gap.
+                # The message has one commit with very many long names, so the commit is left out as
+                # a gap.
                 log.warning("commit_too_long_to_tell", keys=keys)
                 self._gap = True
             self._number += 1

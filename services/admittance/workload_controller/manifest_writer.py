@@ -109,7 +109,8 @@ class ManifestWriter:
 
     @property
     def owes(self) -> bool:
-        """Whether durables remain to be deleted later: then call `tidy` from time to time."""
+        """Whether some durables are to be deleted later, so that `tidy` must be called from time to
+        time."""
         return self._durables.owes
 
     async def tidy(self) -> None:
@@ -155,7 +156,8 @@ class Deletions:
         self._dirty = asyncio.Event()
 
     def look(self) -> None:
-        """Causes a search, after a change that may make a marked object removable."""
+        """Causes a search for removable objects, after a change that may make a marked object
+        removable."""
         if self._manifests.controller.objects.terminating:
             self._dirty.set()
 

@@ -28,12 +28,12 @@ WORKLOADS_MAX: Final = 200
 
 
 OutcomeOf: TypeAlias = Callable[[int], SettledReply | None]
-"""Returns the outcome of the fact at a sequence; None: the fact was applied, or its outcome is not
-remembered."""
+"""A function that returns the outcome of the fact at a sequence of the log; None: the fact was
+applied, or its outcome is not remembered."""
 
 
 def no_outcome(_sequence: int) -> None:
-    """Remembers no outcome."""
+    """An `OutcomeOf` that remembers no outcome."""
 
 
 def reading_endpoints(bus: Bus, outcome: OutcomeOf = no_outcome) -> Mapping[str, micro.Handler]:
@@ -103,7 +103,7 @@ EVERYTHING: Final = ["admit.>"]
 ANSWER_MAX: Final = 900_000
 """The most bytes of the entries in one answer."""
 SAID_MAX: Final = 1000
-"""The longest message of an outcome."""
+"""The most characters of an outcome's message."""
 
 
 OBJECTS_MAX: Final = 500

@@ -20,9 +20,10 @@ from admittance.runtime.errors import Refused
 
 ACK_WAIT_SECONDS: Final = 30.0
 UNUSED_NANOSECONDS: Final = 30_000_000_000
-"""After this time without a reader the consumer of claims is removed."""
+"""Nanoseconds without a reader after which the server removes a runner's consumer of claims."""
 CLAIM_SUBJECTS: Final = [f"$KV.{CLAIMS}.*.*.*", f"$KV.{CLAIMS}._runner.*"]
-"""What runners read in the bucket of claims, which also has the secret of message ids."""
+"""The subjects that the consumer of a runner reads in the bucket of claims; the secret of message
+ids is not among them."""
 KV_CLAIMS: Final = f"KV_{CLAIMS}"
 
 
@@ -113,4 +114,4 @@ class RunnerConsumers:
 
 
 class _Missing(Exception):
-    """There is no such consumer."""
+    """The runner has no such consumer."""

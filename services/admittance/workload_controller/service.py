@@ -47,7 +47,7 @@ SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
 """How many facts are read between two searches for delete markers that can be forgotten."""
 EXPIRY_SECONDS: Final = 3600.0
-"""How long after its expiry a finished workload is certainly gone from the bucket."""
+"""Seconds after its expiry within which a finished workload is certainly gone from the bucket."""
 
 FILTERS: Final = [
     *(f"admit.workload.{key}.*.*" for key in sorted(subjects.INPUTS)),
@@ -154,8 +154,8 @@ class ActiveController:
             bus, settings.instance, manifests, heartbeats, self.settled, self.outcome
         )
         following = follow_manifests(bus, controller, durables, self._on_written)
-        # When one task fails, all end: without the follower of manifests, decisions would be judged
-        # by old manifests.
+        # If one task fails, all tasks end: without the follower of manifests, decisions would be
+        # judged by old manifests.
         async with task_group() as tasks:
             tasks.create_task(following, name="manifests")
             tasks.create_task(heartbeats.run(), name="heartbeats")

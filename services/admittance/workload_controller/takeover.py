@@ -87,7 +87,8 @@ async def follow_manifests(
         said = [one for one in learned if one is not None]
         await _publish(bus, said)
         if any(one.subject.startswith(_CHECKS) for one in said):
-            # The manifest was written directly to the bucket, not through the endpoints.
+            # A manifest was written directly to the bucket, not through the endpoints, so its
+            # durables are missing.
             await durables.settle(controller.objects)
         if said:
             on_written()

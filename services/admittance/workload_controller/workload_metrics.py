@@ -37,7 +37,7 @@ _named = msgspec.json.Decoder(_Named)
 
 
 class WorkloadMetrics:
-    """The metrics of one process, over all the times that it leads."""
+    """The workload metrics of one process, summed over all times that the process leads."""
 
     def __init__(self) -> None:
         check = ("check", "controller", "cluster_queue")

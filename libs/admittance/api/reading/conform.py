@@ -290,4 +290,5 @@ _FITTERS: Final[dict[type, Callable[[Any, Any, str, list[Problem]], Any]]] = {
     inspect.FloatType: _float,
     inspect.DateTimeType: _time,
 }
-"""The function that fits a value to a type; a field of any other type accepts every value."""
+"""For each type the function that fits a value to it; a field of a type that is not listed accepts
+every value."""

@@ -153,7 +153,7 @@ def _as_written(problems: list[Problem], value: Any, manifest: Manifest) -> list
 
 
 class ManifestReader:
-    """Makes a Struct from the plain values of one object."""
+    """Makes a Struct from the plain values of one object, and collects problems and warnings."""
 
     def __init__(self, source: str, document: str) -> None:
         self.source = source

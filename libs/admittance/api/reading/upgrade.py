@@ -42,7 +42,8 @@ class Upgraded(NamedTuple):
 
 
 def upgrade(value: dict[str, Any], api_version: str, kind: str) -> Upgraded:
-    """A copy of the value in the spelling of the Structs."""
+    """A copy of the manifest with the names and values of older versions replaced by those of the
+    Structs."""
     done = Upgraded(dict(value), {}, [], [])
     old = api_version in (V1BETA1, V1ALPHA1)
     if api_version != V1BETA2 and kind not in ("Job", "Namespace"):

@@ -30,8 +30,9 @@ Error: TypeAlias = tuple[str, str]
 """What is wrong with a value, and the code of that problem."""
 Rule: TypeAlias = Callable[[Any], Error | None]
 Path: TypeAlias = tuple[Any, ...]
-"""The path of the object that has a field, the field's name, and the index of an item of its list.
-They are joined only for a problem, since nearly all fields are valid.
+"""The parts of a field's path: the path of the object with the field, the field's name, and an
+index in the field's list. The parts are joined only for a problem, since nearly all fields are
+valid.
 """
 _NO_DEFAULT: Final = object()
 
@@ -68,7 +69,8 @@ class TypeRules(NamedTuple):
 
 
 def rules_at(kind: inspect.Type) -> TypeRules:
-    """The rules at a type, with or without null as an alternative."""
+    """The rules in the annotations of a type; null as an alternative of the type changes
+    nothing."""
     schema: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     while True:

@@ -37,7 +37,7 @@ from admittance.api.validation.meta import check_selector, unchanged
 from admittance.api.validation.resource_groups import Owner, check_groups, quantity
 
 ROWS_MAX: Final = 8
-"""The most checks of one workload."""
+"""The most admission checks that apply to one workload."""
 _WEIGHT_MIN: Final = Fraction(1, 10**9)
 
 
@@ -141,7 +141,8 @@ def _check_lists(spec: ClusterQueueSpec) -> list[Problem]:
 
 
 def _check_counts(spec: ClusterQueueSpec) -> list[Problem]:
-    """The problem of too many checks for one workload: on any flavor, or on one of them."""
+    """The problem of too many checks for one workload: all checks of the queue, or those of one
+    flavor."""
     by_strategy = spec.admission_checks_strategy is not None
     field = "spec.admissionChecksStrategy" if by_strategy else "spec.admissionChecks"
     found = _check_count(queue_wide(spec), field, "checks of the whole queue")

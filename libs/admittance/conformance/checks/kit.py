@@ -60,7 +60,7 @@ class CheckKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def program(self) -> str:
-        """The controller."""
+        """The name of the tested check controller."""
         return self.controller
 
 

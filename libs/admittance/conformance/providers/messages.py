@@ -130,7 +130,7 @@ def _details(fact: ProvisioningStatus) -> list[Fault]:
 
 
 def _too_much(fact: ProvisioningStatus) -> str:
-    """Which size limit the status exceeds; empty if none."""
+    """The size limit that the status exceeds, in words; empty if the status exceeds no limit."""
     if len(fact.details) > DETAILS_MAX:
         return f"sent {len(fact.details)} details; the maximum is {DETAILS_MAX}"
     return too_long("details", fact.details) or too_long("podSetUpdates", fact.pod_set_updates)
@@ -181,7 +181,8 @@ class History:
 
 
 def content_of(status: StatusMessage) -> tuple[Any, ...]:
-    """The content of a status without its time and number."""
+    """The content of a status without its publishing time and its number, to compare it with a
+    repeat."""
     fact = status.fact
     failed = fact if isinstance(fact, ProvisioningFailed) else None
     return (

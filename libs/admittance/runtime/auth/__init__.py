@@ -1,2 +1,2 @@
-"""Users on disk: their keys, the folder of `admit auth`, and how a running server learns of a
-change."""
+"""Users on disk: the folder of `admit auth`, the keys of users, and the reload of running servers
+after a change."""

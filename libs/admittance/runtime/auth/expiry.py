@@ -1,4 +1,4 @@
-"""Removes users whose time is over."""
+"""Removes expired users from the folder of `admit auth`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.telemetry.logger import LogThrottle, logger
 
 LOOK_SECONDS: Final = 2.0
-"""Longest wait between two looks: another process may add users."""
+"""Most seconds between two readings of the store, because another process may add users."""
 
 log = logger()
 
@@ -21,10 +21,9 @@ log = logger()
 async def remove_expired_users(
     store: AuthStore, told: Callable[[Sequence[User]], Awaitable[None]]
 ) -> None:
-    """Removes each user from the store when its time is over, until cancelled.
-
-    ``told`` gets the removed users and reloads the servers; if that fails, it is called again.
-    Errors of the store and of ``told`` are logged, and the next look tries again.
+    """Removes each user from the store when the user expires, until cancelled. ``told`` is called
+    with the removed users and reloads the servers; after a failure ``told`` is called again. Errors
+    of the store and of ``told`` are logged, and the next reading of the store tries again.
     """
     throttle = LogThrottle()
     untold: list[User] = []

@@ -1,4 +1,4 @@
-"""New NKeys, and the text of the file that a user connects with."""
+"""Makes NKeys, and the text of a credentials file, with which a user connects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEED_BYTES: Final = 32
 
 
 class KeyPair(NamedTuple):
-    """An NKey of a user. ``seed`` is the secret."""
+    """The NKey of a user. ``seed`` is the secret half, ``public`` the other."""
 
     public: str
     seed: str
@@ -23,7 +23,7 @@ class KeyPair(NamedTuple):
 
 
 def new_key() -> KeyPair:
-    """A new key that cannot be guessed."""
+    """A new random NKey."""
     raw = bytes.fromhex(chance.token_hex(SEED_BYTES))
     seed = nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)
     public = nkeys.from_seed(bytearray(seed)).public_key
@@ -31,8 +31,9 @@ def new_key() -> KeyPair:
 
 
 def credentials_text(user: User, seed: str) -> str:
-    """The content of a credentials file: the seed, with lines for people and for `admit`. A program
-    that is no client of Admittance must use the inbox prefix that the file names."""
+    """The content of a credentials file: the seed, and comment lines that name the user, its role
+    and its inbox prefix. `admit` reads the inbox prefix from the file; any other NATS client must
+    be given that prefix."""
     return (
         "# Credentials of Admittance for a nats-server. Keep this file secret.\n"
         f"# user: {user.name}\n"

@@ -1,6 +1,5 @@
-"""Asks running servers to read their configuration again.
-
-A server then closes the connections of removed users within milliseconds; other connections stay. A
+"""Tells running servers to reload their configuration. A server then closes the connections of
+removed users within milliseconds; other connections stay. A
 configuration that cannot be read leaves the running users as they are.
 """
 
@@ -20,7 +19,8 @@ from admittance.runtime.errors import SetupError, Unavailable
 
 ANSWER_SECONDS: Final = 5.0
 QUIET_SECONDS: Final = 0.3
-"""The servers of a cluster have answered when no further answer comes for this time."""
+"""After this many seconds without an answer, all servers of the cluster count as having answered.
+"""
 
 
 class _Server(msgspec.Struct, frozen=True):
@@ -41,9 +41,11 @@ _answer = msgspec.json.Decoder(_Answer)
 
 
 async def reload(url: str, seed_file: str, access: ConnectionOptions) -> int:
-    """Makes all servers of the cluster at ``url`` read their configuration again; returns how many.
+    """Makes all servers of the cluster at ``url`` reload their configuration; returns the number of
+    servers.
 
-    ``seed_file``: the credentials of the system's user; ``access``: the TLS of the connection.
+    ``seed_file``: the credentials of the user that may reload; ``access``: the TLS of the
+    connection.
     Raises NoServer if no server runs, SetupError if a server refuses the configuration, and
     Unavailable if a server does not answer.
     """
@@ -64,7 +66,8 @@ async def reload(url: str, seed_file: str, access: ConnectionOptions) -> int:
 
 
 async def _reload_all(connection: Connection) -> int:
-    """Reloads each server as soon as it says that it runs."""
+    """Sends a reload to each server of the cluster when the server answers a ping; returns the
+    number of servers."""
     subscription = await connection.subscribe(inbox := connection.new_inbox())
     await connection.publish("$SYS.REQ.SERVER.PING", b"", reply=inbox)
     told: set[str] = set()

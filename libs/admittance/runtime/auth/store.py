@@ -5,7 +5,7 @@ Files, all of mode 0600 in a folder of mode 0700:
 - ``users.json``: the users with their public keys; never a secret of a user.
 - ``auth.conf``: the accounts and users for nats-server, made from ``users.json``.
 - ``system.nk``: the seed with which the server is asked to read ``auth.conf`` again.
-- ``lock``: locked while a process changes the folder.
+- ``lock``: a file that a process locks while it changes the folder.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AuthStore:
-    """The users in one folder. Raises SetupError, with one line, for a folder or file that is
-    missing, wrong, of another user, or open to other users."""
+    """The users in one folder of `admit auth`. Every method raises SetupError for a folder or file
+    that is missing, unreadable, owned by another Unix user, or accessible to other Unix users."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def system_seed_file(self) -> str:
-        """The credentials file of the user that reloads."""
+        """The path of the credentials file of the user that may reload servers."""
         return str(self.folder / SYSTEM)
 
     @property
     def users(self) -> tuple[User, ...]:
-        """The users, in the order in which they were added."""
+        """All users, in the order in which they were added."""
         return self._read().users
 
     @property
@@ -68,11 +68,12 @@ class AuthStore:
         return self._read().servers
 
     def user(self, name: str) -> User:
-        """The user of that name. Raises SetupError if there is none."""
+        """The user of that name. Raises SetupError if no user has that name."""
         return _named(self.users, name, self.folder)
 
     def create(self, servers: str) -> None:
-        """Makes the folder, with the system's key and without users. ``servers``: the address of
+        """Makes the folder, with the key of the reloading user and without other users.
+        ``servers``: the address of
         the servers that will include ``auth.conf``."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -121,7 +122,7 @@ class AuthStore:
         return gone
 
     def remove_expired(self, now: datetime) -> list[User]:
-        """Removes the users whose time is over, and returns them."""
+        """Removes the expired users, and returns them."""
         if not expired(self.users, now):
             return []
         with self._locked() as content:
@@ -180,7 +181,8 @@ class AuthStore:
             self._write(name, written)
 
     def _write(self, name: str, text: str) -> None:
-        """Replaces a file at once: a reader sees the old content or the new one."""
+        """Replaces a file atomically: a reader sees the old content or the new content, never a
+        part."""
         path = self.folder / name
         draft = self.folder / f".{name}.new"
         try:
@@ -224,7 +226,8 @@ def _named(users: Sequence[User], name: str, folder: Path) -> User:
 
 
 def _read_own(path: Path) -> bytes:
-    """The content of a file that belongs to this Unix user, and that no other may read."""
+    """The content of a file. Raises SetupError unless the file belongs to this Unix user and no
+    other Unix user may read it."""
     try:
         with path.open("rb") as file:
             _check_own(path, os.fstat(file.fileno()), "600")

@@ -84,7 +84,7 @@ def _put_headers(
     if expected is not None:
         made[EXPECTED] = str(expected)
     if ttl_seconds is not None:
-        # The time to live in whole seconds, at least one: the server refuses a shorter one.
+        # The time to live in whole seconds, at least 1: the server refuses a shorter time to live.
         made[TTL] = f"{max(1, round(ttl_seconds))}s"
     return made
 
@@ -138,7 +138,7 @@ def _entry(key: str, found: direct.DirectMessage) -> Entry:
 async def read_all(
     bus: Bus, pattern: str = "workload.>", *, bucket: str = subjects.BUCKET
 ) -> list[Entry]:
-    """All entries under the pattern at one moment, without deleted keys."""
+    """All entries of the bucket under the pattern at one moment, without deleted keys."""
     found: dict[str, Entry] = {}
     reader = BucketReader(bus, (pattern,), bucket=bucket)
     try:
@@ -337,7 +337,8 @@ def apply_each(
 
 
 class BucketReplaced(AdmittanceError):
-    """The bucket no longer has revisions that were read from it: read everything again."""
+    """The bucket was deleted and created anew: revisions that were read are missing. Read
+    everything again."""
 
 
 def _is_gone(headers: Mapping[str, str]) -> bool:

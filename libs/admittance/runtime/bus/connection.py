@@ -146,7 +146,7 @@ class ReconnectingClient(Client):
         reply: str = "",
         headers: dict[str, Any] | None = None,
     ) -> None:
-        """As in nats-py, but a request to a denied subject fails at once."""
+        """Publishes as nats-py does, but a request to a denied subject fails at once."""
         asking = self._resp_map.get(reply.rpartition(".")[2]) if reply else None
         if asking is not None:
             key = subject.lower()
@@ -181,7 +181,8 @@ class ReconnectingClient(Client):
             try:
                 await super()._attempt_reconnect()
             except Exception as error:
-                # For example uvloop's RuntimeError for a write to a closed socket.
+                # Any error, for example uvloop's RuntimeError for a write to a closed socket, is
+                # reported like a failed attempt.
                 await self._error_cb(error)
             if task.cancelling() or self.is_closed or self.is_connected:
                 return
@@ -203,7 +204,7 @@ class ReconnectingClient(Client):
             and server is not None
             and (server.uri.scheme == "tls" or self._access.demands_tls)
         ):
-            # Without this, nats-py sends the password unencrypted to a server without TLS.
+            # Without this check, nats-py sends the password unencrypted to a server without TLS.
             if not (info.get("tls_required") or info.get("tls_available")):
                 raise nats.errors.SecureConnWantedError
             info["tls_required"] = True
@@ -253,7 +254,7 @@ class ReconnectingClient(Client):
         await super()._connect_to_server(s)
 
     def _abandon_transport(self) -> None:
-        """Ends socket and tasks at once, and drops unwritten data."""
+        """Ends the socket and its tasks at once, and drops unwritten data."""
         for task in self._connection_tasks():
             task.cancel()
         transport, self._transport = self._transport, None
@@ -269,7 +270,8 @@ class ReconnectingClient(Client):
     # Writing. ---------------------------------------------------------------------------
 
     async def _send_ping(self, future: asyncio.Future[Any] | None = None) -> None:
-        # After all data that waits to be written, so that the PONG confirms all of it; nats-py
+        # The PING is written after all waiting data, so that the PONG confirms all of this data;
+        # nats-py
         # sends the PING before that data.
         loop = asyncio.get_running_loop()
         self._pongs.append(future if future is not None else loop.create_future())
@@ -278,8 +280,8 @@ class ReconnectingClient(Client):
 
     async def _flush_pending(self, force_flush: bool = False) -> None:
         # Replaces the method of nats-py, which loses cancellations, and blocks while 1,024 other
-        # flushes wait for a server that does not read. One wake-up is enough: the flusher writes
-        # all pending data.
+        # flushes wait for a server that does not read. One wake-up of the flusher is enough,
+        # because the flusher writes all pending data.
         queue = self._flush_queue
         assert queue is not None, "connect comes first"
         if not self.is_connected:
@@ -294,7 +296,8 @@ class ReconnectingClient(Client):
     # The end. ---------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Closes for good. Unwritten data has `CLOSE_SECONDS`."""
+        """Closes the connection for good, after up to `CLOSE_SECONDS` for data that is not written
+        yet."""
         self._fail_waiting()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -302,7 +305,7 @@ class ReconnectingClient(Client):
         self.abandon()
 
     def abandon(self) -> None:
-        """Closes for good and at once, without callbacks."""
+        """Closes the connection for good and at once, without callbacks."""
         self._status = Client.CLOSED
         if self._reconnection_task is not None:
             self._reconnection_task.cancel()

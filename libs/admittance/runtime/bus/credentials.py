@@ -23,7 +23,7 @@ from admittance.runtime.connection_options import OPTIONS, VARIABLES, Connection
 from admittance.runtime.errors import AccessDenied
 
 BYTES_MAX: Final = 1 << 20
-"""No file of ours is longer."""
+"""The most bytes of a credentials file, a password file or a token file."""
 _JWT: Final = re.compile(r"^[\w-]+\.([\w-]+)\.[\w-]+$", re.ASCII | re.MULTILINE)
 _SEED: Final = re.compile(r"^S[A-Z2-7]{57}$", re.MULTILINE)
 _INBOX_PREFIX: Final = re.compile(r"^# inbox prefix: (_INBOX\.[\w=-]+)$", re.ASCII | re.MULTILINE)
@@ -31,7 +31,7 @@ _KINDS: Final = {"SA": "an account", "SO": "an operator", "SN": "a server", "SX"
 
 
 class JwtClaims(msgspec.Struct, frozen=True):
-    """What a user's JWT says of itself. Times in seconds since 1970; 0: without limit."""
+    """The claims of a user's JWT about its validity, in seconds since 1970; 0: no limit."""
 
     name: str = ""
     sub: str = ""
@@ -55,7 +55,7 @@ class UserKey(NamedTuple):
 def read_user_key(path: str) -> UserKey:
     """The credentials in a file: a JWT with its seed, or an NKey seed alone. Raises AccessDenied
     for a file that is missing, wrong, or open to other users."""
-    # Loaded late: only commands that need it shall spend the time.
+    # `nkeys` is imported late, so that commands without an NKey do not spend the time.
     import nkeys
 
     text = read_secret(path, "credentials file")
@@ -94,7 +94,8 @@ def read_user_key(path: str) -> UserKey:
 
 
 def _check_sum(seed: str) -> None:
-    """Raises ValueError if the seed was mistyped: nkeys does not look at the last two bytes."""
+    """Raises ValueError if the seed's checksum, its last two bytes, is wrong: `nkeys` does not
+    check it."""
     raw = b32decode(seed + "=" * (-len(seed) % 8))
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
         raise ValueError("wrong check sum")
@@ -161,14 +162,16 @@ def read_secret(path: str, what: str) -> str:
 
 
 def password_of(options: ConnectionOptions) -> str | None:
-    """The password, read from its file where there is one. Raises AccessDenied."""
+    """The password of the login, read from the password file if the options name one. Raises
+    AccessDenied."""
     if options.password_file:
         return read_secret(options.password_file, "password file")
     return options.password
 
 
 def token_of(options: ConnectionOptions) -> str | None:
-    """The token, read from its file where there is one. Raises AccessDenied."""
+    """The token of the login, read from the token file if the options name one. Raises
+    AccessDenied."""
     return read_secret(options.token_file, "token file") if options.token_file else options.token
 
 
@@ -204,7 +207,8 @@ def tls_context(options: ConnectionOptions) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """For a key with a password: without this, OpenSSL would ask at the terminal."""
+    """Refuses a TLS key with a password: without this callback, OpenSSL would ask for the password
+    at the terminal."""
     return ""
 
 

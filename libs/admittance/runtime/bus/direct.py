@@ -1,8 +1,8 @@
 """Reads stored messages by direct get, which needs no consumer.
 
 For one message the subject of the message is part of the subject of the request, so permissions can
-limit what a user reads. Any replica of a stream answers, so in a cluster an answer can be older
-than the last write by the moment that a replica needs; services read keys that they write with
+limit what a user reads. Any replica of a stream answers, so in a cluster an answer can miss the
+last writes for the moment in which its replica lags; services read keys that they write with
 `bucket.get` instead, from the stream's leader.
 """
 
@@ -22,7 +22,8 @@ from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 
 ANSWER_SECONDS: Final = 5.0
 RESEND_SECONDS: Final = 2.0
-"""A request without an answer is sent again after this time: the connection may have been lost."""
+"""Seconds after which a request without an answer is sent again, because the connection may have
+been lost."""
 NOT_FOUND: Final = "404"
 END: Final = "204"
 
@@ -68,7 +69,8 @@ async def messages(bus: Bus, stream: str, request: Mapping[str, Any]) -> list[Di
 
 
 async def _ask(bus: Bus, subject: str, data: bytes, *, several: bool) -> list[tuple[bytes, bytes]]:
-    """Data and headers of each answer; with ``several`` the last one is the server's status."""
+    """The data and headers of each answer; with ``several`` the last answer is the server's
+    status."""
     deadline = clock.monotonic() + ANSWER_SECONDS
     while True:
         await bus.connected(max(0.0, deadline - clock.monotonic()))
@@ -131,8 +133,8 @@ def _message(data: bytes, raw: bytes) -> DirectMessage:
 
 
 def _added(raw: bytes, name: bytes) -> bytes:
-    """The value of a header that the server added: the last one of that name, since a publisher may
-    have sent headers with the same names.
+    """The value of a header that the server added: the last header of that name, because the
+    publisher may have sent a header of the same name.
     """
     at = raw.rindex(b"\r\n" + name + b": ") + len(name) + 4
     return raw[at : raw.index(b"\r\n", at)]

@@ -81,12 +81,14 @@ def time_of(stamp: str) -> datetime:
 
 
 async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> StoredMessage | None:
-    """The newest message on the subject, from the leader of the stream, or None."""
+    """The newest message on the subject, read from the leader of the stream; None if the subject
+    has no message."""
     return await _from_leader(bus, stream, {"last_by_subj": subject})
 
 
 async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
-    """The message of the log with that sequence, from the leader of the stream, or None."""
+    """The message of the log with that sequence, read from the leader of the stream; None if the
+    log has no such message."""
     return await _from_leader(bus, subjects.STREAM, {"seq": sequence})
 
 

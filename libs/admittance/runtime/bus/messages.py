@@ -176,7 +176,8 @@ async def with_retries(handle: Callable[[], Awaitable[T]], *, attempts: int = AT
         try:
             return await handle()
         except StaleRevision:
-            # Another writer changed the object first: load and decide anew, without a pause.
+            # Another writer changed the object first, so the object is read and the change made
+            # anew, without a pause.
             if not left:
                 raise
         except (Unavailable, Busy):

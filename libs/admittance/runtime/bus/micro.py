@@ -49,7 +49,7 @@ _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Serving:
-    """Running endpoints."""
+    """The running endpoints of one service; `stop` ends them."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -142,7 +142,8 @@ async def _open(
         else:
             nc._setup_server_pool([one.address for one in order if one is not server])
             return nc, target
-    # Raise an error that a person can fix rather than the error that a server does not answer.
+    # If several servers failed, the error that a person can fix is raised before the error that a
+    # server does not answer.
     raise min(failures, key=lambda failure: isinstance(failure, NoServer))
 
 
@@ -188,7 +189,7 @@ def _described(
 
 
 async def _check_nothing(_: Connection, __: _Target) -> None:
-    """Accepts any server."""
+    """Checks nothing: accepts every connected server."""
 
 
 async def _ignore(_: Exception) -> None:
@@ -196,7 +197,7 @@ async def _ignore(_: Exception) -> None:
 
 
 def _failure(nc: Connection, target: _Target, error: BaseException) -> AdmittanceError:
-    """The error to raise for a connection that failed."""
+    """The error to raise for a failed attempt to connect."""
     at = target.shown
     access = target.access
     info = nc._server_info
@@ -215,7 +216,8 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
             f"nothing listens at {at}: start `admit up`, or name your server with --nats URL"
         )
     if isinstance(error, TimeoutError) and access.tls_first and _is_encrypted(nc):
-        # The server's first message came before the handshake, so the client has lost it.
+        # The server sent its first message before the TLS handshake, so the client has lost that
+        # message.
         return AccessDenied(_not_first(at))
     if isinstance(error, TimeoutError):
         wants_tls = access.demands_tls or "tls://" in at
@@ -233,7 +235,7 @@ _FIRST: Final = "; if it wants the TLS handshake first, use --tls-first or ADMIT
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the server refuses or ends a login."""
+    """Whether the error says that the server refuses the login or has ended it."""
     text = str(error).lower()
     return isinstance(error, nats.errors.Error) and (
         "authorization" in text or "authentication" in text
@@ -250,7 +252,8 @@ def _not_first(at: str) -> str:
 
 
 def _tls_failure(target: _Target, error: ssl.SSLError, *, demanded: bool) -> str:
-    """``demanded``: whether the server demands a client certificate."""
+    """The error for a failed TLS handshake. ``demanded``: whether the server demands a client
+    certificate."""
     at = target.shown
     if isinstance(error, ssl.SSLCertVerificationError):
         ca = target.access.tls_ca
@@ -281,7 +284,8 @@ def _certificate_refused(target: _Target) -> str:
 
 
 def _refusal(target: _Target, said: str, *, takes_keys: bool) -> str:
-    """``said``: the server's text. ``takes_keys``: whether it asked for a signature."""
+    """The error for a refused login. ``said``: the server's text. ``takes_keys``: whether the
+    server asked for the signature of an NKey."""
     at, access, login = target.shown, target.access, target.login
     if access.creds:
         return why_refused(access.creds, at, said, takes_keys=takes_keys)

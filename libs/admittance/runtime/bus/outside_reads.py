@@ -30,8 +30,8 @@ from admittance.runtime.tasks import set_within
 PAGE: Final = 500
 DIRECT_PAGE: Final = 5_000
 DIRECT_BYTES: Final = 8 * 1024 * 1024
-"""The server ends a page after about so many bytes: it closes the connection of a client for which
-64 MiB wait.
+"""The bytes after which the server ends a page of a batched direct get. The server closes the
+connection of a client for which 64 MiB wait, so a page is far smaller.
 """
 
 
@@ -90,11 +90,12 @@ def _present(found: dict[str, Entry]) -> list[Entry]:
 
 
 PAUSES: Final = (0.0, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
-"""Seconds before each reading of a key that is being written; then the write counts as refused."""
+"""Seconds to wait before each reading of a key after a write was received; if the last reading
+finds no new revision, the write counts as refused."""
 AWAY_SECONDS: Final = 0.5
-"""Pause after an answer that did not come."""
+"""Seconds to wait after a request without an answer."""
 AT_ONCE: Final = 100
-"""How many keys are read at the same time."""
+"""The most keys that are read at the same time."""
 
 
 class KeyFollower:
@@ -120,7 +121,7 @@ class KeyFollower:
         self._known: dict[str, int] = {}
         self._present: set[str] = set()
         self._heard: dict[str, int] = {}
-        """By key: how often the key was read since the last message about the key."""
+        """For each key with a received write: how often the key was read since then."""
         self._due: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._stale = True
@@ -165,7 +166,7 @@ class KeyFollower:
         self._wake.set()
 
     async def _next(self) -> list[Entry]:
-        """Waits until something must be read; returns what has changed."""
+        """Waits until a key must be read; returns the entries that have changed."""
         if not self._stale:
             soonest = min([*self._due.values(), self._read_at + self._again])
             await set_within(self._wake, max(0.0, soonest - clock.monotonic()))
@@ -195,7 +196,7 @@ class KeyFollower:
         return [*changed, *(Entry(key, None, self._known[key]) for key in sorted(gone))]
 
     async def _read_keys(self, keys: Sequence[str]) -> list[Entry]:
-        # A write that is heard while its key is read is a new entry in ``_due``.
+        # A write that is received while its key is read makes a new entry in ``_due``.
         counts = {key: self._heard.pop(key) for key in keys}
         for key in keys:
             del self._due[key]

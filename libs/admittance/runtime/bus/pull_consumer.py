@@ -60,7 +60,8 @@ class MadeConsumer(NamedTuple):
 
 
 ConsumerRequest: TypeAlias = Callable[[int | None], Awaitable[MadeConsumer]]
-"""Has a consumer made that begins after the sequence; None: where the maker decides."""
+"""A function that creates the consumer to begin after a sequence of the log; None: the function
+chooses the beginning."""
 
 
 def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:

@@ -91,7 +91,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def time(self) -> datetime:
-        """When the server stored the message."""
+        """The time at which the server stored the message."""
         return clock.from_nanoseconds(self.nanoseconds)
 
 
@@ -135,7 +135,7 @@ class Puller:
         self.last = 0
         """The newest sequence returned by `batch`."""
         self.pending = 0
-        """The lag: how many facts are on the log after the newest received one."""
+        """The lag: the number of facts on the log after the newest received fact."""
         self._round = 0
         self._replaced = 0
         """Deliveries up to this sequence came from consumers that were replaced."""

@@ -198,7 +198,8 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
 
 
 async def check(bus: Bus) -> list[str]:
-    """The settings of existing streams that differ from the right ones, a sentence for each."""
+    """The settings of existing streams that differ from those of `all_streams`, a sentence for
+    each."""
     return problems({stream.name: await _config(bus, stream.name) for stream in all_streams()})
 
 

@@ -70,7 +70,7 @@ async def headers_of(
 
 
 async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]:
-    """The next messages of the stream; fewer than `PAGE` if they are the last ones."""
+    """The next messages of the stream; fewer than `PAGE` if no messages follow."""
     found: list[tuple[str, bytes]] = []
     moved, over = asyncio.Event(), asyncio.Event()
     errors: list[str] = []
@@ -155,7 +155,7 @@ def schedule_message(
     if uid:
         headers[UID] = uid
     if traceparent:
-        # The fact gets the headers of its schedule, with the trace.
+        # The server copies a schedule's headers to the fact, so the trace context goes with them.
         headers["traceparent"] = traceparent
     return Outgoing(timer_subject(kind, namespace, name), payload, headers)
 

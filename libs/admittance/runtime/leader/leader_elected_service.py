@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 
 class LeaderWork(Protocol):
-    """The work of a service's leader. ``ready``: whether the work is fully started."""
+    """The work of a service's leader. ``ready``: whether the work has started completely."""
 
     @property
     def ready(self) -> bool: ...
@@ -34,7 +34,7 @@ class LeaderWork(Protocol):
         ...
 
     async def close(self) -> None:
-        """Ends all tasks of the work, which is not ready any more."""
+        """Ends all tasks of the work, and sets ``ready`` to False."""
         ...
 
 

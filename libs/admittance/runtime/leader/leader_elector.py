@@ -65,14 +65,15 @@ class SingleProcess:
             raise self._refusal()
 
     async def end(self) -> None:
-        """Stops answering other processes that ask for the instance."""
+        """Stops answering other processes that ask whether the instance runs."""
         subscription, self._answering = self._answering, None
         if subscription is not None:
             with suppress(Exception):
                 await subscription.unsubscribe()
 
     async def _other(self) -> str:
-        """The id of another process that runs as this instance; empty if none answers."""
+        """The id of another process that runs with the name of this instance; empty if no process
+        answers."""
         question = _encode(self._alive())
         with suppress(Unavailable, *UNREADABLE):
             answer = await self._bus.request(self._subject, question, timeout=ANSWER_SECONDS)

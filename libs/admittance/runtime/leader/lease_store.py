@@ -38,7 +38,7 @@ def fence(domain: str, epoch: int) -> dict[str, str]:
 
 
 def fence_of(headers: Mapping[str, str]) -> Fence | None:
-    """The fence in the headers of a stored message; None if it has no fence."""
+    """The fence in the headers of a stored message; None if the message has no fence."""
     subject = headers.get(FENCE, "")
     epoch = number(headers.get(EXPECTED, ""))
     if not subject.startswith(subjects.EPOCH) or epoch is None:

@@ -32,7 +32,8 @@ keys.
 
 
 def trouble_details(trouble: str) -> dict[str, str]:
-    """The details of a health reply about what prevents progress: empty if nothing does."""
+    """The details of a health reply about what prevents progress; empty if nothing prevents
+    progress."""
     return {TROUBLE: trouble} if trouble else {}
 
 

@@ -156,7 +156,8 @@ T = TypeVar("T")
 
 
 def number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
-    """A finite number of at least ``least``. Raises SetupError."""
+    """The variable's value as a finite number. Raises SetupError if the number is below
+    ``least``."""
     text = env.get(name)
     if not text:
         return default
@@ -172,7 +173,8 @@ def number(env: Mapping[str, str], name: str, default: float, *, least: float) -
 
 
 def whole(env: Mapping[str, str], name: str, default: int, *, least: int) -> int:
-    """A whole number of at least ``least``. Raises SetupError."""
+    """The variable's value as a whole number. Raises SetupError if the number is below
+    ``least``."""
     value = number(env, name, float(default), least=least)
     if not value.is_integer():
         raise SetupError(f"{name}={env[name]} is not a whole number")
@@ -180,7 +182,8 @@ def whole(env: Mapping[str, str], name: str, default: int, *, least: int) -> int
 
 
 def choice(env: Mapping[str, str], name: str, choices: Mapping[str, T]) -> T | None:
-    """The choice for the variable's word; None if it is not set. Raises SetupError."""
+    """The choice that the variable's value names; None if the variable is not set. Raises
+    SetupError."""
     text = env.get(name)
     if not text:
         return None
@@ -195,7 +198,8 @@ def listed(env: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def named(env: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """`listed`, for names of objects. Raises SetupError for text that is not a valid name."""
+    """The comma-separated names of objects in a variable, in order, without duplicates. Raises
+    SetupError for text that is not a valid name."""
     found = listed(env, name)
     for one in found:
         if complaint := name_error(one):

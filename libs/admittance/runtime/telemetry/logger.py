@@ -80,7 +80,7 @@ class LogThrottle:
 
     @property
     def logged(self) -> bool:
-        """Whether the event was logged before."""
+        """Whether the event was logged since the last reset."""
         return self._logged_at is not None
 
     def due(self, now: float) -> bool:

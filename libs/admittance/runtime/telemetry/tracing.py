@@ -61,7 +61,7 @@ def tracer(service: str) -> trace.Tracer:
     """Returns opentelemetry's tracer for the service. Its spans go nowhere until a provider with an
     exporter is set.
     """
-    # imported late: opentelemetry is a third of what a short command imports
+    # opentelemetry is imported late, because it is a third of the imports of a short command.
     from opentelemetry import trace
 
     return trace.get_tracer(f"admittance.{service}")

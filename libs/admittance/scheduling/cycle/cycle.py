@@ -251,7 +251,8 @@ class Cycle:
     def _cursor(
         self, domain: Domain, queue: Queue, workload: WorkloadInfo, number: int
     ) -> Cursor | None:
-        """Returns where the workload's last scan stopped, if that cursor is still valid."""
+        """Returns the cursor at which the workload's last scan of flavors stopped; None if the
+        cursor is outdated."""
         saved = workload.cursor
         if (
             saved is not None

@@ -29,7 +29,7 @@ Oracle = Callable[[Cell, int], tuple[int, int]]
 without regard to other resources: the mode, and the borrowing level after the preemption."""
 
 Only = Sequence[Mapping[str, str]]
-"""For each pod set a map from a resource to the one flavor that a scan may look at."""
+"""For each pod set a map from a resource to the only flavor that a scan may try."""
 
 
 _START: Mapping[int, int] = {}
@@ -376,7 +376,8 @@ def _better(plan: FlavorPlan, mode: int, level: int, other: int, other_level: in
 
 
 def _goes_on(plan: FlavorPlan, mode: int, level: int) -> bool:
-    """Returns whether the scan continues with the next flavor after one of this mode and level."""
+    """Returns whether the scan continues with the next flavor after a flavor with this mode and
+    borrowing level."""
     if mode <= _NO_CANDIDATES:
         return True
     if mode <= _RECLAIM and plan.preempt_next:

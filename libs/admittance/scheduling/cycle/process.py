@@ -179,7 +179,7 @@ class EntryProcessor:
             self._restore_victims()
 
     def end(self) -> None:
-        """Ends the cycle: gives back usage that was held back for entries."""
+        """Ends the cycle: frees the quota that was held back for entries of the cycle."""
         self._restore_victims()
         for cell, amount in self._held:
             cell.charge(-amount)
@@ -219,7 +219,7 @@ class EntryProcessor:
     ) -> EntryStatus:
         self._restore_victims()
         if entry.workload.family is not None and not families.may_reserve(entry.workload):
-            # The sibling from which the variant would take over was preempted earlier in the same
+            # The sibling whose quota the variant would take over was preempted earlier in the same
             # cycle.
             return EntryStatus.UNCERTAIN
         if self._state.pods_ready.blocks(self._domain):

@@ -81,7 +81,7 @@ def of_open_check(state: SchedulerState, name: str) -> str:
 
 
 def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[str]:
-    """Yields a phrase that names the workload that has to start first, if there is one."""
+    """Yields a phrase that names the workload of the queue that has to start first, if any."""
     if first is None or first is workload:
         return
     name = f"{first.key[0]}/{first.key[1]}"

@@ -12,7 +12,7 @@ from admittance.quota.cell import UNLIMITED, Cell, FlavorResource, is_over, plus
 from admittance.quota.tree import Node
 
 Standing = tuple[int, float]
-"""The key by which shares are compared, the smaller one goes first."""
+"""The key by which shares are compared; a smaller key goes first."""
 
 
 class Share(NamedTuple):
@@ -35,7 +35,8 @@ class Share(NamedTuple):
 
     @property
     def shown(self) -> int:
-        """The share as it is reported: rounded up, or UNLIMITED without a weight."""
+        """The share as a reported number: rounded up; UNLIMITED for a borrowing node of weight
+        0."""
         above, value = self.standing
         return UNLIMITED if above else ceil(value)
 

@@ -51,7 +51,7 @@ def nanos(resource: str, amount: int) -> int:
 
 
 def left(config: AdmissionFairSharing, seconds: float) -> float:
-    """The fraction of past consumption that still counts after ``seconds``."""
+    """The fraction of past consumption that still counts ``seconds`` later."""
     if seconds <= 0:
         return 1.0
     half_life = config.usage_half_life_time.total_seconds()
@@ -86,7 +86,7 @@ def weighed(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: fl
 
 
 def add(to: Nanos, amounts: Mapping[str, int], times: int = 1) -> None:
-    """Adds the amounts to ``to`` in place, and removes zeros."""
+    """Adds the amounts to the map ``to`` in place, and removes resources whose amount becomes 0."""
     for resource, much in amounts.items():
         total = to.get(resource, 0) + times * much
         if total:
@@ -136,7 +136,8 @@ class Account:
         return not (self.consumed or self.rate or self.seen)
 
     def weigh(self) -> None:
-        """Computes ``value`` again, after ``seen`` or ``pending`` changed."""
+        """Computes ``value`` from ``seen`` and ``pending``; called after one of them has
+        changed."""
         amounts = self.seen
         if self.pending:
             amounts = dict(amounts)

@@ -36,7 +36,7 @@ def taken(assignment: Assignment) -> tuple[Taken, ...]:
 
 
 def waited(workload: WorkloadInfo, now: datetime) -> int:
-    """Whole seconds since the workload was queued."""
+    """The whole seconds for which the workload has been queued."""
     return 0 if workload.queued_at is None else max(0, (now - workload.queued_at) // _SECOND)
 
 

@@ -152,7 +152,8 @@ class _Search:
         return self._taken(entry, node, reason, why)
 
     def _taken(self, entry: CandidateEntry, node: Node, reason: str, why: Shares | None) -> bool:
-        """Notes the removed candidate as a victim; returns whether the preemptor fits now."""
+        """Records the candidate, whose quota is removed, as a victim; returns whether the preemptor
+        fits now."""
         workload = entry[4]
         assert workload.charge is not None
         short = self._short

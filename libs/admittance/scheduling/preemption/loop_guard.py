@@ -75,16 +75,16 @@ class LoopGuard:
         """Returns the message of a preemption. If preemptor and victim are in a loop, the message
         names the consequence."""
         times = self.times(preemptor, victim.workload)
-        if not self.is_one(times):
+        if not self.is_loop(times):
             return message
         if preemptor.priority > victim.workload.priority:
-            after = "it is not to come back before that one has had its turn"
+            after = "the victim is requeued only after the preemptor was tried"
         else:
-            after = "that one may not take it again for a while"
-        return f"{message}. For the same one for time {times}, so {after}"
+            after = "the preemptor may not preempt the victim again for a while"
+        return f"{message}. This is preemption {times} of this pair, so {after}"
 
-    def is_one(self, times: int) -> bool:
-        """Whether this number of preemptions by one preemptor is a loop."""
+    def is_loop(self, times: int) -> bool:
+        """Whether ``times`` preemptions of one victim by one preemptor are a loop."""
         return self._rule is not None and times >= self._rule.times
 
     # Separating. ----------------------------------------------------------------------------
@@ -147,7 +147,8 @@ class LoopGuard:
         return True
 
     def let_go(self, now: datetime) -> None:
-        """Requeues the victims that waited for a preemptor that has had its turn."""
+        """Requeues the victims that waited for a preemptor to be tried, after the preemptor was
+        tried."""
         for victim in [one for one in self._state.loop_guarded if self.hindrance(one) is None]:
             del self._state.loop_guarded[victim]
             if victim.inadmissible is not None and victim.inadmissible.reason == REASON:
@@ -178,7 +179,7 @@ class LoopGuard:
         return until if self._state.now < until else None
 
     def _is_parted(self, victim: WorkloadInfo, count: PreemptionCount) -> bool:
-        if not self.is_one(count.count) or self._state.now >= self._until(count):
+        if not self.is_loop(count.count) or self._state.now >= self._until(count):
             return False
         domain = _domain_of(victim)
         return domain is None or self._state.catalog.newest(domain.name) <= count.seen

@@ -92,7 +92,9 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
     unchanged afterwards."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
-        return []  # A cycle of cohorts has no meaningful sums, so the check revokes nothing.
+        # Quotas of cohorts that are parents of each other have no meaningful sums, so the check
+        # revokes nothing.
+        return []
     root = queues[0].node.root()
     out: list[WorkloadInfo] = []
     found: list[Revocation] = []

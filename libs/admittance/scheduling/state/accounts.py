@@ -30,7 +30,7 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 SAVE_DELAY: Final = timedelta(seconds=1)
-"""How long after a change an account is stored. With a delay, one write covers a burst of
+"""How long after a change an account is stored. Because of the delay, one write covers a burst of
 admissions."""
 
 
@@ -105,12 +105,14 @@ class Accounts:
         self._moving = False
 
     def of(self, key: Key) -> Account | None:
-        """Returns the account of a LocalQueue; None: its usage does not count."""
+        """Returns the usage account of a LocalQueue; None: the LocalQueue's usage does not
+        count."""
         row = self._rows.get(key)
         return row.account if row is not None else None
 
     def status(self, key: Key) -> LocalUsage | None:
-        """Returns the usage of a LocalQueue for replies; None: its usage does not count."""
+        """Returns the usage of a LocalQueue for replies; None: the LocalQueue's usage does not
+        count."""
         account = self.of(key)
         if account is None:
             return None

@@ -53,7 +53,7 @@ class Obstacle(NamedTuple):
 
 
 class PodSetPlace(msgspec.Struct, frozen=True):
-    """The assignment of one pod set."""
+    """The flavors and amounts that one pod set would get."""
 
     name: str
     count: int

@@ -229,8 +229,8 @@ def _share_plan_quota(
         if domain.plan_quota_varies
         else []
     )
-    # Quota that a node does not lend absorbs usage. So if quota on the way is not lent, each of two
-    # planners may seem to add the amount that both add together.
+    # Quota that a node does not lend absorbs usage below the node. So each of two planners may seem
+    # to add to the parent the amount that both planners add together.
     others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
     mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
     if not any(mine):
@@ -347,8 +347,8 @@ def _counted_variant(state: SchedulerState, held: FamilyQuota[WorkloadInfo]) -> 
         return workloads[0] if workloads else None
     admitted = [one for one in workloads if one.admitted_at is not None]
     if admitted:
-        # Two variants are admitted if one has taken over and the end of the other one is not stored
-        # yet.
+        # Two variants are admitted while one variant has taken over and the eviction of its sibling
+        # is not stored yet.
         return max(admitted, key=lambda one: (one.admitted_at, one.uid))
     return min(workloads, key=lambda one: (_place(state, one), one.uid))
 

@@ -77,7 +77,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differing(config: Config) -> dict[str, Any] | None:
-    """Returns the settings that differ from their defaults, for the log; None: none differs."""
+    """Returns the settings that differ from their defaults, for the log; None: all settings have
+    their defaults."""
     default = msgspec.to_builtins(Config())
     found = msgspec.to_builtins(config)
     return {name: value for name, value in found.items() if value != default[name]} or None

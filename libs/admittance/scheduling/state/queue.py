@@ -356,7 +356,8 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
             first = first.family.parent
         if first is not None and first.queue is queue:
             by_itself = (_usage(lanes, first), -first.priority, age_key(first))
-            # A preemptor that would be ahead by its own order is counted further below.
+            # The queue's preemptor is counted further below, also if it would be ahead by its sort
+            # key.
             ahead += sort_key(queue, first) < mine < by_itself
     _, rank, at = mine
     for key, cls in queue.classes.items():

@@ -236,7 +236,7 @@ class FamilyQuota(Generic[Member]):
     # Shares. --------------------------------------------------------------------------------
 
     def count(self, workload: Member | None) -> None:
-        """Lets ``workload``, and no other variant of its family, count in shares from now on."""
+        """Makes ``workload`` the only variant of its family that counts in shares."""
         if workload is not self.counts:
             self.counts = workload
             if self.shares:

@@ -290,13 +290,14 @@ class CandidateCache(NamedTuple):
     found: list[CandidateEntry]
 
     def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
-        """Returns whether a new search for candidates would find the cached ones."""
+        """Returns whether a new search would find the candidates of the cache."""
         return self.version == version and self.wanted == wanted and self.domain is domain
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class BlockedHead:
-    """The head of a StrictFIFO queue that got no quota, with the time since when and the reason."""
+    """The head of a StrictFIFO queue that got no quota: the workload, since when it has waited, and
+    the reason."""
 
     workload: WorkloadInfo
     assignment: Assignment

@@ -22,9 +22,11 @@ from admittance.workload.transition_context import (
 )
 
 QUIET = frozenset({"pending", "requeued"})
-"""Outbox entries for users: only the last of several in one commit is kept."""
+"""Kinds of outbox entries for users: of several such entries in one commit only the last is kept.
+"""
 PARENT_ONLY = frozenset({"admitted", "evicted"})
-"""Outbox entries for runners, which know only parents."""
+"""Kinds of outbox entries for runners. Only parents have these entries, because runners do not know
+variants."""
 
 
 class QueuesWithoutChecks:

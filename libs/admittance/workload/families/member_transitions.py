@@ -44,9 +44,9 @@ JOB_FACTS: Final = (
     facts.PodsNotReady,
     facts.Stopped,
 )
-"""Reports about jobs; a variant has no job."""
+"""Facts of runners about jobs; they are ignored for a variant, because a variant has no job."""
 FAMILY_REQUESTS: Final = (facts.Held, facts.Released, facts.Finished)
-"""Requests that a parent accepts for its family."""
+"""Requests of users that a parent accepts for its family and that are refused for a variant."""
 VARIANT_FACTS: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
 
 
@@ -92,7 +92,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
         and change.outcome is FactOutcome.APPLIED
         and not head(after).active
     ):
-        # Of all causes, only a check can have deactivated the variant.
+        # Only a Rejected check deactivates a variant, so the check's rejection is the cause here.
         return change._replace(workload=with_status(after, stopped_by=str(ActivityReason.REJECTED)))
     return change
 

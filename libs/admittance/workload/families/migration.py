@@ -297,7 +297,7 @@ def _reset_variant(
     if forgive and status.stopped_by in _FORGIVEN:
         fields["stopped_by"] = ""
     if keeps or not head(variant).active:
-        # An inactive variant is reset later, when it is activated.
+        # A variant that is inactive is reset later, when the variant is activated.
         new = with_status(variant, **fields)
         if new != variant:
             family.keep(new)

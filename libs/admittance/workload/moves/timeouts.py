@@ -29,7 +29,8 @@ TIMER_KINDS: Final = frozenset(str(kind) for kind in TimerKind)
 
 
 def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: TransitionContext) -> Change:
-    """Applies the due time for which the timer was set, if that time is over."""
+    """Applies what is due at the timer's time, such as the end of a backoff, if that time is
+    over."""
     if fact.kind not in TIMER_KINDS:
         return ignored(workload, "OtherTimer", f"no workload waits for a timer {fact.kind[:64]}")
     kind = TimerKind(fact.kind)

@@ -23,7 +23,7 @@ YEARS_MAX = 100
 
 
 class NewUser(NamedTuple):
-    """What `admit auth add` was given."""
+    """The arguments of `admit auth add`."""
 
     role: str
     name: str
@@ -35,7 +35,7 @@ class NewUser(NamedTuple):
 
 
 def init(call: Call, folder: Path) -> None:
-    """Makes a folder of users, and says how a server uses it."""
+    """Makes a folder of users, and prints how a nats-server includes the folder's ``auth.conf``."""
     AuthStore(folder).create(call.url)
     output.say(f"created {folder}")
     output.note(
@@ -45,7 +45,7 @@ def init(call: Call, folder: Path) -> None:
 
 
 async def add(call: Call, folder: Path, wanted: NewUser) -> None:
-    """Adds a user, writes its credentials file, and tells the servers."""
+    """Adds a user, writes the user's credentials file, and reloads the running servers."""
     now = clock.now()
     user = User(
         name=wanted.name,
@@ -66,7 +66,7 @@ async def add(call: Call, folder: Path, wanted: NewUser) -> None:
 
 
 async def revoke(call: Call, folder: Path, name: str) -> None:
-    """Removes a user; the servers close its connections."""
+    """Removes a user, and reloads the running servers, which close the user's connections."""
     store = AuthStore(folder)
     gone = store.remove(name)
     output.say(f"revoked {gone.name} ({gone.role})")
@@ -74,7 +74,8 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
 
 
 async def _tell_servers(call: Call, store: AuthStore) -> None:
-    """Raises AnswerIsNo if a server runs and did not take the change."""
+    """Reloads the running servers. Raises AnswerIsNo if a server runs and did not accept the
+    change."""
     if call.url_from in (UrlFrom.DEFAULT, UrlFrom.CONTEXT):
         call = replace(call, url=store.servers, url_from=UrlFrom.OPTION)
     try:

@@ -1,4 +1,5 @@
-"""``admit auth list|show|check``: says which users there are, and what each of them may do."""
+"""``admit auth list|show|check``: prints the users, and what each user may publish and
+subscribe."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from admittance.runtime.auth.store import AuthStore
 
 
 def list_users(call: Call, folder: Path) -> None:
-    """Lists the users."""
+    """Prints a table of the users."""
     users = AuthStore(folder).users
     now = clock.now()
     match call.output:
@@ -66,7 +67,7 @@ def _expires(user: User, now: datetime) -> str:
 
 
 def show(call: Call, folder: Path, name: str) -> None:
-    """Shows a user, and what it may publish and subscribe."""
+    """Prints a user, and what the user may publish and subscribe."""
     user = AuthStore(folder).user(name)
     permissions = permissions_of(user)
     if call.output in (Output.JSON, Output.YAML):
@@ -116,7 +117,7 @@ def _why(purpose: str) -> str:
 
 
 def check(folder: Path, subject: str, name: str, *, subscribe: bool) -> int:
-    """Says whether the user may publish or subscribe the subject. Returns the exit status."""
+    """Prints whether the user may publish or subscribe the subject; returns the exit status."""
     _check_subject(subject, wildcards=subscribe)
     user = AuthStore(folder).user(name)
     answer = answer_for(permissions_of(user), subject, subscribe=subscribe)

@@ -29,7 +29,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class WorkloadClass(_Part, frozen=True, kw_only=True):
-    """``request`` is a quantity of cpu."""
+    """A class of equal workloads. ``request``: a quantity of cpu."""
 
     runtime_ms: int
     priority: int = 0
@@ -39,7 +39,8 @@ class WorkloadClass(_Part, frozen=True, kw_only=True):
 class WorkloadsSet(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """``count`` rounds, an interval apart; each round creates one workload per class."""
+    """A part of the load: ``count`` rounds, an interval apart; each round creates one workload per
+    class."""
 
     count: int
     creation_interval_ms: int = 0
@@ -47,7 +48,7 @@ class WorkloadsSet(
 
 
 class QueuesSet(_Part, frozen=True, kw_only=True):
-    """``count`` ClusterQueues per cohort. Quotas are quantities of cpu."""
+    """Equal ClusterQueues, ``count`` of them per cohort. Quotas are quantities of cpu."""
 
     count: int
     nominal_quota: str | int | float
@@ -110,7 +111,8 @@ class PlannedWorkload(NamedTuple):
 
 
 class BenchPlan(NamedTuple):
-    """``workloads`` in the order of their creation."""
+    """The queues and workloads that a generator file describes; ``workloads`` in the order of their
+    creation."""
 
     queues: tuple[PlannedQueue, ...]
     workloads: tuple[PlannedWorkload, ...]
@@ -249,7 +251,7 @@ def manifests_of(plan: BenchPlan) -> list[dict[str, Any]]:
 
 
 def flavors_of(queue: PlannedQueue) -> list[str]:
-    """The queue's flavors, the best first."""
+    """The names of the queue's flavors, in order of preference."""
     return [f"{FLAVOR}-{n}" for n in range(queue.variants)] or [FLAVOR]
 
 

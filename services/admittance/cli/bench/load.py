@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 class Stalled(AdmittanceError):
-    """The system stopped admitting."""
+    """The system under test has admitted and finished no workload for `STALL_SECONDS`."""
 
 
 async def execute(bus: Bus, plan: BenchPlan) -> Outcome:
@@ -207,7 +207,7 @@ class SimulatedController:
         self._publisher = publisher
 
     def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
-        """A message on ``admit.check.requested.<controller>.<ns>.<name>``."""
+        """Answers a message on ``admit.check.requested.<controller>.<ns>.<name>`` with Ready."""
         asked = _asked.decode(data)
         rest = subject.decode().split(".", 3)[3]
         # Formatted without a JSON encoder: names of a plan need no escape.
@@ -254,7 +254,8 @@ class SimulatedRunner:
         self.done = asyncio.Event()
 
     def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
-        """A message on ``admit.workload.{admitted,evicted}.<ns>.<name>``."""
+        """Handles a message on ``admit.workload.{admitted,evicted}.<ns>.<name>`` as a runner
+        does."""
         _, _, what, name = subject.split(b".", 3)
         index = self._index.get(name)
         if index is None:

@@ -15,7 +15,7 @@ from admittance.cli.bench.system import ProcessUse
 
 
 class Delay(msgspec.Struct, frozen=True, kw_only=True):
-    """Milliseconds."""
+    """Mean and percentiles of delays, in milliseconds."""
 
     mean: float
     p50: float

@@ -143,7 +143,8 @@ class Meter:
         self._task = asyncio.create_task(self._run())
 
     def stop(self) -> list[ProcessUse]:
-        """Ends the sampling and returns what each process used, the busiest first."""
+        """Ends the sampling and returns the CPU and memory use of each process, the busiest process
+        first."""
         if self._task is not None:
             self._task.cancel()
         self._sample()

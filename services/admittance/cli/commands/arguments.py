@@ -35,7 +35,7 @@ def phases(incomplete: str) -> list[str]:
 
 
 def _names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of objects of the kind on the command line."""
+    """The names of existing objects of the kind that the command line names, for completion."""
     kind = str(ctx.params.get("kind") or "")
     return _names_of(ctx, kind, incomplete) if kind and kind.lower() != "pending" else []
 
@@ -140,7 +140,8 @@ def workload_options(
     nats: NatsOption = None,
     namespace: NamespaceOption = None,
 ) -> Target:
-    """``workload NAME`` and the global options."""
+    """Declares the arguments ``workload NAME`` and the global options of a command; returns the
+    target."""
     from admittance.cli.support.kinds import workload_target
 
     return Target(call_of(ctx, nats, namespace), workload_target(kind, name))
@@ -154,6 +155,7 @@ def workload_options_with_output(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> Target:
-    """``workload NAME``, the global options, and the output format."""
+    """Declares the arguments of `workload_options` and the output format of a command; returns the
+    target."""
     call, found = workload_options(ctx, kind, name, nats, namespace)
     return Target(replace(call, output=output or call.output), found)

@@ -70,7 +70,8 @@ def add_options(
     ctx: typer.Context,
     nats: NatsOption = None,
 ) -> Call:
-    """The options of `add`: -o names a file here."""
+    """Adds the options of `admit auth add` to a command. Here -o names a file, not an output
+    format."""
     return call_of(ctx, nats)
 
 

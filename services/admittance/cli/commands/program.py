@@ -64,7 +64,7 @@ class _Conversion:
 
 
 def _range_error(param: Any, value: Any, *, whole: bool) -> str:
-    """States the numbers that an option takes."""
+    """The error text for a number outside the range of an option."""
     low, high = param.min, param.max
     limits = "" if low is None else f", at least {low:g}"
     if low is not None and high is not None:
@@ -87,7 +87,8 @@ class _QuickParameters:
 
 
 class Command(_QuickParameters, TyperCommand):
-    """A typer command with the quick parameters: every command of ``admit`` is one."""
+    """The class of every command of ``admit``: a typer command with parameters that are parsed
+    quickly."""
 
 
 class CommandGroup(_QuickParameters, TyperGroup):

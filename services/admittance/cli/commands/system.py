@@ -148,7 +148,7 @@ def serve(given: "tuple[Call, Options]", service: ServiceName) -> None:
 
 
 def data_folder(typed: Path | None) -> Path:
-    """The data folder: the one that was typed, else the default."""
+    """The data folder: the typed folder, else the default folder."""
     if typed is not None:
         return typed
     chosen = os.environ.get("ADMIT_DATA_DIR")
@@ -332,7 +332,7 @@ def test_options(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> "TestOptions":
-    """The options of `check-test` and `provider-test`."""
+    """Declares the options that `check-test` and `provider-test` share; returns their values."""
     from admittance.cli.conformance import TestOptions
 
     call = call_of(ctx, nats, namespace, output)

@@ -1,1 +1,1 @@
-"""``admit doctor``."""
+"""``admit doctor``: checks an installation from outside."""

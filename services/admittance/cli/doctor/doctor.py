@@ -33,8 +33,8 @@ from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEA
 from admittance.workload_controller.checkpoints import checkpoints
 
 LAG_MAX: Final = 10_000
-"""The most unread facts of a service, about a second of work: with more the service does not keep
-up.
+"""The most unread facts of a service that are ok, about a second of work; with more, the service
+does not keep up.
 """
 HEALTH_SECONDS: Final = 1.0
 SET_ASIDE_MAX: Final = 50

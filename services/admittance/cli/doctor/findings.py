@@ -69,7 +69,7 @@ async def check_controllers(bus: Link) -> list[Finding]:
 
 
 def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
-    """How many messages a consumer has not read, and that number as a text."""
+    """The number of messages that a consumer has not read, as a number and as text."""
     unread, waiting = consumer.get("num_pending", 0), consumer.get("num_ack_pending", 0)
     return unread, f"{unread:,} not read, {waiting:,} not acknowledged"
 
@@ -230,8 +230,8 @@ async def _is_missing(bus: Bus, name: str) -> bool:
 
 
 LATE_MAX: Final = 1_000
-"""The most due timers that are not yet on the log. Thousands may fire at once and are copied within
-a second.
+"""The most due timers that may be missing on the log. Thousands of timers may fire at once, and the
+server copies them within a second.
 """
 OLD_SECONDS: Final = 600.0
 """If the retry-timer has not compared schedules for this long, lost schedules may stay lost."""

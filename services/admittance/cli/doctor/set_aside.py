@@ -33,7 +33,7 @@ from admittance.workload_controller.checkpoints import all_checkpoints
 from admittance.workload_controller.journal import read_commits
 
 AT_ONCE: Final = 100
-"""The most concurrent requests to the server."""
+"""The most requests to the server at the same time."""
 PROBE: Final = "_admittance.probe"
 """The key of a probe write, in every bucket for a moment; not an unreadable entry."""
 INSTALLATIONS: Final = frozenset(map(installation_key, ("docker", "kubernetes")))

@@ -1,1 +1,1 @@
-"""``admit replay``."""
+"""``admit replay``: repeats logged decisions and scenario files, and compares the results."""

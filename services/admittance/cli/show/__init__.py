@@ -1,1 +1,1 @@
-"""How objects look in lists and descriptions."""
+"""Objects as `admit get` and `admit describe` print them: fields, tables and text."""

@@ -143,9 +143,8 @@ def pod_set_table(record: Record) -> Table:
 
 
 def _pods(one: PodSetToProvision) -> tuple[str, ...]:
-    from admittance.providers.request import (
-        PodSet,
-    )  # late: the module imports all that a provider needs
+    # Imported late, because the module imports all that a provider needs.
+    from admittance.providers.request import PodSet
 
     asked = PodSet(one)
     needed = {name: render(name, much) for name, much in asked.requests.items()}

@@ -25,7 +25,8 @@ def end_of(row: CheckState) -> datetime | None:
 
 
 def deciding(workload: StoredWorkload) -> tuple[str, ...]:
-    """Names of the checks with the longest delay; then all checks are requested again."""
+    """Names of the checks with the longest delay; after that delay all checks are requested
+    again."""
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is None:

@@ -117,7 +117,7 @@ DELETED: Final = "DeletedVariant"
 ACTIVATED: Final = "ActivatedVariant"
 DEACTIVATED: Final = "DeactivatedVariant"
 UNGATED: Final = "PreemptionUngatedVariant"
-"""Reasons shown for facts about variants: docs/spec/lifecycle.md#8."""
+"""The reason shown for the fact `ungated` about a variant: docs/spec/lifecycle.md#8."""
 
 
 CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
@@ -225,7 +225,7 @@ def _role(fact: facts.Submitted) -> str:
 
 
 def reason_of(fact: Fact) -> tuple[str, str]:
-    """Reason and message of a fact; built from its other fields if it has none."""
+    """Reason and message of a fact; built from other fields of the fact if it has no reason."""
     match fact:
         case facts.Submitted():
             return "", _submitted(fact)

@@ -48,7 +48,7 @@ class Family(NamedTuple):
         return parent_state(self.parent)
 
     def wishes(self, now: datetime) -> Mapping[str, DesiredState]:
-        """By workload name of each variant: the state that the policy requires."""
+        """The state that the policy requires of each variant, by the variant's workload name."""
         from admittance.family.policy import desired_variants
         from admittance.workload.family_info import variant_state
 

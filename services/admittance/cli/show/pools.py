@@ -52,7 +52,7 @@ async def with_bookings(
         output.warn(f"bookings are unknown: {error}")
         return list(found)
     for entry in entries:
-        with suppress(*BROKEN):  # written by another program or version
+        with suppress(*BROKEN):  # the booking was written by another program or version
             booking = msgspec.json.decode(entry.value or b"", type=Booking)
             pool = pool_of_key(entry.key)
             if pool is not None:

@@ -125,7 +125,7 @@ async def tree_of(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
 
 
 async def known_tree(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
-    """`tree_of`; empty if the scheduler does not answer."""
+    """The cohort tree that `tree_of` returns; empty if the scheduler does not answer."""
     try:
         return await tree_of(bus, cohort)
     except AnswerIsNo:
@@ -133,7 +133,7 @@ async def known_tree(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
 
 
 def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
-    """Title and text of each fact about the cohort itself."""
+    """The ``Title: value`` lines about the cohort itself, without its tree."""
     here = next((one for one in tree if one.kind == "Cohort" and one.name == cohort), None)
     if here is None:
         return []

@@ -22,7 +22,8 @@ GROUPS: Final = (
     (Phase.QUOTA_RESERVED, Phase.PENDING, Phase.BACKOFF),
     (Phase.DEACTIVATED, Phase.REJECTED, Phase.FINISHED),
 )
-"""Lists show running workloads first, then waiting, then finished ones."""
+"""Groups of phases in the order of lists: running workloads first, then waiting, then finished
+workloads."""
 _RANK: Final = {one: rank for rank, group in enumerate(GROUPS) for one in group}
 
 ENDS: Final = ("Succeeded", "Failed")

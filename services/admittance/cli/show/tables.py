@@ -197,7 +197,7 @@ def _local_queue(found: Found, now: datetime, counters: Counters) -> tuple[str, 
 
 
 def value_of(used: LocalUsage) -> str:
-    """The usage by which a LocalQueue is ordered, as text."""
+    """The usage that orders a LocalQueue among the LocalQueues of its ClusterQueue, as text."""
     return "last" if used.value is None else f"{used.value:.4g}"
 
 

@@ -18,7 +18,8 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.outside_reads import KeyFollower
 
 READ_AGAIN_SECONDS: Final = 30.0
-"""How often all objects are read as well, because the watch gets no message when an object expires.
+"""Seconds between two readings of all objects, which are needed because the watch gets no message
+when an object expires.
 """
 
 

@@ -1,1 +1,1 @@
-"""Shared by all commands: options, errors, the connection, kinds and output."""
+"""What all commands share: options, errors, the connection, kinds of objects and output."""

@@ -25,13 +25,13 @@ class CliError(Exception):
 
 
 class BadInput(CliError):
-    """The command line or a file is wrong."""
+    """The command line or a file that it names is wrong."""
 
     status = 2
 
 
 class AnswerIsNo(CliError):
-    """The answer is no: not found, refused, failed, or no service answers."""
+    """The command was valid but has failed: not found, refused, or not answered by a service."""
 
     status = 1
 

@@ -140,7 +140,8 @@ _BY_NAME: Final = {name: kind for kind in KINDS for name in _spellings(kind)}
 
 
 def kind_named(typed: str) -> Kind:
-    """The kind that typed means. Raises BadInput, with a list of all kinds, for an unknown one."""
+    """The kind that the typed word means. Raises BadInput, with a list of all kinds, for an unknown
+    word."""
     found = _BY_NAME.get(typed.lower())
     if found is not None:
         return found

@@ -53,7 +53,8 @@ P = TypeVar("P", bound=InParts)
 ASK_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 30.0
 READ_SECONDS: Final = 60.0
-"""Time limit for reading all bucket entries under a pattern; far more than a working server needs.
+"""Most seconds for reading all bucket entries under a pattern: far more than a working server
+needs.
 """
 UNKNOWN: Final = "it is unknown whether it arrived; check before repeating"
 AGAIN: Final = "try again, or look for the cause with `admit doctor`"
@@ -73,7 +74,7 @@ ANSWERED_BY: Final = {
     "timers": "retry-timer",
     "families": "variant-controller",
 }
-"""By ``what``: the service that answers ``admit.api.<what>``."""
+"""For each ``what`` the service that answers ``admit.api.<what>``."""
 
 
 class NoResponder(AnswerIsNo):
@@ -108,7 +109,7 @@ class Link:
     async def ask_subject(
         self, subject: str, request: Request, reply: type[R], *, timeout: float = ASK_SECONDS
     ) -> R:
-        """Like `ask`, for a subject ``admit.api.<what>`` or ``admit.api.<what>.<…>``."""
+        """Asks as `ask` does, on a subject ``admit.api.<what>`` or ``admit.api.<what>.<…>``."""
         data = _data(request)
         with self._sentences(subject, timeout):
             # Not `Bus.request`, since "no responders" and "no answer in time" are different errors
@@ -119,7 +120,8 @@ class Link:
     async def ask_at_length(
         self, what: str, request: Request, reply: type[P], *, timeout: float
     ) -> list[P]:
-        """Like `ask`, for an answer in several messages; returns all of them."""
+        """Asks as `ask` does, and returns all messages of an answer that comes in several
+        messages."""
         subject = f"admit.api.{what}"
         data = _data(request)
         inbox = self.bus.nc.new_inbox()
@@ -204,7 +206,8 @@ class Link:
             return reply
 
         if not self.call.has_login:
-            # Without logins every client may read the whole bucket, which is quicker.
+            # A server without logins lets every client read the whole bucket, which is quicker than
+            # requests.
             try:
                 return await read_directly(self.bus, pattern)
             except AccessDenied:
@@ -212,7 +215,7 @@ class Link:
         try:
             return await list_objects(self.bus, ask, kind)
         except NoResponder:
-            # The server may run without the service; perhaps this user may read the whole bucket.
+            # The workload-controller may not run; perhaps this user may read the whole bucket.
             try:
                 return await read_directly(self.bus, pattern)
             except AccessDenied:
@@ -317,7 +320,7 @@ class Link:
             if refused.code == NO_STREAM:
                 return unset
         except Unavailable:
-            pass  # perhaps this login may not ask for the state of the stream
+            pass  # this login may have no right to the state of the stream
         return AnswerIsNo(f"{what}: {text}; {UNKNOWN if writes else AGAIN}")
 
     async def settle(self, sequence: int, namespace: str) -> SettledReply:
@@ -361,7 +364,8 @@ def _data(request: Request) -> bytes:
 
 @asynccontextmanager
 async def link(call: Call) -> AsyncIterator[Link]:
-    """A connection to the server of call. Raises BadInput or SetupError that says what to do."""
+    """Opens a connection to the server of the call. Raises BadInput or SetupError that says what to
+    do."""
     check_url(call.url)
     # No warnings are logged, so that the error is the only line about a problem.
     logger.errors_only("admit")

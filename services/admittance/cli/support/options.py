@@ -209,7 +209,7 @@ def settle(
     output: Output | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Call:
-    """call, changed by the options that are given. Raises BadInput for an empty option."""
+    """Returns the call, changed by the given options. Raises BadInput for an empty option."""
     if namespace == "":
         raise BadInput("-n/--namespace is empty")
     if nats == "":
@@ -232,7 +232,7 @@ def call_of(
     namespace: str | None = None,
     output: Output | None = None,
 ) -> Call:
-    """The call from ctx and the options after the command name."""
+    """Returns the call from the context and the options after the command name."""
     outer = ctx.find_root().obj
     start = outer if isinstance(outer, Call) else Call()
     return settle(start, nats, namespace, output, ctx.params)
@@ -244,14 +244,14 @@ def call_options(
     namespace: NamespaceOption = None,
     output: OutputOption = None,
 ) -> Call:
-    """The global options of a command that lists something."""
+    """Declares the global options of a command that lists objects; returns the call."""
     return call_of(ctx, nats, namespace, output)
 
 
 def call_options_without_output(
     ctx: typer.Context, nats: NatsOption = None, namespace: NamespaceOption = None
 ) -> Call:
-    """The global options of a command that has no output format."""
+    """Declares the global options of a command without an output format; returns the call."""
     return call_of(ctx, nats, namespace)
 
 
@@ -290,10 +290,10 @@ def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:
     """Runs work on an event loop and exits with its status."""
-    with closing(
-        work
-    ):  # After Ctrl-C before work starts, Python would warn that the coroutine never ran.
-        import asyncio  # late: asyncio takes half of the time of help and completion
+    # If Ctrl-C comes before the work starts, Python would warn that the coroutine never ran.
+    with closing(work):
+        # Imported late, because asyncio takes half of the time of help and completion.
+        import asyncio
 
         raise_on_interrupt()
         status = asyncio.run(work)
@@ -302,7 +302,8 @@ def run(work: Coroutine[Any, Any, int | None]) -> None:
 
 
 def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
-    """Like `run`, for services: on a faster event loop, which takes longer to load."""
+    """Runs a service and exits with its status, on a faster event loop that takes longer to
+    load."""
     with closing(work):
         import asyncio
 

@@ -121,7 +121,7 @@ def clean(text: str) -> str:
 
 
 def flush() -> None:
-    """Flushes standard output, so that the reader of a pipe gets each line at once."""
+    """Flushes standard output, so that a program that reads the pipe gets each line at once."""
     sys.stdout.flush()
 
 
@@ -334,8 +334,8 @@ TITLE_MIN: Final = 4
 TEXT_MIN: Final = 8
 SPARE_MIN: Final = 20
 NAME_MIN: Final = (20, 14)
-"""The least widths of names: names are cut to the first width before texts become useless, later to
-the second.
+"""The least widths of a column of names: names are cut to the first width before texts become
+unreadable, and to the second width after that.
 """
 GAPS: Final = (3, 2, 1)
 """Spaces between columns: 3 if the table then fits uncut, else 2; 1 if the table fits only then."""

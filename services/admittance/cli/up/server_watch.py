@@ -25,20 +25,21 @@ FULL: Final = 1 << 20
 """The least number of free bytes: with fewer the disk counts as full."""
 PROBE_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0
-"""Pause before the next try to reach the server."""
+"""Seconds before the next attempt to reach the server."""
 
 log = structlog.get_logger()
 
 
 class Disk:
-    """The disk of the server's folder. ``was_full``: it was full since the last `recovered`."""
+    """The disk of the server's data folder. ``was_full``: the disk was full since the last
+    `recovered`."""
 
     def __init__(self, server: EmbeddedServer) -> None:
         self._folder = server.data_dir
         self.was_full = False
 
     def look(self) -> None:
-        """Notes that the disk is full, and logs that once."""
+        """Records whether the disk is full, and logs a full disk once."""
         free = self._free()
         if free < FULL and not self.was_full:
             self.was_full = True
@@ -48,7 +49,7 @@ class Disk:
         return self._free() >= FREE_BYTES_MIN
 
     def recovered(self) -> None:
-        """Notes that the server takes writes again."""
+        """Records that the server accepts writes again."""
         self.was_full = False
         log.info("disk_has_room", folder=str(self._folder))
 

@@ -250,7 +250,8 @@ async def run_service(
     """Runs the service of settings until stop is set. Raises the error if an error ends the service
     before.
     """
-    # Bound for this task and its child tasks only: several services share one process and its log.
+    # The name is bound for this task and its child tasks only, because several services share one
+    # process and its log.
     structlog.contextvars.bind_contextvars(service=settings.service)
     module = import_module(SERVICES[settings.service].module)
     more: dict[str, Any] = {}
