@@ -23,7 +23,7 @@ from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue, conflicts
-from admittance.api.reading.manifest import accept, encode
+from admittance.api.reading.manifest import Document, accept, duplicates, encode
 from admittance.api.validation.queues import check_variant_count
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
@@ -56,8 +56,10 @@ class Proposal(NamedTuple):
 
 def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Proposal:
     """Decodes manifests. Each manifest comes with its number in the request, which the errors about
-    the manifest name. ``namespace`` "": any namespace is allowed."""
+    the manifest name. ``namespace`` "": any namespace is allowed. Two manifests of one object are a
+    problem, as they are in one file."""
     found = Proposal([], [], [])
+    documents = []
     for number, raw in numbered:
         try:
             accepted = accept(
@@ -76,6 +78,8 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
             found.problems.append(f"object {number}: is not in the namespace {namespace}")
         found.warnings.append(accepted.warnings)
         found.manifests.append(manifest)
+        documents.append(Document("", f"object {number}", manifest, accepted.warnings))
+    found.problems.extend(line for twice in duplicates(documents) for line in twice.lines())
     return found
 
 

@@ -185,3 +185,10 @@ def test_parameters_that_are_missing_are_warned_about(house: House) -> None:
     budget = {"apiVersion": "example.com/v1", "kind": "Budget", "metadata": {"name": "main"}}
     house.apply(check, {**budget, "spec": {}})
     assert house.warnings == []
+
+
+def test_an_object_that_is_twice_in_one_request_is_named() -> None:
+    raws = [msgspec.Raw(msgspec.json.encode(one)) for one in (a_check("a"), a_queue("a"))]
+    proposed = proposal(enumerate([*raws, raws[0]], 1), "")
+    (found,) = proposed.problems
+    assert found == "object 3: AdmissionCheck a: metadata.name: the same object is in object 1"
