@@ -223,10 +223,11 @@ class Launcher:
 
     def stop(self, run: RunFiles) -> None:
         """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
-        pid = run.shim_pid()
-        if pid and run.shim_lives():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGTERM)
+        _signal_shim(run, signal.SIGTERM)
+
+    def kill(self, run: RunFiles) -> None:
+        """Kills the run's shim. Processes of the run may remain."""
+        _signal_shim(run, signal.SIGKILL)
 
     async def _live_fork_server(self) -> asyncio.subprocess.Process:
         async with self._opening:
@@ -255,3 +256,10 @@ class Launcher:
         *keys, self._heard = (self._heard + data).split(b"\n")
         for key in dict.fromkeys(keys):
             self._news(key.decode(errors="replace"))
+
+
+def _signal_shim(run: RunFiles, sig: signal.Signals) -> None:
+    pid = run.shim_pid()
+    if pid and run.shim_lives():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, sig)

@@ -15,7 +15,7 @@ import msgspec
 
 from admittance.events.facts import Admitted
 from admittance.events.names import token
-from admittance.runner.plan import RunPlan
+from admittance.runner.plan import GRACE_SECONDS, RunPlan
 
 
 class RunOutcome(NamedTuple):
@@ -114,7 +114,7 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a spec that identifies the run."""
+    """The part of a spec that identifies the run. ``grace``: as in `RunPlan`."""
 
     key: str
     namespace: str
@@ -122,6 +122,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     revision: int
     mark: str = ""
+    grace: int = GRACE_SECONDS
 
 
 def run_key(namespace: str, name: str, revision: int) -> str:
@@ -286,6 +287,9 @@ class Shims(Protocol):
 
     def stop(self, run: RunFiles) -> None:
         """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
+
+    def kill(self, run: RunFiles) -> None:
+        """Kills the run's shim, which writes nothing any more. Processes of the run may remain."""
 
 
 class OtherRun(NamedTuple):

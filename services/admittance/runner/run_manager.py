@@ -53,6 +53,9 @@ from admittance.runtime.telemetry.logger import LogThrottle
 RETRY_SECONDS: Final = 0.5
 """Pause between two attempts of a request that the bus did not accept."""
 
+HUNG_SECONDS: Final = 20.0
+"""A shim hangs if its run has not ended so long after the grace period of a stop."""
+
 SHUTDOWN_CHECK_SECONDS: Final = 0.2
 """Pause between two checks for running jobs during shutdown."""
 
@@ -104,6 +107,8 @@ class RunManager:
         runner.
         """
         self._released: set[str] = set()
+        self._hung_at: dict[str, float] = {}
+        """When a run that was told to stop must have ended, in seconds since boot."""
         self._admitted: dict[str, Admitted] = {}
         self._traces: dict[str, str] = {}
         self._chains: dict[str, asyncio.Task[None]] = {}
@@ -199,6 +204,7 @@ class RunManager:
             self.closed[key] = found
             del self.folders[key]
         run = self.runs.pop(key)
+        self._hung_at.pop(key, None)
         self._admitted.pop(key, None)
         self._traces.pop(key, None)
         self.launcher.start_done(key)
@@ -239,6 +245,7 @@ class RunManager:
             uid=run.uid,
             revision=run.revision,
             mark=mark,
+            grace=plan.grace,
         )
         found = self.folder.folder_of(identity)
         try:
@@ -365,8 +372,8 @@ class RunManager:
             self.handle(key, decide.Ended(*journal.outcome, journal.exit_code))
 
     async def check_runs(self) -> None:
-        """Finds shims that have ended or never started, and journals that have grown without a
-        notification."""
+        """Finds shims that have ended, hang or never started, and journals that have grown without
+        a notification."""
         for count, (key, found) in enumerate(list(self.folders.items())):
             if count % 50 == 49:
                 await asyncio.sleep(0)
@@ -378,13 +385,25 @@ class RunManager:
                 if self.runs[key].stage is not Stage.ENDED:
                     self._track(asyncio.create_task(self.launcher.launch(found)))
             elif not found.shim_lives():
-                found.read_journal()  # the shim may have written to the journal just before it died
-                self.report_journal(key, found)
-                if found.journal.outcome is None:
-                    await self._on_shim_death(key, found)
+                await self._on_shim_death(key, found, "shim_died")
+            elif self._is_hung(key, found):
+                # Nothing else would end the run: its claim is renewed as long as it is open.
+                self.launcher.kill(found)
+                await self._on_shim_death(key, found, "shim_hung")
 
-    async def _on_shim_death(self, key: str, found: RunFiles) -> None:
-        log.warning("shim_died", run=key)
+    def _is_hung(self, key: str, found: RunFiles) -> bool:
+        """Whether the run was told to stop, and its shim has not ended it in time."""
+        if self.runs[key].stage is not Stage.STOPPING:
+            return False
+        now = self.machine.boot_seconds()
+        return now >= self._hung_at.setdefault(key, now + found.identity.grace + HUNG_SECONDS)
+
+    async def _on_shim_death(self, key: str, found: RunFiles, event: str) -> None:
+        found.read_journal()  # the shim may have written to the journal just before it died
+        self.report_journal(key, found)
+        if found.journal.outcome is not None:
+            return
+        log.warning(event, run=key)
         await self.executor.sweep(found.identity.mark, found.journal.processes)
         self.handle(key, decide.Ended("lost", "the processes' keeper died"))
 

@@ -130,6 +130,22 @@ async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(testbed: Runn
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
+async def test_a_shim_that_hangs_when_its_runner_ends_is_killed(
+    testbed: RunnerTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("admittance.runner.service.CHECK_SECONDS", 0.1)
+    monkeypatch.setattr("admittance.runner.run_manager.HUNG_SECONDS", 0.5)
+    async with testbed.runner():
+        revision = await testbed.admit("train", "sleep 600 & echo $!; wait", grace=0)
+        await testbed.wait_for_fact("started", "train")
+        out = the_run(testbed) / "out/main-0.log"
+        job = int(await until(lambda: out.exists() and out.read_text(), "the job's pid"))
+        os.kill(int((the_run(testbed) / "shim").read_text().split()[0]), signal.SIGSTOP)
+    stopped = await testbed.said("stopped", "train")
+    assert (stopped.revision, stopped.reason) == (revision, "NodeFailures")
+    assert not psutil.pid_exists(job) or psutil.Process(job).status() == psutil.STATUS_ZOMBIE
+
+
 async def test_facts_arrive_again_within_a_second_of_a_server_restart(
     testbed: RunnerTestbed,
 ) -> None:

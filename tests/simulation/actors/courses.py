@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Course(NamedTuple):
     """One job. ``ready``: seconds until its pods are ready; ``flaps``: seconds after which they are
     not, any more, and ready again. ``deaf``: told to stop, it runs on to its own end. ``mute``:
-    told to stop, it stops, and the message is lost."""
+    told to stop, it stops, and its shim hangs."""
 
     seconds: float
     succeeds: bool = True

@@ -165,6 +165,11 @@ class VirtualShims:
         if shim is not None and shim.alive:
             self._machine.kernel.after(0.0, lambda: shim.end_all("stopped"))
 
+    def kill(self, run: RunFiles) -> None:
+        shim = self._machine.disks[run.identity.key].shim
+        if shim is not None:
+            shim.die()
+
 
 class VirtualMachine:
     """The machine of one runner. ``readable``: machines that read the folders of each other."""
@@ -275,20 +280,14 @@ class VirtualMachine:
             process, on_change = self.listener
             self.loop.post(process, on_change, key)
 
-    def is_hung(self, key: str) -> bool:
-        """Whether the run's shim hangs: its job has ended, and nothing tells so."""
-        disk = self.disks.get(key)
-        return disk is not None and disk.shim is not None and disk.shim.hangs
-
 
 class Shim:
-    """The shim of one start of a run, with its pods. ``hangs``: its pods have ended, and it does
-    not write that they have. ``dead``: it was killed, and its pods live on until they are swept."""
+    """The shim of one start of a run, with its pods. ``over``: its pods have ended. ``dead``: it
+    was killed, and its pods live on until they are swept."""
 
     def __init__(self, machine: VirtualMachine, disk: Disk, spec: Spec) -> None:
         self.spec = spec
         self.alive = True
-        self.hangs = False
         self.dead = False
         self._machine = machine
         self._disk = disk
@@ -363,12 +362,8 @@ class Shim:
         if not self.over:
             self.over = True
             self._machine.on_end(self.spec.key, kind)
-            note = self._disk.stop
-            # Drain ends what an eviction waits for; nothing would end what its runner left behind.
-            left = note is not None and note.leaving and not note.evicted
-            if self._why == "stopped" and self._course.mute and not left:
-                self.hangs = True
-            else:
+            # A shim that hangs is killed by its runner.
+            if self._why != "stopped" or not self._course.mute:
                 self._tell_end(kind)
 
     def die(self) -> None:
