@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ from simulation.plots.scenario import (
 )
 
 
-def checked(rng: Random, kind: type[Checked] = Checked) -> Scenario:
+def checked(rng: Random, kind: Callable[[Random], Checked] = Checked) -> Scenario:
     """Few workloads in the hands of checks that judge, turn and fall silent, of jobs that are late
     and deaf, and of users and admins who do something in the middle."""
     queues = kind(rng)

@@ -11,7 +11,14 @@ from simulation.actors.provider import CLASS
 from simulation.plots import checked as other
 from simulation.plots.checked_queues import Checked
 from simulation.plots.configuration import manifest
-from simulation.plots.scenario import PROVIDED_SERVICES, SERVICES, Scenario, faults, skews
+from simulation.plots.scenario import (
+    PROVIDED_SERVICES,
+    SERVICES,
+    Applying,
+    Scenario,
+    faults,
+    skews,
+)
 
 CONFIG = "p0"
 POOLS = ("pool-a", "pool-b")
@@ -68,6 +75,12 @@ class Provided(Checked):
         made = manifest(POOL, "pool", spec) | {"apiVersion": "admittance.dev/v1"}
         return [made] if self.pooled else []
 
+    def empty(self) -> list[dict[str, Any]]:
+        """All machines are taken away."""
+        (pool,) = self.pool()
+        pool["spec"]["machines"][0]["count"] = 0
+        return [pool]
+
     def all(self) -> list[dict[str, Any]]:
         return [self.config(), *self.pool(), *super().all()]
 
@@ -88,12 +101,33 @@ class Provided(Checked):
 
 def provided(rng: Random) -> Scenario:
     """As where checks judge, with one that asks a provider for capacity."""
-    base = other.checked(rng, Provided)
-    pooled = any(one["kind"] == POOL for one in base.manifests)
+    made: list[Provided] = []
+
+    def queues(rng: Random) -> Provided:
+        made.append(Provided(rng))
+        return made[0]
+
+    base = other.checked(rng, queues)
+    pooled = made[0].pooled
+    if pooled:
+        base = base._replace(applyings=base.applyings + _shrinking(rng, made[0]))
     services = PROVIDED_SERVICES + (POOLS if pooled else MOODY)
     found = faults(rng, services)
     found += [one._replace(who=rng.choice(services[len(SERVICES) :])) for one in faults(rng)[:3]]
     return base._replace(services=services, faults=found, skews=skews(rng, services))
+
+
+def _shrinking(rng: Random, queues: Provided) -> list[Applying]:
+    """The pool loses its machines, also those that are booked, and gets others later."""
+    found = []
+    queues.ample = False
+    for _ in range(rng.choice((0, 2, 4))):
+        at = 2.0 + rng.random() * rng.choice((5.0, 15.0, 30.0))
+        found += [
+            Applying(at, queues.empty()),
+            Applying(at + rng.random() * 3.0, queues.pool()),
+        ]
+    return found
 
 
 __all__ = ["provided"]
