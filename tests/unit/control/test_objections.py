@@ -191,4 +191,4 @@ def test_an_object_that_is_twice_in_one_request_is_named() -> None:
     raws = [msgspec.Raw(msgspec.json.encode(one)) for one in (a_check("a"), a_queue("a"))]
     proposed = proposal(enumerate([*raws, raws[0]], 1), "")
     (found,) = proposed.problems
-    assert found == "object 3: AdmissionCheck a: metadata.name: the same object is in object 1"
+    assert found == "object 3 (AdmissionCheck a): metadata.name: the same object is in object 1"
