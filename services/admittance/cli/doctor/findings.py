@@ -19,10 +19,10 @@ from admittance.events import subjects
 from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
 from admittance.provisioning.records import Record, State
 from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.bus import NOT_PERMITTED, Bus
 from admittance.runtime.bus.durables import check_durables, provider_durables
-from admittance.runtime.bus.streams import NO_STREAM, PROBE_SECONDS, PROBES, write_refusals
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.bus.streams import NO_STREAM, PROBE_SECONDS, write_refusals
+from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -205,8 +205,11 @@ async def writes_found(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Find
         del refused[name]
     if not refused and missing:
         return []
+    if refused and all(_is_not_permitted(error) for error in refused.values()):
+        found = "not probed: this login may not write; `admit up` probes its own server"
+        return [Finding(NOTE, "writes", found)]
     if not refused:
-        return [Finding(OK, "writes", f"all {len(PROBES)} streams take writes")]
+        return [Finding(OK, "writes", f"all {len(subjects.PROBES)} streams take writes")]
     return [
         Finding(
             WRONG,
@@ -217,6 +220,10 @@ async def writes_found(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Find
         )
         for name, error in refused.items()
     ]
+
+
+def _is_not_permitted(error: AdmittanceError) -> bool:
+    return isinstance(error, Refused) and error.code == NOT_PERMITTED
 
 
 async def _is_missing(bus: Bus, name: str) -> bool:
