@@ -17,7 +17,6 @@ from admittance.api.kinds import OBJECT_KINDS
 from admittance.events import subjects
 from admittance.events.names import token
 from admittance.runtime.bus.messages import SECRET_KEY
-from admittance.runtime.bus.streams import PROBES
 
 SPACES = ("team-a", "team-b")
 CONTROLLERS = ("example.com/budget", "example.com/other", subjects.PROVISIONING_CONTROLLER)
@@ -55,7 +54,7 @@ def samples(users: list[User]) -> list[str]:
         *_jetstream(users),
         *endpoints(),
         *_people(users),
-        *PROBES.values(),
+        *subjects.PROBES.values(),
         *_others(users),
     ]
     return list(dict.fromkeys(found))

@@ -83,9 +83,15 @@ _ROWS: Final = (
     Role(
         "built-in-provider",
         _CORE,
-        "provide capacity of one class with a provider of Admittance",
+        "provide capacity of one class, or of all, with a provider of Admittance",
         service_roles.built_in_provider,
-        needs=(Names.CLASS,),
+        takes=(Names.CLASS,),
+    ),
+    Role(
+        "server-watch",
+        _CORE,
+        "see whether streams store messages, by probes",
+        service_roles.server_watch,
     ),
     Role("backup", _CORE, "read and restore whole streams", service_roles.backup),
     Role(

@@ -214,19 +214,32 @@ def provisioning_check(user: User) -> Permissions:
     return Permissions(publish, subscribe)
 
 
+def server_watch(user: User) -> Permissions:
+    """The permissions to see whether streams store messages: the watch of `admit up` restarts a
+    server that does not."""
+    publish = (
+        *CONNECT,
+        *stream_info(STREAMS),
+        *rules("write probes", *subjects.PROBES.values()),
+        *rules("delete its probes", *each(f"{JS}.STREAM.PURGE.{{}}", subjects.PROBES)),
+    )
+    return Permissions(publish, inbox(user))
+
+
 BUILT_IN_PROVIDERS: Final = ("provider-pool", "provider-docker", "provider-aws")
 """The services of Admittance that provide capacity and elect a leader, by their names."""
 
 
 def built_in_provider(user: User) -> Permissions:
     """The permissions of a provider service of Admittance, which elects a leader and keeps a ledger
-    of bookings."""
-    name = token(user.class_name)
-    domains = (
-        lease_state.PROVIDER_POOL,
-        lease_state.PROVIDER_DOCKER,
-        lease_state.aws_domain(user.class_name),
-    )
+    of bookings. Without a class the service provides all classes, as that of the pools does, and
+    may read each consumer of the log.
+    """
+    name = token(user.class_name) if user.class_name else "*"
+    durable = subjects.provider_durable(user.class_name) if user.class_name else "*"
+    domains: tuple[str, ...] = (lease_state.PROVIDER_POOL, lease_state.PROVIDER_DOCKER)
+    if user.class_name:
+        domains = (*domains, lease_state.aws_domain(user.class_name))
     ledger = f"$KV.{subjects.PROVIDERS}"
     publish = (
         *CONNECT,
@@ -248,7 +261,7 @@ def built_in_provider(user: User) -> Permissions:
             f"{JS}.DIRECT.GET.{KV_PROVIDERS}.{ledger}.>",
             f"{ledger}.>",
         ),
-        *own_durable(subjects.provider_durable(user.class_name), purpose="read its own requests"),
+        *own_durable(durable, purpose="read its own requests"),
         *rules(
             "report on capacity",
             *each("admit.provisioning.{}." + f"{name}.*.*", PROVIDER_FACTS),

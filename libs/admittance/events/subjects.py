@@ -29,6 +29,13 @@ PROVIDERS: Final = "admittance_providers"
 """The bucket in which providers (`admittance.providers`) keep the status of each request."""
 CLAIMS: Final = "admittance_claims"
 CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
+PROBES: Final = {
+    STREAM: "admit.lease.probe",
+    TIMERS: "admit.timer.probe",
+    CHECKPOINTS: "admit.checkpoint.probe",
+    **{f"KV_{bucket}": f"$KV.{bucket}._admittance.probe" for bucket in (BUCKET, CLAIMS, PROVIDERS)},
+}
+"""For each stream, a subject that no service reads: a probe shows whether the stream stores it."""
 
 WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
     "submitted": facts.Submitted,

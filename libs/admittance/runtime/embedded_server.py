@@ -31,6 +31,7 @@ import structlog
 from admittance.access.server_config import quoted
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
+from admittance.runtime.server_accounts import move_streams
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +133,8 @@ fact costs more than the work on it: on two cores a third of the server's CPU, w
 throughput.
 """
 
+ACCOUNTS: Final = "# Accounts and users."
+"""The line of the configuration before the accounts."""
 NAME: Final = "admittance-embedded"
 """The name of a server outside a cluster."""
 
@@ -160,15 +163,18 @@ class EmbeddedServer:
         sync_always: bool = False,
         sync: str = "",
         member: ClusterServer | None = None,
+        accounts: str = "",
     ) -> None:
         """``port`` 0 takes a free port, after a restart the same port if possible. ``sync_always``:
         every acknowledged message is on the disk; otherwise the server syncs the disk every
         ``sync`` ("10s"; the server's default is 2 min). ``member``: the server's place in a
-        cluster, if any.
+        cluster, if any. ``accounts``: lines of the configuration with accounts and users
+        (`server_accounts`); "": the server demands no credentials.
         """
         self.data_dir = data_dir.absolute()
         self._wanted_port = port
         self._member = member
+        self._accounts = accounts
         self._sync = "always" if sync_always else sync
         self._lock: int | None = None
         self._child: subprocess.Popen[bytes] | None = None
@@ -193,6 +199,10 @@ class EmbeddedServer:
         self._take_folder()
         try:
             left = self._adoptable()
+            if left is not None and not self._has_accounts():
+                # The server of an earlier start was open and this one is locked, or reversed.
+                await end(left, 10.0)
+                left = None
             if left is not None:
                 if self._wanted_port and left.port != self._wanted_port:
                     raise SetupError(
@@ -324,6 +334,8 @@ class EmbeddedServer:
             raise SetupError(
                 f"port {port} is in use: choose another with --port, or leave it out for a free one"
             )
+        if self._accounts:
+            move_streams(self.data_dir / "nats")
         config = self.data_dir / "nats.conf"
         log_file = self.data_dir / "nats.log"
         try:
@@ -358,6 +370,14 @@ class EmbeddedServer:
             raise
         log.info("server_started", pid=pid, port=port, folder=str(self.data_dir))
 
+    def _has_accounts(self) -> bool:
+        """Whether the server that was started with the present file has the wanted accounts."""
+        try:
+            text = (self.data_dir / "nats.conf").read_text()
+        except OSError:
+            return True
+        return text.partition(ACCOUNTS)[2].strip() == self._accounts
+
     def _config(self, port: int) -> str:
         lines = [
             "# Written by `admit up` at every start.",
@@ -377,6 +397,8 @@ class EmbeddedServer:
                 f"  routes: [{', '.join(f'nats://127.0.0.1:{at}' for at in self._member.routes)}]",
                 "}",
             ]
+        if self._accounts:
+            lines += [ACCOUNTS, self._accounts]
         return "\n".join([*lines, ""])
 
     def _free_port(self) -> int:

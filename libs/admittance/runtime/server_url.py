@@ -47,6 +47,12 @@ def shown(text: str) -> str:
     return ",".join(_shown(one) for one in parts)
 
 
+def is_loopback(address: str) -> bool:
+    """Whether only programs of this machine reach the address."""
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def _read(text: str) -> ServerUrl:
     parts = _split(text)
     userinfo, _, host = parts.netloc.rpartition("@")

@@ -47,6 +47,16 @@ def _replace(path: Path, data: bytes) -> None:
     part.replace(path)
 
 
+def name_of(root: Path) -> str:
+    """The name of the runner with the folder ``root``, which has its own until the folder is
+    deleted. Raises OSError."""
+    file = root / "id"
+    if not file.exists() or not file.read_text().strip():
+        root.mkdir(parents=True, exist_ok=True)
+        _replace(file, chance.token_hex(6).encode())
+    return file.read_text().strip()
+
+
 class RunFolder:
     """The folder of one run in the data folder."""
 
@@ -199,16 +209,14 @@ class DataFolder:
             raise SetupError(
                 f"another runner uses {root}: stop it, or give another folder with --data-dir"
             ) from None
-        name = root / "id"
-        if not name.exists() or not name.read_text().strip():
-            _replace(name, chance.token_hex(6).encode())
+        name = name_of(root)
         secret = root / "secret"
         if not secret.exists() or not secret.read_text().strip():
             _replace(secret, chance.token_hex(32).encode())
             secret.chmod(0o600)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(root / "notify", 0o600)
-        return cls(root, name.read_text().strip(), lock)
+        return cls(root, name, lock)
 
     def close(self) -> None:
         os.close(self._lock)

@@ -5,6 +5,7 @@ Files, all of mode 0600 in a folder of mode 0700:
 - ``users.json``: the users with their public keys; never a secret of a user.
 - ``auth.conf``: the accounts and users for nats-server, made from ``users.json``.
 - ``system.nk``: the seed with which the server is asked to read ``auth.conf`` again.
+- ``NAME.creds``: the credentials of the users that `admit up` needs itself.
 - ``lock``: a file that a process locks while it changes the folder.
 """
 
@@ -24,8 +25,10 @@ import msgspec
 from admittance.access.roles import problems
 from admittance.access.server_config import server_config
 from admittance.access.users import User, expired, is_public_key
+from admittance.events.names import token
 from admittance.runtime.auth.keys import credentials_text, new_key
-from admittance.runtime.errors import SetupError
+from admittance.runtime.bus.credentials import read_user_key
+from admittance.runtime.errors import AccessDenied, SetupError
 
 USERS: Final = "users.json"
 CONFIG: Final = "auth.conf"
@@ -111,6 +114,43 @@ class AuthStore:
             except BaseException:
                 credentials.unlink(missing_ok=True)
                 raise
+        return added
+
+    def provide(self, wanted: Sequence[User]) -> None:
+        """Makes sure that each user exists and that its file, `credentials_of`, holds its key. A
+        user whose file is missing or wrong gets a new key."""
+        with self._locked() as content:
+            users = {one.name: one for one in content.users}
+            for user in wanted:
+                users[user.name] = self._provided(user, users.get(user.name))
+            self._save(msgspec.structs.replace(content, users=tuple(users.values())))
+
+    def credentials_of(self, name: str) -> str:
+        """The credentials file of a user of `provide`."""
+        return str(self.folder / f"{token(name)}.creds")
+
+    def note_servers(self, servers: str) -> None:
+        """Notes the address of the servers that include ``auth.conf``."""
+        with self._locked() as content:
+            if content.servers != servers:
+                self._save(msgspec.structs.replace(content, servers=servers))
+
+    def _provided(self, user: User, there: User | None) -> User:
+        path = self.credentials_of(user.name)
+        if there is not None and there.role != user.role:
+            raise SetupError(
+                f"the user {user.name} in {self.folder} has the role {there.role}, and `admit up` "
+                f"needs it with the role {user.role}: run `admit auth revoke {user.name}`"
+            )
+        if there is not None:
+            with suppress(AccessDenied):
+                if read_user_key(path).public == there.key:
+                    return msgspec.structs.replace(user, key=there.key, created=there.created)
+        key = new_key()
+        added = msgspec.structs.replace(user, key=key.public)
+        if wrong := problems(added):
+            raise SetupError("; ".join(wrong))
+        self._write(Path(path).name, credentials_text(added, key.seed))
         return added
 
     def remove(self, name: str) -> User:

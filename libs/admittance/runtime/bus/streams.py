@@ -273,16 +273,6 @@ def _creation_error(name: str, error: Refused) -> SetupError:
 PROBE_SECONDS: Final = 3.0
 """Longest wait for the acknowledgement of a probe, and for the purge of the probe."""
 
-PROBES: Final = {
-    subjects.STREAM: "admit.lease.probe",
-    subjects.TIMERS: "admit.timer.probe",
-    subjects.CHECKPOINTS: "admit.checkpoint.probe",
-    KV_LOG: f"$KV.{subjects.BUCKET}._admittance.probe",
-    KV_CLAIMS: f"$KV.{subjects.CLAIMS}._admittance.probe",
-    KV_PROVIDERS: f"$KV.{subjects.PROVIDERS}._admittance.probe",
-}
-"""For each stream, a subject that no service reads."""
-
 
 async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[str, AdmittanceError]:
     """For each stream that does not store messages the reason; empty if all streams store messages.
@@ -292,12 +282,16 @@ async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[st
     answers every request but acknowledges no write to that stream until it is restarted, even with
     free space again (2.15.1, measured). Only a write shows that a server is in that state.
     """
-    errors = await asyncio.gather(*(_refusal(bus, name, seconds) for name in PROBES))
-    return {name: error for name, error in zip(PROBES, errors, strict=True) if error is not None}
+    errors = await asyncio.gather(*(_refusal(bus, name, seconds) for name in subjects.PROBES))
+    return {
+        name: error
+        for name, error in zip(subjects.PROBES, errors, strict=True)
+        if error is not None
+    }
 
 
 async def _refusal(bus: Bus, name: str, seconds: float) -> AdmittanceError | None:
-    subject = PROBES[name]
+    subject = subjects.PROBES[name]
     try:
         await bus.publish(Outgoing(subject, b""), timeout=seconds)
     except AdmittanceError as error:

@@ -22,7 +22,15 @@ from admittance.cli.support.options import (
 
 ROLES = (
     *("workload-controller", "scheduler", "retry-timer", "variant-controller"),
-    *("provisioning-check", "built-in-provider", "backup", "runner", "check", "provider"),
+    *(
+        "provisioning-check",
+        "built-in-provider",
+        "server-watch",
+        "backup",
+        "runner",
+        "check",
+        "provider",
+    ),
     *("telemetry", "user", "approver", "viewer", "admin"),
 )
 

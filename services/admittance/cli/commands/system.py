@@ -122,6 +122,8 @@ def up(
             "--sync-always", help="Every write reaches the disk before it counts; slower."
         ),
     ] = False,
+    lock: Annotated[bool, typer.Option("--lock", hidden=True)] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", hidden=True)] = False,
 ) -> None:
     """Run everything in the foreground: an embedded NATS server and all services.
 
@@ -134,7 +136,14 @@ def up(
     call, options = given
     if call.url_from is UrlFrom.OPTION and port is not None:
         raise BadInput("--port is for the embedded server; it does not go with --nats")
-    options = options._replace(port=port, runner=not no_runner, sync_always=sync_always)
+    if lock and insecure:
+        raise BadInput("--lock and --insecure contradict each other")
+    access = up.DEFAULT_ACCESS
+    if lock or insecure:
+        access = up.Access.LOCKED if lock else up.Access.INSECURE
+    options = options._replace(
+        port=port, runner=not no_runner, sync_always=sync_always, access=access
+    )
     run_forever(up.up(call, options))
 
 

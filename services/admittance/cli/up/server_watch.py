@@ -17,6 +17,7 @@ import structlog
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import write_refusals
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import FREE_BYTES_MIN, EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
 
@@ -57,9 +58,11 @@ class Disk:
         return shutil.disk_usage(self._folder).free
 
 
-async def watch(server: EmbeddedServer, serves: asyncio.Event) -> None:
+async def watch(
+    server: EmbeddedServer, serves: asyncio.Event, access: ConnectionOptions = NO_OPTIONS
+) -> None:
     """Keeps the server running and taking writes until cancelled. Services reconnect by
-    themselves."""
+    themselves. ``access``: the login with which it probes."""
     serves.set()
     disk = Disk(server)
     while True:
@@ -70,7 +73,7 @@ async def watch(server: EmbeddedServer, serves: asyncio.Event) -> None:
             server.leave()
             await _start(server, disk)
         elif disk.was_full and disk.has_room():
-            if await _is_stuck(server):
+            if await _is_stuck(server, access):
                 log.warning("server_restarted", reason="it took no writes after a full disk")
                 await server.stop()
                 await _start(server, disk)
@@ -91,11 +94,11 @@ async def _start(server: EmbeddedServer, disk: Disk) -> None:
             return
 
 
-async def _is_stuck(server: EmbeddedServer) -> bool:
+async def _is_stuck(server: EmbeddedServer, access: ConnectionOptions) -> bool:
     """Whether a stream does not acknowledge a write."""
     while server.alive():
         try:
-            bus = await Bus.connect(server.url, name="admit-up")
+            bus = await Bus.connect(server.url, name="admit-up", access=access)
         except AdmittanceError as error:
             log.warning("server_not_asked", reason=str(error))
             await asyncio.sleep(AGAIN_SECONDS)

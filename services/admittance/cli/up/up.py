@@ -9,6 +9,8 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,13 +24,14 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.support.services import SERVICES, service_named
+from admittance.cli.up.lock import ADMIN, WATCH, Lock
 from admittance.cli.up.readiness import until_ready
 from admittance.cli.up.server_watch import watch
 from admittance.runner.launcher import EXECUTORS, executor_of
 from admittance.runtime import clock, contexts, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import DEFAULT_URL, NO_OPTIONS
+from admittance.runtime.connection_options import DEFAULT_URL, NO_OPTIONS, ConnectionOptions
 from admittance.runtime.contexts import BadContext, Context
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import (
@@ -51,7 +54,8 @@ from admittance.runtime.process.supervise import (
     task_of,
 )
 from admittance.runtime.process.supervise import serve as serve_one
-from admittance.runtime.server_url import shown
+from admittance.runtime.server_accounts import LOCKED, open_accounts
+from admittance.runtime.server_url import BadUrl, is_loopback, read_urls, shown
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -63,6 +67,23 @@ WAIT_SECONDS: Final = 1.0
 """Pause between two attempts to create the streams."""
 
 log = structlog.get_logger()
+
+
+class Access(StrEnum):
+    """Which clients the embedded server of `admit up` accepts. ``LOCKED``: those with credentials.
+    ``INSECURE``: all, as the person asked for. ``OPEN``: all, without a word."""
+
+    LOCKED = "locked"
+    INSECURE = "insecure"
+    OPEN = "open"
+
+
+DEFAULT_ACCESS: Final = Access.OPEN
+"""`LOCKED` once the workload-controller answers people through the border."""
+WHAT_INSECURE_MEANS: Final = (
+    "--insecure: every program of this machine may do everything here, also run commands as the "
+    "Unix user of the runner"
+)
 
 
 class Options(NamedTuple):
@@ -78,6 +99,7 @@ class Options(NamedTuple):
     config: Path | None = None
     admin: str | None = None
     metrics_prefix: str | None = None
+    access: Access = Access.OPEN
 
 
 def refuse_wrong(options: Options, executor: str | None) -> None:
@@ -106,9 +128,13 @@ async def up(call: Call, options: Options) -> int:
     if executor is not None:
         # The runner checks the executor as well, but only after everything else has started.
         await executor_of(executor).check()
+    if not embeds(call, options):
+        refuse_unprotected(call, options.access)
     stop = _stop_on_signals()
     collect_garbage_less_often()
     _warn(options.config)
+    if options.access is Access.INSECURE:
+        output.warn(WHAT_INSECURE_MEANS)
     # The options of the call are for another server than the embedded one.
     connection = NO_OPTIONS if embeds(call, options) else call.connection
     settings = Settings.from_env(
@@ -125,30 +151,37 @@ async def up(call: Call, options: Options) -> int:
         admin = await stack.enter_async_context(admin_port(settings))
         tasks: list[ServiceTask] = []
         url, instance = call.url, None
+        lock: Lock | None = None
         if embeds(call, options):
-            server = await stack.enter_async_context(_embedded(options))
+            lock = Lock(options.data_dir) if options.access is Access.LOCKED else None
+            server = await stack.enter_async_context(_embedded(options, lock))
             url, instance = server.url, lasting_instance(options.data_dir)
-            tasks.append(ServiceTask("nats-server", lambda serves: watch(server, serves)))
+            tasks += await _server_tasks(server, lock)
         else:
             check_url(url)
-        if not await _prepared(url, settings, stop):
+
+        def access(name: str) -> ConnectionOptions:
+            return connection if lock is None else lock.access(name)
+
+        if not await _prepared(url, access("workload-controller"), settings.replicas, stop):
             return 0
         for name in started_by(options):
             mine = Settings.from_env(
                 name,
                 url=url,
-                connection=connection,
+                connection=access(name),
                 data_dir=options.data_dir,
                 instance=instance,
                 config=options.config,
                 admin=options.admin,
                 metrics_prefix=options.metrics_prefix,
             )
-            tasks.append(_task(mine, options, admin))
+            asks = None if lock is None else lock.access(ADMIN)
+            tasks.append(_task(mine, options, admin, asks))
 
         def ready() -> None:
             if embeds(call, options):
-                _write_context(url)
+                _write_context(url, None if lock is None else lock.access(ADMIN).creds)
             output.say(f"ready {shown(url)}")
             output.flush()
 
@@ -156,7 +189,43 @@ async def up(call: Call, options: Options) -> int:
     return 0
 
 
-async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
+async def _server_tasks(server: EmbeddedServer, lock: Lock | None) -> list[ServiceTask]:
+    """What runs beside the server: its watch, and the removal of users whose time is over."""
+    if lock is None:
+        return [ServiceTask("nats-server", lambda serves: watch(server, serves))]
+    await lock.apply(server)
+    probes = lock.access(WATCH)
+
+    async def remove_expired(serves: asyncio.Event) -> None:
+        serves.set()
+        await lock.remove_expired(server)
+
+    return [
+        ServiceTask("nats-server", lambda serves: watch(server, serves, probes)),
+        ServiceTask("users", remove_expired),
+    ]
+
+
+def refuse_unprotected(call: Call, access: Access) -> None:
+    """Raises BadInput for a server that other machines reach and that demands no credentials."""
+    try:
+        local = all(is_loopback(one.address) for one in read_urls(call.url))
+    except BadUrl:
+        return  # `check_url` reports it.
+    if local or access is Access.OPEN:
+        return
+    if access is Access.INSECURE:
+        raise BadInput(f"--insecure is for loopback only, and {call.shown_url} is not")
+    if not call.has_login and not call.connection.tls_cert:
+        raise BadInput(
+            f"{call.shown_url} is not on loopback: name credentials with --creds, or start the "
+            "services with `admit serve`"
+        )
+
+
+async def _prepared(
+    url: str, access: ConnectionOptions, replicas: int, stop: asyncio.Event
+) -> bool:
     """Creates the streams once JetStream has a leader; False if stop was set before.
 
     Raises NoServer if no server answers, AccessDenied if the server refuses the login, SetupError
@@ -166,8 +235,8 @@ async def _prepared(url: str, settings: Settings, stop: asyncio.Event) -> bool:
     while not stop.is_set():
         bus = None
         try:
-            bus = await Bus.connect(url, name="admit-up", access=settings.connection)
-            await streams.ensure(bus, replicas=settings.replicas)
+            bus = await Bus.connect(url, name="admit-up", access=access)
+            await streams.ensure(bus, replicas=replicas)
             return True
         except (NoServer, AccessDenied):
             raise
@@ -192,12 +261,26 @@ def started_by(options: Options) -> list[str]:
     ]
 
 
-def _task(settings: Settings, options: Options, admin: AdminPort | None) -> ServiceTask:
-    """The task of one service for `supervise`."""
+def _task(
+    settings: Settings, options: Options, admin: AdminPort | None, asks: ConnectionOptions | None
+) -> ServiceTask:
+    """The task of one service for `supervise`. ``asks``: the login that asks whether the service is
+    ready; None: the service's own connection."""
+
+    async def serving(bus: Bus, mine: Settings) -> None:
+        if asks is None:
+            await _until_serving(bus, mine)
+            return
+        other = await Bus.connect(mine.url, name="admit-up", access=asks)
+        try:
+            await _until_serving(other, mine)
+        finally:
+            await other.close()
+
     return task_of(
         settings,
         run_service,
-        serving=_until_serving,
+        serving=serving,
         admin=admin,
         executor=options.executor,
         detach_jobs=options.detach_jobs,
@@ -257,6 +340,7 @@ async def run_service(
     more: dict[str, Any] = {}
     if settings.service == "runner":
         more = {
+            "name": os.environ.get("ADMIT_RUNNER"),
             "executor": executor,
             "claim_ttl": settings.claim_seconds,
             "detach_jobs": detach_jobs,
@@ -277,30 +361,32 @@ def _write_context(url: str, creds: str | None = None) -> None:
 
 
 @asynccontextmanager
-async def _embedded(options: Options) -> AsyncIterator[EmbeddedServer]:
-    server = await _started(options)
+async def _embedded(options: Options, lock: Lock | None) -> AsyncIterator[EmbeddedServer]:
+    accounts = open_accounts(options.data_dir / "nats") if lock is None else LOCKED
+    server = await _started(options, accounts)
     try:
         yield server
     finally:
         await server.stop()
 
 
-async def _started(options: Options) -> EmbeddedServer:
+async def _started(options: Options, accounts: str) -> EmbeddedServer:
     """An embedded server on the given port, else on the port last used with the folder, else on the
     default port if that is free.
     """
+    made = partial(
+        EmbeddedServer, options.data_dir, sync_always=options.sync_always, accounts=accounts
+    )
     if options.port is not None or (options.data_dir / "port").exists():
-        server = EmbeddedServer(
-            options.data_dir, port=options.port or 0, sync_always=options.sync_always
-        )
+        server = made(port=options.port or 0)
         await server.start()
         return server
-    server = EmbeddedServer(options.data_dir, port=DEFAULT_PORT, sync_always=options.sync_always)
+    server = made(port=DEFAULT_PORT)
     try:
         await server.start()
     except SetupError:
         # Any problem other than a used port occurs again on a free port, and is reported there.
-        server = EmbeddedServer(options.data_dir, sync_always=options.sync_always)
+        server = made()
         await server.start()
     return server
 

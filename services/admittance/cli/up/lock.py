@@ -1,0 +1,103 @@
+"""The users of a locked `admit up`: each service has credentials of its own role.
+
+They lie in ``auth`` in the data folder, which only its Unix user may read. The credentials of the
+admin are those of the context that `admit up` writes for people.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from admittance.access.roles import ROLES
+from admittance.access.users import User
+from admittance.cli.support.services import SERVICES
+from admittance.runner.folder import name_of
+from admittance.runtime import clock
+from admittance.runtime.auth.expiry import remove_expired_users
+from admittance.runtime.auth.reload import reload
+from admittance.runtime.auth.store import USERS, AuthStore
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.embedded_server import EmbeddedServer
+from admittance.runtime.errors import AdmittanceError, SetupError
+
+ADMIN: Final = "admin"
+WATCH: Final = "server-watch"
+PROVIDER: Final = "built-in-provider"
+
+log = structlog.get_logger()
+
+
+class Lock:
+    """The users of one data folder. Raises SetupError if a file cannot be read or written."""
+
+    def __init__(self, data_dir: Path) -> None:
+        folder = (data_dir / "auth").absolute()
+        _make_folder(folder)
+        self._store = AuthStore(folder)
+        self.runner = runner_name(data_dir)
+        now = clock.now()
+        users = [User(name=name, role=role, key="", created=now) for name, role in self._roles()]
+        self._store.provide(users)
+
+    def _roles(self) -> list[tuple[str, str]]:
+        services = [name for name, service in SERVICES.items() if service.together]
+        found = [(self._user_of(name), name if name in ROLES else PROVIDER) for name in services]
+        return [*found, (ADMIN, "admin"), (WATCH, "server-watch")]
+
+    def _user_of(self, name: str) -> str:
+        # A runner's name is part of its consumer, which goes on after the lock.
+        return self.runner if name == "runner" else name
+
+    def access(self, name: str) -> ConnectionOptions:
+        """The login of a service, of the admin, or of the watch of the server."""
+        return ConnectionOptions(creds=self._store.credentials_of(self._user_of(name)))
+
+    async def apply(self, server: EmbeddedServer) -> None:
+        """Makes a server that an earlier start left running take the users of now."""
+        self._store.note_servers(server.url)
+        if not server.adopted:
+            return
+        try:
+            await self._reload(server)
+        except AdmittanceError as error:
+            log.warning("server_restarted", reason=str(error))
+            await server.stop()
+            await server.start()
+
+    async def remove_expired(self, server: EmbeddedServer) -> None:
+        """Removes users whose time is over, until cancelled."""
+
+        async def told(_: Sequence[User]) -> None:
+            await self._reload(server)
+
+        await remove_expired_users(self._store, told)
+
+    async def _reload(self, server: EmbeddedServer) -> None:
+        await reload(server.url, self._store.system_seed_file, NO_OPTIONS)
+
+
+def runner_name(data_dir: Path) -> str:
+    """The runner's name in permissions and in its consumer. Raises SetupError."""
+    try:
+        return os.environ.get("ADMIT_RUNNER") or name_of((data_dir / "runner").absolute())
+    except OSError as error:
+        raise SetupError(f"cannot use {data_dir}/runner: {error.strerror}") from None
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes the folder of users if there is none. A crash leaves all of it or nothing."""
+    if (folder / USERS).exists():
+        return
+    draft = folder.with_name(".auth.new")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        AuthStore(draft).create("")
+        draft.rename(folder)
+    except OSError as error:
+        raise SetupError(f"cannot make {folder}: {error.strerror}") from None

@@ -1,0 +1,188 @@
+"""`admit up` with a locked server: users, context, and data folders from before the lock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+import tarfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from admittance.cli.bench.system import Child, start
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.messages import SECRET_KEY
+from admittance.runtime.bus.streams import KV_CLAIMS, all_streams
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
+from recorded.story import NAMESPACE
+from support.requests import eventually
+from support.servers import within
+
+pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
+
+ADMIT = Path(sys.executable).parent / "admit"
+RECORDED = Path(__file__).parent.parent / "recorded"
+LIMIT = 60.0
+
+
+class Folder:
+    """A data folder, and commands of the Unix user that starts `admit up` on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.data = root / "data"
+        self.auth = self.data / "auth"
+
+    @asynccontextmanager
+    async def up(self, *options: str) -> AsyncIterator[Child]:
+        arguments = ["up", "--no-runner", "--port", "0", "--data-dir", str(self.data), *options]
+        child = await start(arguments, self.root / "log")
+        try:
+            await child.ready()
+            yield child
+        finally:
+            await child.stop()
+
+    async def admit(self, *words: str, **env: str) -> tuple[int | None, str, str]:
+        """Exit status, standard output and standard error of a command."""
+        mine = {key: value for key, value in os.environ.items() if not key.startswith("ADMIT_")}
+        done = await asyncio.create_subprocess_exec(
+            *(ADMIT, *words),
+            env={**mine, "XDG_CONFIG_HOME": str(self.root), **env},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await within(done.communicate(), LIMIT)
+        return done.returncode, out.decode(), err.decode()
+
+    def creds(self, name: str) -> ConnectionOptions:
+        return ConnectionOptions(creds=str(self.auth / f"{name}.creds"))
+
+    async def workloads(self) -> Any:
+        status, out, err = await self.admit("get", "wl", "-n", NAMESPACE, "-o", "json")
+        assert status == 0, err
+        return json.loads(out)["items"]
+
+
+async def stored(url: str, access: ConnectionOptions) -> dict[str, Any]:
+    """Sequences of all streams, the durables of checks and providers, and the secret of message
+    ids."""
+    bus = await Bus.connect(url, name="test", access=access)
+    try:
+        found: dict[str, Any] = {}
+        for stream in all_streams():
+            info = await bus.api(f"STREAM.INFO.{stream.name}")
+            found[stream.name] = (info["created"], info["state"]["first_seq"])
+        listed = await bus.api("CONSUMER.LIST.ADMITTANCE")
+        found["durables"] = {
+            # One that were made anew would start at the first fact.
+            one["name"]: (one["created"], one["delivered"]["stream_seq"] > 1)
+            for one in listed["consumers"]
+            if one["name"].startswith(("check-", "provider-"))
+        }
+        request = {"last_by_subj": f"$KV.admittance_claims.{SECRET_KEY}"}
+        found["secret"] = (await bus.api(f"STREAM.MSG.GET.{KV_CLAIMS}", request))["message"]["data"]
+        return found
+    finally:
+        await bus.close()
+
+
+async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_path: Path) -> None:
+    with tarfile.open(RECORDED / "2026-11-22.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    folder = Folder(tmp_path)
+    async with folder.up() as open_up:
+        before = await stored(open_up.url, NO_OPTIONS)
+        listed = await folder.workloads()
+        # The open server stays behind, and the locked start ends it.
+        open_up.kill()
+    assert before["durables"]
+    assert len(listed) > 5
+    async with folder.up("--lock") as locked:
+        assert await stored(locked.url, folder.creds("workload-controller")) == before
+        assert await folder.workloads() == listed
+        stranger = await folder.admit("get", "wl", XDG_CONFIG_HOME=str(tmp_path / "stranger"),
+                                      ADMIT_NATS_URL=locked.url)  # fmt: skip
+        assert stranger[0] == 1
+        assert "demands signed credentials: name a credentials file with --creds" in stranger[2]
+    async with folder.up("--insecure") as insecure:
+        assert await stored(insecure.url, NO_OPTIONS) == before
+        assert await folder.workloads() == listed
+        assert "every program of this machine may do everything here" in insecure.log.read_text()
+    async with folder.up("--lock") as locked:
+        assert await stored(locked.url, folder.creds("workload-controller")) == before
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Folder]:
+    """A new folder with a locked `admit up` on it."""
+    made = Folder(tmp_path_factory.mktemp("locked_up"))
+    async with made.up("--lock"):
+        yield made
+
+
+async def test_keys_are_readable_for_their_unix_user_only(folder: Folder) -> None:
+    assert stat.S_IMODE(folder.auth.stat().st_mode) == 0o700
+    files = list(folder.auth.iterdir())
+    assert {"users.json", "auth.conf", "admin.creds", "scheduler.creds"} <= {f.name for f in files}
+    assert {stat.S_IMODE(one.stat().st_mode) for one in files} == {0o600}
+
+
+async def test_commands_find_server_and_credentials_by_the_context(folder: Folder) -> None:
+    status, shown, _ = await folder.admit("context", "show", "-o", "json")
+    assert status == 0
+    assert json.loads(shown)["creds"] == str(folder.auth / "admin.creds")
+    assert (await folder.admit("get", "workloads"))[0] == 0
+
+
+async def test_doctor_finds_a_locked_system_healthy(folder: Folder) -> None:
+    status, out, err = await folder.admit("doctor", "-o", "json")
+    assert (status, json.loads(out)["healthy"]) == (0, True), err
+
+
+async def test_services_lack_no_permission(folder: Folder) -> None:
+    log = (folder.root / "log").read_text().lower()
+    assert [line for line in log.splitlines() if "permission" in line or "may not" in line] == []
+
+
+async def test_user_is_disconnected_when_its_time_is_over(folder: Folder) -> None:
+    file = folder.root / "guest.creds"
+    added = await folder.admit(
+        *("auth", "add", "viewer", "guest", "--expires", "3s", "-o", str(file)),
+        *("--dir", str(folder.auth)),
+    )
+    assert added == (0, f"added guest (viewer): credentials in {file}\n", "")
+    assert (await folder.admit("--creds", str(file), "get", "workloads"))[0] == 0
+
+    async def is_gone() -> bool:
+        return "guest" not in (await folder.admit("auth", "list", "--dir", str(folder.auth)))[1]
+
+    await eventually(is_gone, LIMIT)
+
+    async def is_refused() -> bool:
+        status, _, err = await folder.admit("--creds", str(file), "get", "workloads")
+        return status == 1 and "the server does not know them, or they were revoked" in err
+
+    await eventually(is_refused, LIMIT)
+
+
+async def test_lost_credentials_of_a_service_are_made_anew(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    async with folder.up("--lock"):
+        pass
+    admin = (folder.auth / "admin.creds").read_text()
+    (folder.auth / "scheduler.creds").unlink()
+    async with folder.up("--lock") as again:
+        again.kill()
+    # The server stays behind with the users of then.
+    (folder.auth / "retry-timer.creds").unlink()
+    async with folder.up("--lock"):
+        assert (await folder.admit("doctor"))[0] == 0
+    assert (folder.auth / "admin.creds").read_text() == admin
