@@ -10,8 +10,14 @@ import urllib.error
 import urllib.request
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tools.metrics_page import by_service
 
 from admittance.cli.bench.system import embedded
+from admittance.runtime.bus.bus import Bus
+from support.requests import apply, eventually, queues, submit
+
+from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 
@@ -21,6 +27,17 @@ def a_free_port() -> int:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
         return port
+
+
+STATUS = ("active", "inadmissible")
+
+
+def series(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (one.name, tuple(sorted(one.labels.items()))): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
 
 
 async def ask(port: int, path: str) -> tuple[int, str]:
@@ -44,12 +61,28 @@ def checked(text: str) -> str:
 
 async def test_admit_up_is_alive_ready_and_scraped_at_one_port() -> None:
     port = a_free_port()
-    async with embedded("--no-runner", "--admin", f"127.0.0.1:{port}"):
+    async with embedded("--no-runner", "--admin", f"127.0.0.1:{port}") as system:
         assert await ask(port, "/livez") == (200, "ok\n")
         assert await ask(port, "/readyz") == (200, "ok\n")
+        bus = await Bus.connect(system.url, name="test")
+        await apply(bus, *queues("cq", cpu=2))
+        await submit(bus, [a_manifest(f"w-{number}", queue="lq-cq") for number in range(4)])
+        labels = (("cluster_queue", "cq"),)
+
+        async def counted() -> bool:
+            found = series((await ask(port, "/metrics"))[1])
+            return found.get(("admittance_admitted_active_workloads", labels)) == 2
+
+        await eventually(counted)
+        await bus.close()
         status, text = await ask(port, "/metrics")
     assert status == 200
-    for name in ("build_info", "admitted_workloads_total", "preemption_gate_open"):
-        assert f"# TYPE admittance_{name} " in text
+    found = series(text)
+    pending = [found["admittance_pending_workloads", (*labels, ("status", one))] for one in STATUS]
+    assert sum(pending) == 2
+    assert found["admittance_cluster_queue_status", (*labels, ("status", "active"))] == 1
+    shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
+    documented = {one.full_name for found in by_service().values() for one in found}
+    assert shown == {f"admittance_{name}" for name in documented}
     if shutil.which("promtool"):
         assert await asyncio.to_thread(checked, text) == ""

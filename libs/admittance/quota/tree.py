@@ -203,7 +203,6 @@ class Tree:
         parent = node.parent
         if parent is None:
             return
-        _renew(parent)
         for cell in node.cells.values():
             _unlink(cell)
         node.parent = None
@@ -212,6 +211,7 @@ class Tree:
         else:
             del parent.members[node.name]
             parent.active_members -= node.is_active
+        _renew(parent)
         _heights(parent)
         self._prune(parent)
 

@@ -35,6 +35,7 @@ from admittance.scheduling.cycle.refusals import due_refusals, next_refusal_at
 from admittance.scheduling.explain import pending, queue_status
 from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
+from admittance.scheduling.explain.queue_gauges import queue_gauges
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated
 from admittance.scheduling.state import charging
@@ -310,6 +311,11 @@ class Scheduler:
     def waiting(self) -> Iterator[tuple[PendingRow, Refusal | None]]:
         """Yields every waiting workload, in the order of the queues, with its refusal."""
         return pending.all_pending(self._state)
+
+    def gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """Returns the gauges of the queues and cohorts in the domains that the scheduler owns, by
+        name and labels. The only method that another thread may call while the scheduler works."""
+        return queue_gauges(self._state)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
         """Returns counters, usage and activity of the queues that the query selects."""

@@ -42,11 +42,14 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Fenced, Refused, Unavailable, is_temporary
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import fence
+from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
+from admittance.runtime.telemetry.metrics import Gauges, gauge
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
+from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, config_of, differing
 from admittance.workload.bucket_reader import names_of, read, read_manifest
@@ -65,6 +68,9 @@ PAUSE_FACTOR: Final = 3
 admission took 42 s with a factor of 3, and 46 s and a fifth more CPU with a factor of 1, because of
 failed searches."""
 log = structlog.get_logger()
+
+
+QUEUE_GAUGES: Final = tuple(gauge(name, about, labels) for name, (about, labels) in GAUGES.items())
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -103,7 +109,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     ]
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
-        done, _ = await asyncio.wait([*work, stopping], return_when=asyncio.FIRST_COMPLETED)
+        async with show_metrics(settings, Gauges(QUEUE_GAUGES, scheduler.gauges)):
+            done, _ = await asyncio.wait([*work, stopping], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
@@ -363,6 +370,10 @@ class SchedulerService:
     async def queues(self, data: bytes, subject: str) -> QueuesReply:
         request = msgspec.json.decode(data or b"{}", type=Queues)
         return self._core.queues(request, namespace=_namespace(subject))
+
+    def gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """The gauges of the queues that this scheduler leads. Called in another thread."""
+        return self._core.gauges()
 
     async def health(self, _: bytes, __: str) -> HealthReply:
         domains = self._core.domains()

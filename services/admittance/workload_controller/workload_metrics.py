@@ -42,14 +42,23 @@ class WorkloadMetrics:
     def __init__(self) -> None:
         check = ("check", "controller", "cluster_queue")
         queue = ("cluster_queue", "priority_class")
-        self.retries = Counter("check_retries", "Verdicts that put a workload off", check)
-        self.delays = Histogram("check_retry_delay_seconds", "How long such a verdict asks", check)
-        self.rejections = Counter("check_rejections", "Verdicts that reject a workload", check)
+        self.retries = Counter(
+            "check_retries", "Verdicts Retry, and checks without a verdict in time", check
+        )
+        self.delays = Histogram(
+            "check_retry_delay_seconds", "The delay of such a verdict; 0: at once", check
+        )
+        self.rejections = Counter("check_rejections", "Workloads that a check rejected", check)
         self.stale = Counter(
-            "stale_check_updates", "Verdicts without effect, and why", ("check", "why")
+            "stale_check_updates",
+            "Verdicts without effect: Stale (of an earlier cycle), Repeated, NoSuchCheck, "
+            "OtherController, NoReservation, UnknownState, BadDelay, BadUpdates, Undecodable",
+            ("check", "why"),
         )
         self.forced = Counter(
-            "forced_releases", "Jobs that no runner reported as stopped in time", ("cluster_queue",)
+            "forced_releases",
+            "Quota freed without a report that the job had stopped",
+            ("cluster_queue",),
         )
         self.evicted = Counter(
             "evicted_workloads",
@@ -58,7 +67,9 @@ class WorkloadMetrics:
         )
         self.admitted = Counter("admitted_workloads", "Admissions", queue)
         self.waits = Histogram(
-            "admission_checks_wait_time_seconds", "From the reservation to the admission", queue
+            "admission_checks_wait_time_seconds",
+            "From the reservation to the admission, of workloads with checks",
+            queue,
         )
         self.migrations = Counter(
             "migrations", "Families that moved to a better variant", ("cluster_queue", "from", "to")

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from admittance.runtime.errors import SetupError
@@ -52,8 +52,8 @@ class Metric(ABC):
     definitions: tuple[Definition, ...]
 
     @abstractmethod
-    def series(self) -> Iterable[tuple[Definition, Iterable[str]]]:
-        """Returns for each definition its lines of text, without the prefix of their names."""
+    def series(self, prefix: str) -> Iterable[tuple[Definition, Iterable[str]]]:
+        """Returns for each definition its lines of text; names begin with the prefix."""
 
 
 class Counter(Metric):
@@ -71,8 +71,8 @@ class Counter(Metric):
             labels = self._other
         self.values[labels] = self.values.get(labels, 0) + amount
 
-    def series(self) -> Iterable[tuple[Definition, Iterable[str]]]:
-        return [(self.definition, _lines(self.definition, self.values.copy()))]
+    def series(self, prefix: str) -> Iterable[tuple[Definition, Iterable[str]]]:
+        return [(self.definition, _lines(prefix, self.definition, self.values.copy()))]
 
 
 class Histogram(Metric):
@@ -95,11 +95,11 @@ class Histogram(Metric):
         found[bisect_left(SECONDS, seconds)] += 1
         found[-1] += seconds
 
-    def series(self) -> Iterable[tuple[Definition, Iterable[str]]]:
-        return [(self.definition, self._lines())]
+    def series(self, prefix: str) -> Iterable[tuple[Definition, Iterable[str]]]:
+        return [(self.definition, self._lines(f"{prefix}{self.definition.name}"))]
 
-    def _lines(self) -> Iterator[str]:
-        name, named = self.definition.name, self.definition.labels
+    def _lines(self, name: str) -> Iterator[str]:
+        named = self.definition.labels
         for labels, kept in self.values.copy().items():
             *counts, total = list(kept)
             pairs = _pairs(named, labels)
@@ -127,9 +127,9 @@ class Gauges(Metric):
         self.definitions = tuple(definitions)
         self._read = read
 
-    def series(self) -> Iterable[tuple[Definition, Iterable[str]]]:
+    def series(self, prefix: str) -> Iterable[tuple[Definition, Iterable[str]]]:
         found = self._found()
-        return [(one, _lines(one, found.get(one.name, {}))) for one in self.definitions]
+        return [(one, _lines(prefix, one, found.get(one.name, {}))) for one in self.definitions]
 
     def _found(self) -> Mapping[str, Mapping[Labels, float]]:
         for _ in range(READ_TRIES - 1):
@@ -154,20 +154,24 @@ def text_of(metrics: Iterable[Metric], prefix: str = PREFIX) -> str:
     heads: dict[str, str] = {}
     lines: dict[str, list[str]] = {}
     for metric in metrics:
-        for one, found in metric.series():
+        for one, found in metric.series(prefix):
             name = f"{prefix}{one.full_name}"
             heads.setdefault(
                 name, f"# HELP {name} {_escaped(one.about)}\n# TYPE {name} {one.kind}\n"
             )
-            lines.setdefault(name, []).extend(f"{prefix}{line}" for line in found)
+            lines.setdefault(name, []).extend(found)
     return "".join(part for name, head in heads.items() for part in (head, *lines[name]))
 
 
-def _lines(one: Definition, values: Mapping[Labels, float]) -> Iterator[str]:
-    inside = ",".join(f'{name}="%s"' for name in one.labels)
-    form = f"{one.full_name}{{{inside}}} %s\n" if inside else f"{one.full_name} %s\n"
-    for labels, value in islice(values.items(), GAUGES_MAX):
-        yield form % (*_plain(labels), value)
+def _lines(prefix: str, one: Definition, values: Mapping[Labels, float]) -> list[str]:
+    name = f"{prefix}{one.full_name}"
+    inside = ",".join(f'{label}="%s"' for label in one.labels)
+    form = f"{name}{{{inside}}} %s\n" if inside else f"{name} %s\n"
+    kept = islice(values.items(), GAUGES_MAX)
+    # One look at all labels together: names of objects need no escapes.
+    if _SPECIAL.search("".join(chain.from_iterable(values))) is None:
+        return [form % (*labels, value) for labels, value in kept]
+    return [form % (*_plain(labels), value) for labels, value in kept]
 
 
 def _pairs(names: Labels, values: Labels) -> str:

@@ -32,7 +32,7 @@ def is_parked(workload: WorkloadInfo) -> bool:
     if workload.is_parent and workload.family is not None:
         # Stop at the first variant that is not parked, because this loop runs for every parent.
         waiting = False
-        for one in workload.family.variants:
+        for one in tuple(workload.family.variants):
             if one.queue is not None:
                 if not is_parked(one):
                     return False
@@ -66,15 +66,17 @@ def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
 
 def _cluster_queue(state: SchedulerState, queue: Queue) -> QueueStatus:
     with without_charges(promised((queue,))):
-        return _status(state, queue)
+        return status_of(state, queue)
 
 
-def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
+def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
+    """Counters and usage of the ClusterQueue, which must exist. Changes nothing: metrics read it in
+    another thread, so dicts are copied before they are iterated."""
     node = queue.node
     assert node is not None
     admitted: dict[FlavorResource, int] = {}
     running = 0
-    for workload in queue.holding:
+    for workload in tuple(queue.holding):
         if workload.charge is not None and workload.state in RUNS:
             running += 1  # A family counts once, with its admitted variant.
             for cell, amount in workload.charge.cells:
@@ -100,7 +102,7 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
                 # Usage above the nominal quota counts as borrowed only if the queue has a cohort.
                 borrowed=max(0, cell.usage - cell.nominal) if node.parent is not None else 0,
             )
-            for fr, cell in node.cells.items()
+            for fr, cell in tuple(node.cells.items())
             if _is_listed(cell)
         ),
         by_usage=queue.lanes is not None,
@@ -111,10 +113,10 @@ def _status(state: SchedulerState, queue: Queue) -> QueueStatus:
 def _parked(queue: Queue) -> int:
     """The number of parked workloads of the queue. A family counts as one workload."""
     if not queue.variants and not queue.parents:
-        return sum(cls.live for cls in queue.parked_classes) + len(queue.parked_workloads)
-    regular = sum(cls.live for cls in queue.parked_classes if not cls.is_of_variants)
-    apart = sum(one.family is None for one in queue.parked_workloads)
-    return regular + apart + sum(is_parked(entry[4]) for entry in queue.parents)
+        return sum(cls.live for cls in tuple(queue.parked_classes)) + len(queue.parked_workloads)
+    regular = sum(cls.live for cls in tuple(queue.parked_classes) if not cls.is_of_variants)
+    apart = sum(one.family is None for one in tuple(queue.parked_workloads))
+    return regular + apart + sum(is_parked(entry[4]) for entry in tuple(queue.parents))
 
 
 def _reserving(queue: Queue) -> int:
@@ -122,7 +124,7 @@ def _reserving(queue: Queue) -> int:
     its admission on, because its parent is pending before."""
     if queue.rules is None:
         return len(queue.holding)
-    return sum(_stands_for_itself(one) for one in queue.holding)
+    return sum(_stands_for_itself(one) for one in tuple(queue.holding))
 
 
 def _stands_for_itself(workload: WorkloadInfo) -> bool:
@@ -139,19 +141,20 @@ def _is_listed(cell: Cell) -> bool:
 def _local_queue(state: SchedulerState, key: Key) -> QueueStatus:
     queue = state.queues.get(state.catalog.local_queues[key].spec.cluster_queue)
     with without_charges(promised((queue,)) if queue is not None else ()):
-        return _local_status(state, key)
+        return local_status_of(state, key)
 
 
-def _local_status(state: SchedulerState, key: Key) -> QueueStatus:
+def local_status_of(state: SchedulerState, key: Key) -> QueueStatus:
+    """Counters and usage of the LocalQueue, which must exist; as `status_of`."""
     local = state.catalog.local_queues[key]
     activity = state.catalog.local_queue_activity(*key)
     pending = parked = reserving = admitted = 0
     queue = state.queues.get(local.spec.cluster_queue)
     cells = queue.node.cells if queue is not None and queue.node is not None else {}
     usage: dict[FlavorResource, list[int]] = {
-        fr: [0, 0] for fr, cell in cells.items() if cell.is_listed
+        fr: [0, 0] for fr, cell in tuple(cells.items()) if cell.is_listed
     }
-    for workload in state.by_local_queue.get(key, ()):
+    for workload in tuple(state.by_local_queue.get(key, ())):
         charge = workload.charge
         if charge is None:
             if workload.queue is not None and not workload.is_variant:

@@ -84,12 +84,15 @@ def lendable_of(cohort: Node) -> dict[str, int]:
     """For each resource, the amount that could be used in the cohort if the cohort tree were empty,
     over all flavors. The result is cached until a quota of the tree changes."""
     root = cohort.root()
+    # The edition is read before the sums: metrics call this in another thread, and a sum from
+    # before an edit must not count as one from after it.
+    edition = root.edition
     known = cohort.lendable
-    if known is None or known[0] is not root or known[1] != root.edition:
+    if known is None or known[0] is not root or known[1] != edition:
         total: dict[str, int] = {}
-        for fr in root.cells:
+        for fr in tuple(root.cells):
             total[fr[1]] = plus(total.get(fr[1], 0), _potential_at(cohort, fr))
-        known = cohort.lendable = root, root.edition, total
+        known = cohort.lendable = root, edition, total
     return known[2]
 
 

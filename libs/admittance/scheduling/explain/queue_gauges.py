@@ -1,0 +1,282 @@
+"""The gauges of queues and cohorts, with the names and labels of Kueue's metrics.
+
+The gauges are read in another thread while the scheduler works, so nothing here changes the state,
+and dicts are copied before they are iterated. Numbers of different queues may differ by a few
+decisions. Quota that is held for a variant until its sibling's job has stopped counts as reserved.
+Source: `docs/spec/lifecycle.md#8`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Final
+
+from admittance.events.requests import QueueStatus
+from admittance.quota.cell import UNLIMITED, FlavorResource
+from admittance.quota.tree import Node
+from admittance.scheduling.explain.queue_status import RUNS, local_status_of, status_of
+from admittance.scheduling.fairsharing.shares import share_of
+from admittance.scheduling.state.requests import RequestShape
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import Queue
+
+MILLI: Final = 1_000
+"""Accounting units of cpu in one core."""
+NO_RESERVATION: Final = "NoReservation"
+UNSATISFIED_CHECKS: Final = "UnsatisfiedChecks"
+
+_QUEUE: Final = ("cluster_queue",)
+_CELL: Final = ("cohort", "cluster_queue", "flavor", "resource")
+_LOCAL: Final = ("name", "namespace")
+_LOCAL_CELL: Final = (*_LOCAL, "flavor", "resource")
+_COHORT_CELL: Final = ("cohort", "flavor", "resource")
+
+GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "pending_workloads": (
+        "Workloads that wait for quota. active: they compete; inadmissible: they were tried, and "
+        "wait until something changes",
+        (*_QUEUE, "status"),
+    ),
+    "reserving_active_workloads": ("Workloads that hold quota", _QUEUE),
+    "admitted_active_workloads": ("Admitted workloads that have not finished", _QUEUE),
+    "unadmitted_workloads": (
+        "Workloads that are not admitted. reason: NoReservation (they have no quota, and "
+        "underlying_cause says why) or UnsatisfiedChecks",
+        (*_QUEUE, "reason", "underlying_cause"),
+    ),
+    "cluster_queue_status": (
+        "1 for the status that the ClusterQueue has: pending (it admits no new workload), active "
+        "or terminating",
+        (*_QUEUE, "status"),
+    ),
+    "cluster_queue_info": (
+        "1; the labels say where the ClusterQueue is in the tree of cohorts",
+        (*_QUEUE, "parent_cohort", "root_cohort"),
+    ),
+    "cluster_queue_nominal_quota": ("Nominal quota. All cpu is in cores", _CELL),
+    "cluster_queue_borrowing_limit": ("Borrowing limit; Inf: none", _CELL),
+    "cluster_queue_lending_limit": ("Lending limit; Inf: none", _CELL),
+    "cluster_queue_resource_reservation": ("Quota that workloads hold", _CELL),
+    "cluster_queue_resource_usage": ("Quota that admitted workloads hold", _CELL),
+    "cluster_queue_resource_pending": (
+        "What the pending workloads request, of all flavors together",
+        (*_QUEUE, "resource"),
+    ),
+    "cluster_queue_weighted_share": (
+        "The share in fair sharing, in thousandths; only with fair sharing",
+        (*_QUEUE, "cohort"),
+    ),
+    "cohort_info": (
+        "1; the labels say where the cohort is in its tree",
+        ("cohort", "parent_cohort", "root_cohort"),
+    ),
+    "cohort_weighted_share": (
+        "The share in fair sharing, in thousandths; only with fair sharing",
+        ("cohort",),
+    ),
+    "cohort_subtree_quota": ("Quota of the cohort and everything below it", _COHORT_CELL),
+    "cohort_subtree_resource_reservations": (
+        "Quota that workloads hold in all ClusterQueues below the cohort",
+        _COHORT_CELL,
+    ),
+    "cohort_subtree_admitted_active_workloads": (
+        "Admitted workloads that have not finished, in all ClusterQueues below the cohort",
+        ("cohort",),
+    ),
+    "local_queue_pending_workloads": (
+        "Workloads that wait for quota, as in pending_workloads",
+        (*_LOCAL, "status"),
+    ),
+    "local_queue_reserving_active_workloads": ("Workloads that hold quota", _LOCAL),
+    "local_queue_admitted_active_workloads": ("Admitted workloads that have not finished", _LOCAL),
+    "local_queue_status": (
+        "1 for the value that the LocalQueue has: True (it admits new workloads) or False",
+        (*_LOCAL, "active"),
+    ),
+    "local_queue_resource_reservation": ("Quota that workloads hold", _LOCAL_CELL),
+    "local_queue_resource_usage": ("Quota that admitted workloads hold", _LOCAL_CELL),
+}
+"""Help text and labels of each gauge, by its name without prefix."""
+
+Labels = tuple[str, ...]
+Found = dict[str, dict[Labels, float]]
+
+
+def queue_gauges(state: SchedulerState) -> Found:
+    """Returns the gauges of all queues and cohorts in the domains that this scheduler owns, by name
+    and labels."""
+    found: Found = {name: {} for name in GAUGES}
+    roots: dict[str, Node] = {}
+    owned: dict[str, Queue] = {}
+    for domain in tuple(state.domains.values()):
+        if not domain.owned:
+            continue
+        for queue in tuple(domain.queues):
+            node = queue.node
+            if node is not None:
+                owned[queue.name] = queue
+                root = node.root()
+                roots[root.name] = root
+    admitted = {name: _add_queue(found, state, queue) for name, queue in owned.items()}
+    for root in roots.values():
+        if root.is_cohort:
+            _add_cohort(found, state, root, root.name, admitted)
+    for key, local in tuple(state.catalog.local_queues.items()):
+        if local.spec.cluster_queue in owned:
+            _add_local_queue(found, local_status_of(state, key))
+    return found
+
+
+def _add_queue(found: Found, state: SchedulerState, queue: Queue) -> int:
+    """Adds the gauges of the ClusterQueue; returns how many workloads it has admitted."""
+    status = status_of(state, queue)
+    name = queue.name
+    active, inadmissible = _split(status)
+    found["pending_workloads"][name, "active"] = active
+    found["pending_workloads"][name, "inadmissible"] = inadmissible
+    found["reserving_active_workloads"][(name,)] = status.reserving
+    found["admitted_active_workloads"][(name,)] = status.admitted
+    for (reason, cause), count in _unadmitted(queue).items():
+        found["unadmitted_workloads"][name, reason, cause] = count
+    is_now = (
+        "active"
+        if status.active
+        else "terminating"
+        if status.reason == "Terminating"
+        else "pending"
+    )
+    for one in ("pending", "active", "terminating"):
+        found["cluster_queue_status"][name, one] = int(one == is_now)
+    node = queue.node
+    if node is None:
+        return status.admitted
+    cohort = status.cohort
+    root = node.root()
+    found["cluster_queue_info"][name, cohort, root.name if root.is_cohort else ""] = 1
+    if status.weighted_share is not None:
+        found["cluster_queue_weighted_share"][name, cohort] = status.weighted_share
+    for usage in status.usage:
+        flavor, resource = usage.flavor, usage.resource
+        labels = (cohort, name, flavor, resource)
+        found["cluster_queue_nominal_quota"][labels] = _amount(resource, usage.nominal)
+        found["cluster_queue_resource_reservation"][labels] = _amount(resource, usage.reserved)
+        found["cluster_queue_resource_usage"][labels] = _amount(resource, usage.admitted)
+        cell = node.cells.get((flavor, resource))
+        if cell is not None:
+            found["cluster_queue_borrowing_limit"][labels] = _amount(resource, cell.borrow)
+            found["cluster_queue_lending_limit"][labels] = _amount(resource, cell.lend)
+    for resource, amount in _requested(queue).items():
+        found["cluster_queue_resource_pending"][name, resource] = _amount(resource, amount)
+    return status.admitted
+
+
+def _add_local_queue(found: Found, status: QueueStatus) -> None:
+    key = (status.name, status.namespace)
+    active, inadmissible = _split(status)
+    found["local_queue_pending_workloads"][*key, "active"] = active
+    found["local_queue_pending_workloads"][*key, "inadmissible"] = inadmissible
+    found["local_queue_reserving_active_workloads"][key] = status.reserving
+    found["local_queue_admitted_active_workloads"][key] = status.admitted
+    for value in (True, False):
+        found["local_queue_status"][*key, str(value)] = int(status.active is value)
+    for usage in status.usage:
+        labels = (*key, usage.flavor, usage.resource)
+        reserved, admitted = usage.reserved, usage.admitted
+        found["local_queue_resource_reservation"][labels] = _amount(usage.resource, reserved)
+        found["local_queue_resource_usage"][labels] = _amount(usage.resource, admitted)
+
+
+def _add_cohort(
+    found: Found, state: SchedulerState, node: Node, root: str, admitted: Mapping[str, int]
+) -> tuple[int, dict[FlavorResource, int]]:
+    """Adds the gauges of the cohort and the cohorts below; returns the admitted workloads and the
+    reserved quota of its subtree."""
+    name = node.name
+    running = 0
+    reserved: dict[FlavorResource, int] = {}
+    for member in tuple(node.members.values()):
+        running += admitted.get(member.name, 0)
+        for fr, cell in tuple(member.cells.items()):
+            reserved[fr] = reserved.get(fr, 0) + cell.usage
+    for below in tuple(node.cohorts.values()):
+        count, amounts = _add_cohort(found, state, below, root, admitted)
+        running += count
+        for fr, amount in amounts.items():
+            reserved[fr] = reserved.get(fr, 0) + amount
+    parent = node.parent
+    found["cohort_info"][name, parent.name if parent is not None else "", root] = 1
+    found["cohort_subtree_admitted_active_workloads"][(name,)] = running
+    if state.config.fair_sharing is not None:
+        found["cohort_weighted_share"][(name,)] = share_of(node).shown
+    for fr, cell in tuple(node.cells.items()):
+        if cell.is_listed or reserved.get(fr):
+            labels = (name, *fr)
+            found["cohort_subtree_quota"][labels] = _amount(fr[1], cell.subtree)
+            found["cohort_subtree_resource_reservations"][labels] = _amount(
+                fr[1], reserved.get(fr, 0)
+            )
+    return running, reserved
+
+
+def _split(status: QueueStatus) -> tuple[int, int]:
+    """The competing and the parked workloads of a queue."""
+    parked = min(status.parked, status.pending)
+    return status.pending - parked, parked
+
+
+def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
+    """The workloads of the queue that are not admitted, by the reason and the cause in their
+    status. A family counts as one workload."""
+    found: dict[tuple[str, str], int] = {}
+
+    def add(reason: str, cause: str, count: int) -> None:
+        if count:
+            found[reason, cause] = found.get((reason, cause), 0) + count
+
+    for cls in tuple(queue.classes.values()):
+        if cls.is_of_variants:
+            continue
+        left = cls.live
+        for cause, group in tuple(cls.by_reason.items()):
+            add(NO_RESERVATION, cause, len(group))
+            left -= len(group)
+        # A refusal of these workloads is on its way; their status does not have its reason yet.
+        add(NO_RESERVATION, "", max(0, left))
+    for workload in tuple(queue.parked_workloads):
+        if workload.family is None:
+            add(NO_RESERVATION, workload.status_reason, 1)
+    for entry in tuple(queue.parents):
+        add(NO_RESERVATION, entry[4].status_reason, 1)
+    checked = sum(one.family is None and one.state not in RUNS for one in tuple(queue.holding))
+    add(UNSATISFIED_CHECKS, "", checked)
+    return found
+
+
+def _requested(queue: Queue) -> dict[str, int]:
+    """What the pending workloads of the queue request, by resource. Of a family its parent
+    counts."""
+    found: dict[str, int] = {}
+
+    def add(shape: RequestShape | None, count: int) -> None:
+        for totals in shape.totals if shape is not None else ():
+            for resource, amount in totals:
+                found[resource] = found.get(resource, 0) + amount * count
+
+    for cls in tuple(queue.classes.values()):
+        first = cls.first()
+        if first is not None and not cls.is_of_variants:
+            add(first[3].shape, cls.live)
+    for workload in tuple(queue.parked_workloads):
+        if workload.family is None:
+            add(workload.shape, 1)
+    for entry in tuple(queue.parents):
+        add(entry[4].shape, 1)
+    return found
+
+
+def _amount(resource: str, amount: int | None) -> float:
+    """The amount in the units of Kueue's metrics: cores, bytes or pieces; None: no limit."""
+    if amount is None or amount >= UNLIMITED:
+        return inf
+    return amount / MILLI if resource == "cpu" else amount

@@ -1,0 +1,17 @@
+"""docs/metrics.md lists the metrics of the code."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tools.metrics_page import PAGE, by_service, page
+
+
+def test_the_page_of_metrics_is_the_code() -> None:
+    assert PAGE.read_text() == page(), "run python -m tools.metrics_page"
+
+
+def test_each_metric_has_one_service_and_one_meaning() -> None:
+    names = Counter(one.name for found in by_service().values() for one in found)
+    assert names.most_common(1)[0][1] == 1
+    assert all(one.about for found in by_service().values() for one in found)

@@ -1,0 +1,65 @@
+"""``python -m tools.metrics_page`` writes docs/metrics.md: the metrics of every service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from admittance.runtime.process.admin import BUILD_INFO
+from admittance.runtime.telemetry.metrics import Definition
+from admittance.scheduler.service import QUEUE_GAUGES
+from admittance.variant_controller.service import GATE_OPEN
+from admittance.workload_controller.workload_metrics import WorkloadMetrics
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"
+
+HEAD: Final = """\
+# Metrics
+
+This page is generated from the code: `python -m tools.metrics_page`.
+
+[The admin port](operations.md#the-admin-port) of a process shows the metrics of its services at
+`/metrics`. Names begin with `admittance_`. `--metrics-prefix kueue_` replaces this prefix, for
+queries and dashboards of Kueue: metrics that Kueue has too have its names and labels, without the
+label `replica_role`. Amounts of cpu are in cores, all others in the unit of the manifest.
+
+- A gauge of queues is shown by the scheduler that leads the domain of the queue, so each queue
+  has one value, and the gauges of a deleted queue are gone at the next scrape. Right after a
+  change of the leader two schedulers, or none, may show the same queue.
+- Counters and histograms count since the start of their process, while the instance leads: add up
+  all instances.
+- A family of [variants](concurrent-admission.md) counts as one workload. Checks judge variants,
+  so metrics of checks count variants.
+- Labels are names of existing objects and fixed words. A counter has at most 2,000 series;
+  further ones are counted under `other`.
+"""
+
+
+def by_service() -> Mapping[str, list[Definition]]:
+    """The metrics, by the service that shows them."""
+    counted = [one for metric in WorkloadMetrics().metrics for one in metric.definitions]
+    return {
+        "scheduler": list(QUEUE_GAUGES),
+        "workload-controller": counted,
+        "variant-controller": [GATE_OPEN],
+        "every process": [BUILD_INFO],
+    }
+
+
+def page() -> str:
+    """The text of docs/metrics.md."""
+    return HEAD + "".join(_table(service, found) for service, found in by_service().items())
+
+
+def _table(service: str, definitions: list[Definition]) -> str:
+    rows = [
+        f"| `{one.full_name}` | {one.kind} | {', '.join(one.labels)} | {one.about} |\n"
+        for one in definitions
+    ]
+    head = "| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n"
+    return f"\n## {service[0].upper()}{service[1:]}\n\n{head}{''.join(rows)}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
