@@ -3,6 +3,7 @@
 ``python -m benchmarks.chaos [--jobs 1000] [--seed 1]``: a nats-server and every service as
 a process of its own. Each second one service, chosen at random, is killed with ``kill -9`` and
 started again; the server is killed twice. Afterwards the jobs' own lines and the log are judged.
+With ``--locked`` the server demands credentials, and each service has those of its own role.
 With ``--servers 3 [--minutes 5]`` see `chaos_cluster`.
 """
 
@@ -21,11 +22,14 @@ from typing import Final
 
 from admittance.cli.bench.run import loop_factory, main_of
 from admittance.cli.bench.system import Child, start
+from admittance.cli.up.lock import Lock
 from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
+from admittance.runtime.server_accounts import LOCKED
 from benchmarks import chaos_cluster
 from benchmarks.chaos_jobs import (
     QUEUES,
@@ -37,6 +41,7 @@ from benchmarks.chaos_jobs import (
     read_log,
     unfinished_of,
 )
+from benchmarks.locked_server import add_load_user
 from benchmarks.trail import read_trail, replay
 
 PATIENCE: Final = 600.0
@@ -47,17 +52,25 @@ class Deployment:
     """A server and the services, killed and started again at will. Instances keep their names over
     a restart, as containers of a compose file may."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, locked: bool = False) -> None:
         self._folder = folder
-        self._server = EmbeddedServer(folder / "server")
+        data = folder / "server"
+        self._lock = Lock(data) if locked else None
+        self.access = add_load_user(data / "auth") if locked else NO_OPTIONS
+        """The login of the benchmark itself."""
+        self._server = self._made(0)
         self._children: dict[str, Child] = {}
         self.url = ""
         self.kills = 0
         self.server_kills = 0
 
+    def _made(self, port: int) -> EmbeddedServer:
+        accounts = "" if self._lock is None else LOCKED
+        return EmbeddedServer(self._folder / "server", port=port, accounts=accounts)
+
     async def begin(self) -> None:
         self.url = await self._server.start()
-        bus = await Bus.connect(self.url, name="chaos")
+        bus = await Bus.connect(self.url, name="chaos", access=self.access)
         await streams.ensure(bus)
         await bus.close()
         for name in SERVICES:
@@ -69,6 +82,9 @@ class Deployment:
             "ADMIT_DATA_DIR": str(self._folder / name),
             "ADMIT_LOG_LEVEL": "warning",
         }
+        if self._lock is not None:
+            settings["ADMIT_RUNNER"] = self._lock.runner
+            settings = self._lock.access(name).environment(settings)
         arguments = ["--nats", self.url, "serve", name]
         self._children[name] = await start(arguments, self._folder / f"{name}.log", settings)
 
@@ -89,7 +105,7 @@ class Deployment:
             await asyncio.sleep(0.005)
         self._server.leave()
         self.server_kills += 1
-        self._server = EmbeddedServer(self._folder / "server", port=port)
+        self._server = self._made(port)
         await self._server.start()
 
     async def end(self) -> None:
@@ -99,17 +115,17 @@ class Deployment:
         await self._server.stop()
 
 
-async def survived(jobs: int, seed: int) -> list[str]:
+async def survived(jobs: int, seed: int, *, locked: bool = False) -> list[str]:
     """Runs jobs through the storm and judges; raises SetupError with the first broken promise."""
     with tempfile.TemporaryDirectory(prefix="admit-chaos-") as name:
         folder = Path(name)
         trail = folder / "trail"
         trail.touch()
-        deployment = Deployment(folder)
+        deployment = Deployment(folder, locked=locked)
         started = clock.monotonic()
         try:
             await deployment.begin()
-            bus = await Bus.connect(deployment.url, name="chaos")
+            bus = await Bus.connect(deployment.url, name="chaos", access=deployment.access)
             try:
                 await create_queues(bus)
                 await _submit(bus, jobs, trail)
@@ -183,17 +199,20 @@ def command() -> list[str]:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="which service dies when")
+    parser.add_argument("--locked", action="store_true", help="on one locked server")
     parser.add_argument("--servers", type=int, default=1, help="more than one: a cluster of them")
     parser.add_argument("--minutes", type=float, default=5.0, help="of faults, on a cluster")
     found = parser.parse_args()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        if found.servers > 1 and found.locked:
+            raise SetupError("--locked is for one server: leave out --servers")
         if found.servers > 1:
             return runner.run(
                 chaos_cluster.survived(
                     servers=found.servers, minutes=found.minutes, seed=found.seed, tell=_tell
                 )
             )
-        return runner.run(survived(found.jobs, found.seed))
+        return runner.run(survived(found.jobs, found.seed, locked=found.locked))
 
 
 if __name__ == "__main__":

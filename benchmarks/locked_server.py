@@ -1,0 +1,37 @@
+"""A user for load generators on a locked server: it may do everything in the account of the
+services, because a load generator plays people, runners and checks at once.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from admittance.runtime.auth.keys import new_key
+from admittance.runtime.auth.reload import reload
+from admittance.runtime.auth.store import CONFIG, SYSTEM
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
+
+USERS = "    users: ["
+
+
+def add_load_user(auth: Path) -> ConnectionOptions:
+    """Adds the user to the file that the server includes, until `admit auth` or `admit up` writes
+    the file again. ``auth``: the folder of users. Returns the user's login."""
+    key = new_key()
+    file = auth.parent / "load.creds"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as credentials:
+        credentials.write(f"{key.seed}\n")
+    config = auth / CONFIG
+    # The users of CORE come first.
+    text = config.read_text().replace(USERS, f"{USERS}\n      {{ nkey: {key.public} }}", 1)
+    config.write_text(text)
+    return ConnectionOptions(creds=str(file))
+
+
+async def with_load_user(auth: Path, url: str) -> ConnectionOptions:
+    """`add_load_user`, for a server that runs."""
+    login = add_load_user(auth)
+    await reload(url, str(auth / SYSTEM), NO_OPTIONS)
+    return login
