@@ -16,8 +16,7 @@ from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.telemetry.metrics import Gauges, gauge, text_of
 from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.state.config import Config, FairSharing
-
-from scheduling import Story
+from support.cores.scheduling_story import Story
 
 
 def a_story(queues: int) -> Story:

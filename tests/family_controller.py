@@ -31,8 +31,7 @@ from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.stored import encode as stored_bytes
 from admittance.workload_controller.commit_writer import log_message, parted
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
-
-from builders import NOON, a_manifest, an_admission
+from support.builders import NOON, a_manifest, an_admission
 
 API = "kueue.x-k8s.io/v1beta2"
 UPGRADE: dict[str, Any] = {"migrationConstraints": {"mode": "UpgradeOnly"}}

@@ -20,10 +20,10 @@ from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
-from family_invariants import charged
-from long_living import LongLife
+from support.builders import a_manifest
+from support.cores.family_invariants import charged
 
-from builders import a_manifest
+from long_living import LongLife
 
 GPU = "gpu"
 LOWER = {"withinClusterQueue": "LowerPriority"}

@@ -20,8 +20,7 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
-
-from scheduling import API, NOON, Story
+from support.cores.scheduling_story import API, NOON, Story
 
 Pods = Sequence[tuple[int, Mapping[str, str]]]
 """Per pod set how many, and what one of them asks for."""

@@ -16,9 +16,8 @@ from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import OutboxEntry, StoredWorkload, WorkloadStatus
 from admittance.workload.transition_context import InactiveReason, QueueChanged
 from admittance.workload.transitions import MOVES, transition
-from lifecycle_invariants import Watch
-
-from builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
+from support.builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
+from support.cores.lifecycle_invariants import Watch
 
 ME = {"namespace": "ns", "name": "w"}
 STOP = InactiveReason("Suspended", "ClusterQueue cq is stopped", True, "ClusterQueueStopped")

@@ -31,8 +31,7 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.commit_writer import log_message
-
-from builders import NOON, a_manifest
+from support.builders import NOON, a_manifest
 
 API = "kueue.x-k8s.io/v1beta2"
 NS = "ns"

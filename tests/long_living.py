@@ -28,12 +28,12 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
 from admittance.workload.stored import PARENT, StoredWorkload, encode, head
 from admittance.workload_controller.commit_writer import log_message
-from family_invariants import FamilyWatch, charged
-from lifecycle_invariants import Watch, booked
-from living import NS, Life
+from support.builders import NOON
+from support.cores.family_invariants import FamilyWatch, charged
+from support.cores.lifecycle_invariants import Watch, booked
+from support.cores.scheduling_story import groups
 
-from builders import NOON
-from scheduling import groups
+from living import NS, Life
 
 
 class LongLife(Life):

@@ -25,9 +25,9 @@ from admittance.provisioning.steps import Step, VerdictReport
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
-from long_living import LongLife
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from long_living import LongLife
 
 CHECK = "capacity"
 CLASS = "class"

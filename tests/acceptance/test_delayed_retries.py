@@ -12,10 +12,10 @@ from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves.backoff import check_deadline
 from admittance.workload.stored import encode, head
-from long_living import LongLife, a_long_life
+from support.builders import NOON
+from support.cores.scheduling_story import groups
 
-from builders import NOON
-from scheduling import groups
+from long_living import LongLife, a_long_life
 
 scenario = pytest.mark.scenario
 LOWER = {"withinClusterQueue": "LowerPriority"}

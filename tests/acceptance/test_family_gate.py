@@ -10,6 +10,7 @@ from admittance.api.configuration import Configuration
 from admittance.scheduling.state.config import config_of
 from admittance.workload.limits import limits_of
 from admittance.workload.stored import head
+
 from family_living import FamilyLife, a_family_life
 
 TWO = {"reservation": 4, "on-demand": 4}

@@ -12,6 +12,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.conditions import is_true
+
 from family_living import LOWER, FamilyLife, a_family_life
 
 scenario = pytest.mark.scenario

@@ -21,6 +21,7 @@ from admittance.workload.conditions import is_true
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import encode, head, owner_of
+
 from family_living import LOWER, FamilyLife, Row, a_family_life
 
 scenario = pytest.mark.scenario

@@ -11,9 +11,9 @@ import pytest
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
 from admittance.family.gates import Sibling, to_open
-from family_living import LOWER, FamilyLife, Row, a_family_life
+from support.builders import NOON
 
-from builders import NOON
+from family_living import LOWER, FamilyLife, Row, a_family_life
 
 scenario = pytest.mark.scenario
 TWO = {"reservation": 4, "on-demand": 4}

@@ -15,6 +15,7 @@ from admittance.scheduling.state.config import Config, FairSharing, config_of
 from admittance.workload.conditions import find
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import head
+
 from family_living import LOWER, FamilyLife, Row, a_family_life
 
 scenario = pytest.mark.scenario

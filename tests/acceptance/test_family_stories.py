@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from admittance.workload.conditions import is_true
-from family_living import GPU, LOWER, FamilyLife, Row, a_family_life
+from support.builders import NOON
 
-from builders import NOON
+from family_living import GPU, LOWER, FamilyLife, Row, a_family_life
 
 scenario = pytest.mark.scenario
 Begin = Callable[..., FamilyLife]

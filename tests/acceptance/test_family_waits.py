@@ -8,6 +8,7 @@ from admittance.cli.show import check_rows, tables
 from admittance.events import facts
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.workload.phase import phase
+
 from family_living import FamilyLife, a_family_life
 
 TWO = {"reservation": 4, "on-demand": 4}

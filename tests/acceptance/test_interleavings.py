@@ -16,9 +16,9 @@ from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.stored import head
-from long_living import LongLife, a_long_life
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from long_living import LongLife, a_long_life
 
 scenario = pytest.mark.scenario
 CHECKS = ("c1", "c2")

@@ -18,6 +18,7 @@ from admittance.api.reading.manifest import ManifestError, read
 from admittance.events import facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.required_checks import CheckLists, ConflictingChecks, required_checks
+
 from long_living import LongLife
 
 scenario = pytest.mark.scenario

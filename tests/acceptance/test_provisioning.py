@@ -13,10 +13,10 @@ from admittance.provisioning.steps import RequestSlot
 from admittance.provisioning.verdicts import CLASS as CLASS_KEY
 from admittance.provisioning.verdicts import CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.workload.stored import head
-from provided_living import CHECK, ProvidedLife, a_pod_set, a_provided_life
+from support.builders import NOON
+from support.cores.scheduling_story import groups
 
-from builders import NOON
-from scheduling import groups
+from provided_living import CHECK, ProvidedLife, a_pod_set, a_provided_life
 
 scenario = pytest.mark.scenario
 MISHAPS = pytest.mark.parametrize(

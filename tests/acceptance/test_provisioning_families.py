@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.provisioning import CapacityRevoked
+
 from family_living import FamilyLife
 from provided_living import CHECK, ProvidedLife
 

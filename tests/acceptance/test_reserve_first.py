@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events import facts
+
 from long_living import LongLife, a_long_life
 
 scenario = pytest.mark.scenario

@@ -12,6 +12,7 @@ import pytest
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.reading.manifest import ManifestError, read
 from admittance.workload.limits import Limits
+
 from long_living import LongLife, a_long_life
 
 scenario = pytest.mark.scenario

@@ -16,9 +16,9 @@ from admittance.scheduling.state.config import config_of
 from admittance.workload.conditions import find
 from admittance.workload.limits import limits_of
 from admittance.workload.stored import head
-from long_living import LongLife, a_long_life
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from long_living import LongLife, a_long_life
 
 scenario = pytest.mark.scenario
 LOWER = {"withinClusterQueue": "LowerPriority"}

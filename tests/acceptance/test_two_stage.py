@@ -6,9 +6,9 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.stored import StoredWorkload, encode, head
-from long_living import LongLife, a_long_life
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from long_living import LongLife, a_long_life
 
 scenario = pytest.mark.scenario
 BOTH = ("c1", "c2")

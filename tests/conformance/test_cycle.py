@@ -20,8 +20,7 @@ from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus
 from conformance.differences import ENTRY_ORDER
 from conformance.tables import Given, cases, needs_data, read
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 
 @needs_data

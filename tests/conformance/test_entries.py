@@ -23,8 +23,7 @@ from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
 from conformance.differences import ENTRIES
 from conformance.tables import Given, cases, needs_data
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 
 def a_head() -> tuple[Story, Queue, CycleEntry]:

@@ -16,8 +16,7 @@ from admittance.scheduling.state.queue import park_class, park_workload
 from admittance.scheduling.state.workload_info import Inadmissible, SavedCursor, WorkloadInfo
 from conformance.differences import PENDING
 from conformance.tables import Given, cases, needs_data
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 GENERIC = Inadmissible("PendingEvaluation", "was not nominated")
 API = "kueue.x-k8s.io/v1beta2"

@@ -14,8 +14,7 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 QUEUE = Path(__file__).parents[3] / "shared" / "conformance" / "queue"
 MISSING = "the conformance data is not beside this tree"

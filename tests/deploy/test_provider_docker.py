@@ -19,13 +19,12 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase
 from admittance.workload.phase import phase as phase_of
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, row
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import TestServer, until
 from support.service_process import ServiceProcess
-
-from builders import a_manifest
 
 __all__ = ["image"]
 

@@ -17,8 +17,8 @@ import pytest
 from containers import ROOT, Deployment, docker
 from relay import PORT, relayed
 
-from ec2_server import Ec2Server
 from integration.provisioning.fake_kubernetes import Kubernetes
+from support.ec2_server import Ec2Server
 from support.servers import until
 
 pytestmark = pytest.mark.deploy

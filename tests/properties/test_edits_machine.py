@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from admittance.api.units import amount
 from admittance.events import facts
 from admittance.scheduling.state.config import Config, FairSharing
-from living import NS, Life
+from support.cores.scheduling_story import groups, quota
 from support.examples import examples
 
-from scheduling import groups, quota
+from living import NS, Life
 
 QUEUES = ("a", "b", "c")
 COHORTS = ("left", "right", "root")

@@ -10,9 +10,8 @@ from test_preemption_machine import a_story, queues, workloads
 
 from admittance.events.requests import ExplainReply
 from admittance.scheduling.state.workload_info import WorkloadInfo
+from support.cores.scheduling_story import Story
 from support.examples import examples
-
-from scheduling import Story
 
 Step = tuple[str, int, int, bool]
 CASES = settings(

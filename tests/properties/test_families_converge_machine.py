@@ -18,7 +18,7 @@ from admittance.workload.conditions import find, is_true
 from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import head
-from family_table import FamilyTable, condition
+from support.cores.family_table import FamilyTable, condition
 from support.examples import examples
 
 FLAVORS = ("a", "b", "c")

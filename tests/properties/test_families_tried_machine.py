@@ -16,7 +16,7 @@ from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.queue import age_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import InFlight, Queue, WorkloadInfo
-from family_scheduling import FamilyStory
+from support.cores.family_story import FamilyStory
 from support.examples import examples
 
 FLAVORS = ("best", "mid", "worst")

@@ -24,9 +24,10 @@ from admittance.scheduling.state.shared_quota import (
     restore_all_usage,
     restore_usage,
 )
-from family_scheduler import FamilyScheduler, both, explicit
 from simulation.invariants import naive
 from support.examples import examples
+
+from family_scheduler import FamilyScheduler, both, explicit
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c"), "any": ("r", "s", "c")}

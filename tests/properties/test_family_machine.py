@@ -21,8 +21,9 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.due_times import due_times
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head, owner_of
-from family_controller import UPGRADE, FamilyController
 from support.examples import examples
+
+from family_controller import UPGRADE, FamilyController
 
 TAGS = ("a", "b", "c")
 EXPLICIT = {

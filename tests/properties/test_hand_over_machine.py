@@ -17,11 +17,11 @@ from admittance.quota.cell import Cell
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.workload.phase import holds_quota
-from living import Life
 from simulation.invariants import naive
+from support.cores.scheduling_story import groups, quota
 from support.examples import examples
 
-from scheduling import groups, quota
+from living import Life
 
 QUEUES = ("a", "b")
 NAMES = [f"w{number}" for number in range(8)]

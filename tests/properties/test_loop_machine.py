@@ -18,10 +18,10 @@ from admittance.scheduling.state.config import (
     FairSharing,
     PreemptionLoops,
 )
-from living import Life
+from support.cores.scheduling_story import groups, quota
 from support.examples import examples
 
-from scheduling import groups, quota
+from living import Life
 
 TIMES = PreemptionLoops().times
 QUEUES = ("a", "b", "c")

@@ -20,11 +20,11 @@ from admittance.quota.cell import available
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
-from living import Life
 from simulation.invariants import naive
+from support.cores.scheduling_story import groups, quota
 from support.examples import examples
 
-from scheduling import groups, quota
+from living import Life
 
 QUEUES = ("a", "b")
 CHECKS = ("c1", "c2")

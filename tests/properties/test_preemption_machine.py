@@ -13,9 +13,8 @@ from admittance.api.units import amount
 from admittance.events.facts import Preempted
 from admittance.quota.cell import available
 from admittance.scheduling.state.config import Config, FairSharing
+from support.cores.scheduling_story import Story, groups
 from support.examples import examples
-
-from scheduling import Story, groups
 
 QUEUES = ("a", "b", "c")
 FLAVORS = ("one", "two")

@@ -38,9 +38,8 @@ from admittance.provisioning.records import Record
 from admittance.provisioning.steps import RequestSlot, Step, VerdictReport
 from admittance.provisioning.verdicts import NOT_ACTIVE
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from support.builders import NOON
 from support.examples import examples
-
-from builders import NOON
 
 CHECKS = ("a", "b")
 NAMES = ("w", "w-a")

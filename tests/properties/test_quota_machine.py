@@ -16,9 +16,8 @@ from admittance.api.units import amount
 from admittance.events.facts import Assigned
 from admittance.events.shapes import Admission
 from admittance.quota.cell import available, potential
+from support.cores.scheduling_story import Story, groups, quota
 from support.examples import examples
-
-from scheduling import Story, groups, quota
 
 QUEUES = ("a", "b", "c")
 COHORTS = ("", "left", "right", "root")

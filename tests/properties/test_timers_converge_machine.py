@@ -12,9 +12,18 @@ from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
+from support.cores.timer_stream import (
+    LIMITS,
+    Table,
+    admitted,
+    calm,
+    evicted,
+    judged,
+    put_off,
+    rules,
+    seconds,
+)
 from support.examples import examples
-
-from timetable import LIMITS, Table, admitted, calm, evicted, judged, put_off, rules, seconds
 
 NAMES = st.sampled_from(["a", "b", "c"])
 CHECKS = ("one", "two")
@@ -77,7 +86,7 @@ class TimersConverge(RuleBasedStateMachine):
 
     @rule(check=st.sampled_from(CHECKS), timeout=st.none() | st.integers(1, 300))
     def check_says(self, check: str, timeout: int | None) -> None:
-        self.table.says(check, timeout)
+        self.table.with_check(check, timeout)
         self.rules.said[check] = rules(check, timeout)
 
     # What happens on the bus. -----------------------------------------------------------

@@ -17,8 +17,8 @@ from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules, FlavorParts
 from admittance.workload.transitions import MOVES
+from support.builders import Around
 
-from builders import Around
 from lives import HOLD, ME, STOP, Life
 
 LIVES = 2000

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from side_by_side import difference
+from support.cores.reference_comparison import difference
+
 from twin.draw import FAMILIES, scenario
 
 

@@ -38,9 +38,8 @@ from admittance.variants.core import FamilyActs
 from admittance.workload.bucket_reader import read, read_manifest, read_whole
 from admittance.workload.limits import Limits
 from admittance.workload_controller.journal import read_commits
-from stored_values import CHECKED, FAMILIES, KEY, ME, Leader, afterwards, manifests, stages
-
-from builders import NOON, a_manifest
+from support.builders import NOON, a_manifest
+from support.stored.values import CHECKED, FAMILIES, KEY, ME, Leader, afterwards, manifests, stages
 
 STAGES = stages()
 VALUES = Leader(**CHECKED).values

@@ -12,9 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from admittance.events.requests import PendingQuery
 from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, weighed
 from admittance.scheduling.state.config import AdmissionFairSharing, Config
+from support.cores.scheduling_story import NOON, Story, groups
 from support.examples import examples
-
-from scheduling import NOON, Story, groups
 
 MINUTE = timedelta(minutes=1)
 SHARING = AdmissionFairSharing(

@@ -22,9 +22,9 @@ from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase, is_stopping
 from admittance.workload.stored import decode, encode
 from admittance.workload.transition_context import CheckRules
+from support.builders import Around
 from support.examples import examples
 
-from builders import Around
 from lives import HOLD, ME, STOP, Life
 
 WIDE = ("a", "b")

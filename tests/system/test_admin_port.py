@@ -15,9 +15,8 @@ from tools.metrics_page import by_service
 
 from admittance.cli.bench.system import embedded
 from admittance.runtime.bus.bus import Bus
+from support.builders import a_manifest
 from support.requests import apply, eventually, queues, submit
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 

@@ -22,11 +22,11 @@ from admittance.cli.bench.system import embedded
 from admittance.events import facts
 from admittance.runtime.process.settings import Settings
 from admittance.workload.limits import Limits
-from long_living import LongLife, a_long_life
+from support.builders import NOON
+from support.cores.scheduling_story import groups
 from support.fork_server import run_admit
 
-from builders import NOON
-from scheduling import groups
+from long_living import LongLife, a_long_life
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

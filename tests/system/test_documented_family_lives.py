@@ -11,6 +11,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
+
 from family_living import LOWER, FamilyLife, a_family_life
 
 PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"

@@ -27,8 +27,8 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.bus.streams import check
 from admittance.runtime.connection_options import ConnectionOptions
-from nats_logins import write_secret
 from support.cluster import Cluster
+from support.nats.logins import write_secret
 from support.requests import eventually, queues
 from support.servers import ConfiguredServer, within
 

@@ -25,9 +25,9 @@ from admittance.workload import stored
 from admittance.workload.conditions import find
 from admittance.workload.phase import phase
 from admittance.workload.stored import StoredWorkload, head
-from family_invariants import FamilyWatch, between
-from lifecycle_invariants import Watch
 from support.cluster import Cluster
+from support.cores.family_invariants import FamilyWatch, between
+from support.cores.lifecycle_invariants import Watch
 from support.requests import apply, submit
 from support.servers import TestServer, within
 

@@ -15,10 +15,10 @@ from admittance.access.roles import ROLES, Account, permissions_of
 from admittance.access.server_config import server_config
 from admittance.access.users import User
 from admittance.events.subjects import USER_FACTS, USER_REQUESTS
-from nats_logins import NKey
-from support.raw_client import RawClient
+from support.nats.logins import NKey
+from support.nats.raw_client import RawClient
+from support.nats.system_subjects import WILDCARDS, sample_user, samples
 from support.servers import ConfiguredServer
-from support.system_subjects import WILDCARDS, sample_user, samples
 
 pytestmark = pytest.mark.bus
 

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-import leases
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
@@ -14,6 +13,7 @@ from admittance.runtime.bus.bus import EXPECTED, Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.leader import lease_store
 from simulation.loop import VirtualLoop
+from support.nats import leases
 from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]

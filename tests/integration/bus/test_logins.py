@@ -25,7 +25,7 @@ from admittance.runtime.connection_options import (
 from admittance.runtime.errors import AccessDenied
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.supervise import serve
-from nats_logins import Authority, NKey, Operator, write_secret
+from support.nats.logins import Authority, NKey, Operator, write_secret
 from support.servers import ConfiguredServer, until, within
 
 pytestmark = pytest.mark.bus

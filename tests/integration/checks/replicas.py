@@ -7,9 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from support.check_requests import NAME
 from support.servers import until
-
-from check_requests import NAME
 
 PROGRAM = Path(__file__).with_name("controllers.py")
 

@@ -16,12 +16,11 @@ from admittance.cli.commands.program import invoke
 from admittance.conformance.checks.kit import TITLES, CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
 from admittance.runtime.bus.bus import Bus
-from conformance_runs import assert_only_failure, details_by_case, run_kit, shorten_waits
 from integration.checks import strays
 from integration.checks.strays import STRAY, Stray, at_work
+from support.check_requests import running
+from support.conformance_runs import assert_only_failure, details_by_case, run_kit, shorten_waits
 from support.servers import TestServer
-
-from check_requests import running
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

@@ -24,9 +24,8 @@ from admittance.events.system import CheckAlive
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 from admittance.runtime.telemetry.tracing import start, trace_id
+from support.check_requests import NAME, CheckRequester, requested, running, withdrawn
 from support.servers import TestServer, until, within
-
-from check_requests import NAME, CheckRequester, requested, running, withdrawn
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

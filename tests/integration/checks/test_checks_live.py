@@ -14,12 +14,11 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase
 from integration.checks.replicas import Replicas
+from support.builders import a_manifest
+from support.check_requests import NAME
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import TestServer, until, within
-
-from builders import a_manifest
-from check_requests import NAME
 
 pytestmark = pytest.mark.bus
 

@@ -14,7 +14,7 @@ import pytest
 from admittance.api.reading.manifest import read
 from admittance.conformance.checks.kit import CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.runtime.bus.bus import Bus
-from conformance_runs import assert_passed, run_kit
+from support.conformance_runs import assert_passed, run_kit
 from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus

@@ -13,9 +13,8 @@ from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 from integration.checks.replicas import Replicas
+from support.check_requests import NAME, CheckRequester, requested, withdrawn
 from support.servers import TestServer, until, within
-
-from check_requests import NAME, CheckRequester, requested, withdrawn
 
 pytestmark = pytest.mark.bus
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from admittance.runtime.bus.bus import Bus
-from ec2_server import Ec2Server
 from support.capacity import SERVICES
 from support.cluster import Cluster
+from support.ec2_server import Ec2Server
 from support.servers import TestServer
 
 

@@ -21,13 +21,12 @@ from admittance.provider_aws.parameters import token_of
 from admittance.provider_aws.service import DEFAULT_CLASS
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
-from ec2_server import ZONE, Ec2Server
+from support.builders import a_manifest
 from support.capacity import CHECK, SERVICES, a_config, row, until_phase
 from support.cluster import Cluster
+from support.ec2_server import ZONE, Ec2Server
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import LIMIT, TestServer, within
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 

@@ -19,9 +19,9 @@ from admittance.provider_aws.service import AwsReconciler, AwsSettings
 from admittance.providers.status_store import CANCELLED, StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
-from ec2_server import ZONE, Ec2Server
 from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
 from support.cluster import Cluster
+from support.ec2_server import ZONE, Ec2Server
 from support.requests import eventually, health
 from support.servers import TestServer, until, within
 from support.service_process import ServiceProcess

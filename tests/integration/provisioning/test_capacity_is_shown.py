@@ -18,13 +18,12 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, row, until_phase
 from support.cluster import Cluster
 from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 ROOT = Path(__file__).parents[3]

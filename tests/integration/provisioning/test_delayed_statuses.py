@@ -14,12 +14,11 @@ from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from integration.provisioning.test_providers_obtain import running
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, until_phase
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

@@ -13,12 +13,11 @@ from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, until_phase
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit
 from support.servers import until
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 SERVICES = ("workload-controller", "scheduler", "provisioning-check")

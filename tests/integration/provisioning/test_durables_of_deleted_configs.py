@@ -10,11 +10,10 @@ from admittance.runtime.bus.durables import provider_durables
 from admittance.workload.phase import Phase
 from integration.provisioning.test_pool_live import a_pool, booked, finish
 from support import capacity
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, until_phase
 from support.cluster import Cluster
 from support.requests import apply, ask, eventually, queues, submit
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 SERVICES = (*capacity.SERVICES, "provider-pool")

@@ -16,13 +16,12 @@ from admittance.provisioning.verdicts import CLASS, CONSUME
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.fake_kubernetes import Kubernetes, Manifest
+from support.builders import a_manifest
 from support.capacity import CHECK, SERVICES, a_config, row, until_phase
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit
 from support.servers import TestServer, until
 from support.service_process import ServiceProcess
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 

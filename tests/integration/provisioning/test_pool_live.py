@@ -15,11 +15,10 @@ from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from support import capacity
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, until_phase
 from support.cluster import Cluster
 from support.requests import apply, ask, eventually, queues, submit
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

@@ -18,11 +18,11 @@ from admittance.conformance.providers.provider_cases import TITLES, ProviderKitR
 from admittance.conformance.providers.requester import RequestShape
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
 from admittance.runtime.bus.bus import Bus
-from conformance_runs import assert_only_failure, details_by_case, run_kit, shorten_waits
 from integration.checks.strays import at_work
 from integration.provisioning import stray_providers as strays
 from integration.provisioning.stray_providers import STRAY_CLASS, StrayProvider
 from support.cluster import Cluster
+from support.conformance_runs import assert_only_failure, details_by_case, run_kit, shorten_waits
 from support.requests import apply
 from support.servers import TestServer, within
 

@@ -18,8 +18,8 @@ from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import provider_durables
-from conformance_runs import assert_passed, run_kit, shorten_waits
 from integration.checks.test_checks_page import put_tools_on_path
+from support.conformance_runs import assert_passed, run_kit, shorten_waits
 from support.servers import TestServer
 
 pytestmark = pytest.mark.bus

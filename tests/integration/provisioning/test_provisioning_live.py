@@ -9,11 +9,10 @@ from admittance.provisioning.verdicts import CLASS, CONSUME, NOT_ACTIVE
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, row, until_phase
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

@@ -26,12 +26,11 @@ from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, row, until_phase
 from support.cluster import Cluster
 from support.requests import apply, ask, eventually, queues, submit, workload
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

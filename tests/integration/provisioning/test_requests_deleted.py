@@ -11,13 +11,12 @@ from admittance.provisioning.verdicts import DELETED
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, until_phase
 from support.cluster import Cluster
 from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 SERVICES = ("workload-controller", "scheduler", "provisioning-check")

@@ -13,11 +13,10 @@ from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from integration.provisioning.test_provisioning_mishaps import KEY, kept, wait_for_message
+from support.builders import a_manifest
 from support.capacity import CHECK, a_config, until_phase
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

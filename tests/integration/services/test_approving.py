@@ -13,12 +13,11 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 

@@ -14,10 +14,9 @@ from admittance.events.system import DeadLetter
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, settled, submit, workload
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 ME = {"namespace": "ns", "name": "w"}

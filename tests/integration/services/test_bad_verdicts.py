@@ -18,11 +18,10 @@ from admittance.runtime.bus.durables import check_durables
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, settled, submit, workload
 from support.servers import within
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DELAY_MAX = 7 * 86_400

@@ -12,11 +12,10 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.leader.lease_store import fence, read_epoch
 from admittance.workload.phase import holds_quota
-from leases import take_epoch
+from support.builders import a_manifest, an_admission
 from support.cluster import Cluster
+from support.nats.leases import take_epoch
 from support.requests import apply, eventually, queues, submit, workload, workloads
-
-from builders import a_manifest, an_admission
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DOMAIN = "queue-cq"

@@ -16,12 +16,11 @@ from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
 from support.requests import apply, ask, eventually, queues, settled, submit, workload
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 CHECK: dict[str, Any] = {

@@ -16,10 +16,9 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, ask, eventually, queues, settled, submit, workload
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 CHECK: dict[str, Any] = {

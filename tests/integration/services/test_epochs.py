@@ -18,12 +18,11 @@ from admittance.runtime.leader.lease_store import epoch_subject, read_epoch
 from admittance.runtime.process.settings import Settings
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.service import run as run_controller
-from leases import take_epoch
+from support.builders import a_manifest
 from support.cluster import Cluster
+from support.nats.leases import take_epoch
 from support.requests import apply, eventually, health, queues, submit, workload
 from support.servers import TestServer, until, within
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

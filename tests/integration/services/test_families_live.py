@@ -20,13 +20,12 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.workload.conditions import is_true
 from admittance.workload.stored import StoredWorkload, head, owner_of
-from family_table import a_cluster_queue
+from support.builders import a_manifest
 from support.cluster import Cluster
+from support.cores.family_table import a_cluster_queue
 from support.requests import apply, ask, eventually, health, submit, workload, workloads
 from support.servers import TestServer, within
 from support.service_process import ServiceProcess
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

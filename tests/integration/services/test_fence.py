@@ -11,10 +11,9 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.scheduler.service import SchedulerService
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, health, queues, submit, workload, workloads
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

@@ -16,11 +16,10 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, settled, submit, workload
 from support.servers import TestServer, within
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 CHECK: dict[str, Any] = {

@@ -23,11 +23,10 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Unavailable
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, health, queues, submit, workload
 from support.servers import TestServer, within
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 

@@ -9,10 +9,9 @@ import pytest
 from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit, workload
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 

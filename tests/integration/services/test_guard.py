@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-import leases
 from admittance.events.facts import Deactivated
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
@@ -19,6 +18,7 @@ from admittance.workload_controller.journal import (
     JournalAtTakeover,
     JournalPosition,
 )
+from support.nats import leases
 from unit.control.test_fold import KEY as WORKLOAD
 from unit.control.test_fold import ME, Bench
 

@@ -15,10 +15,9 @@ from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import holds_quota
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, ask, eventually, queues, submit, workload
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 BEAT = {"ADMIT_BEAT_SECONDS": "0.4"}

@@ -9,10 +9,9 @@ import pytest
 
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-import leases
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
@@ -18,11 +17,11 @@ from admittance.runtime.errors import Refused
 from admittance.runtime.leader import lease_store
 from admittance.runtime.process.settings import Settings
 from admittance.workload_controller import service
+from support.builders import a_manifest, an_admission
 from support.cluster import Cluster
+from support.nats import leases
 from support.requests import apply, eventually, queues, settled, submit, workload
 from support.servers import TestServer, within
-
-from builders import a_manifest, an_admission
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DOMAIN = "queue-cq"

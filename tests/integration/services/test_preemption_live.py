@@ -19,13 +19,12 @@ from admittance.runtime.bus.history import StoredMessage, read_messages
 from admittance.runtime.leader.lease_store import fence
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
-from leases import take_epoch
+from support.builders import a_manifest, an_admission
 from support.cluster import Cluster
 from support.fork_server import run_admit
+from support.nats.leases import take_epoch
 from support.requests import apply, eventually, queues, settled, submit, workload
 from support.servers import TestServer
-
-from builders import a_manifest, an_admission
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DOMAIN = "queue-cq"

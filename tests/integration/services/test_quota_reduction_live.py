@@ -13,10 +13,9 @@ from admittance.events.codec import decode
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, find, is_true
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit, workload
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 CHECK = {

@@ -23,11 +23,10 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload_controller.checkpoints import checkpoints
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, submit
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

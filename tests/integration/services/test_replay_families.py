@@ -15,11 +15,10 @@ from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.events.subjects import FENCED
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, submit, workload
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

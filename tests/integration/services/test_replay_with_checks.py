@@ -19,11 +19,10 @@ from admittance.events.names import plain
 from admittance.events.subjects import FENCED, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import TestServer
-
-from builders import a_manifest
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

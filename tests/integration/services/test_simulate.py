@@ -23,11 +23,10 @@ from admittance.scheduler.simulations import AT_ONCE, WAITING_MAX, Simulations
 from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import joined
 from admittance.workload.conditions import Type, find, is_true
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, ask, eventually, queues, submit, workload
 from support.servers import TestServer, within
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 

@@ -16,12 +16,11 @@ from admittance.events.subjects import COMMITS, STREAM
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError
 from admittance.workload.conditions import Type, is_true
-from stored_values import VALUES_OF_A_STORY
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, health, queues, submit, workload
 from support.servers import LIMIT, TestServer, within
-
-from builders import a_manifest
+from support.stored.values import VALUES_OF_A_STORY
 
 pytestmark = pytest.mark.bus
 

@@ -8,10 +8,9 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.telemetry.tracing import start, trace_id
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues
-
-from builders import a_manifest
 
 pytestmark = pytest.mark.bus
 

@@ -13,7 +13,7 @@ from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.names import token
 from admittance.runtime.bus.streams import all_streams
-from support.system_subjects import endpoints, sample_user, samples
+from support.nats.system_subjects import endpoints, sample_user, samples
 
 KEY = "U" + "A" * 55
 USERS = {name: sample_user(name, KEY) for name in ROLES}

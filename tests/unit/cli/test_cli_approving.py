@@ -17,8 +17,7 @@ from admittance.cli.approve import (
 )
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
-
-from builders import NOON
+from support.builders import NOON
 
 CONTROLLERS = {"approval": APPROVAL, "second": APPROVAL, "budget": "example.com/budget"}
 

@@ -23,8 +23,7 @@ from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import subject_of
 from admittance.provider_pool.bookings import Booking, HeldPart
 from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, with_note
-
-from builders import NOON
+from support.builders import NOON
 
 TEMPLATE = b'{"spec":{"containers":[{"resources":{"requests":{"nvidia.com/gpu":"8"}}}]}}'
 

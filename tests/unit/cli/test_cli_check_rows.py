@@ -17,8 +17,7 @@ from admittance.cli.show.check_rows import (
     pods_ready_evictions,
 )
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
-
-from builders import NOON
+from support.builders import NOON
 
 AT_1010 = NOON.replace(hour=10, minute=10)
 LATER = AT_1010 + timedelta(minutes=20)

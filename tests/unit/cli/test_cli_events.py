@@ -19,8 +19,7 @@ from admittance.events.requests import LogEntry
 from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal, Taken
 from admittance.events.subjects import subject_of
 from admittance.events.system import DeadLetter
-
-from builders import an_admission
+from support.builders import an_admission
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 WORKLOAD: dict[str, Any] = {"namespace": "team-a", "name": "train.7"}

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from admittance.cli.explain import corrected
 from admittance.events.requests import ExplainReply
 from admittance.workload.stored import StoredWorkload
-
-from builders import a_manifest
+from support.builders import a_manifest
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 OF_THE_SCHEDULER = ExplainReply(

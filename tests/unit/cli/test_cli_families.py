@@ -18,7 +18,8 @@ from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import WORKLOAD
 from admittance.cli.support.output import Table
 from admittance.events.requests import ExplainReply, VariantVerdict
-from stored_families import (
+from support.builders import NOON, a_manifest
+from support.stored.families import (
     a_family,
     a_parent,
     a_queue,
@@ -27,8 +28,6 @@ from stored_families import (
     its_variants,
     the_rules,
 )
-
-from builders import NOON, a_manifest
 
 QUEUE = a_queue("reservation", "on-demand", "spot")
 RULES = the_rules(QUEUE)

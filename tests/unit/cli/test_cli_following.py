@@ -10,8 +10,7 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.wait import End, goal_named, is_failure, is_reached, why_unreachable
 from admittance.workload import stored
 from admittance.workload.phase import Phase
-
-from builders import a_manifest
+from support.builders import a_manifest
 
 
 def a_workload(*conditions: tuple[str, str, str], message: str = "") -> stored.StoredWorkload:

@@ -15,8 +15,7 @@ from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
 from admittance.events.requests import FlavorUsage, LocalUsage, QueueStatus
 from admittance.events.shapes import ConsumedUsage
-
-from builders import a_manifest
+from support.builders import a_manifest
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 

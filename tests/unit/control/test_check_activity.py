@@ -11,8 +11,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.control.heartbeats import Heartbeats, active_of, changed, reports_missing_parameters
 from admittance.control.objects import Objects, StoredObject, key_of
 from admittance.events.system import CheckAlive
-
-from builders import NOON
+from support.builders import NOON
 
 API = "kueue.x-k8s.io/v1beta2"
 BUDGET = {"apiVersion": "example.com/v1", "kind": "Budget", "metadata": {"name": "main"}}

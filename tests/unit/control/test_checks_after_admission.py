@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import CheckRequested, CheckWithdrawn
+from support.cores.scheduling_story import groups
+
 from family_living import a_family_life
 from living import Life
-
-from scheduling import groups
 
 GROUPS = groups(default="9")
 

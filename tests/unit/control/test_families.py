@@ -8,6 +8,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.stored import head
+
 from family_controller import FamilyController
 
 CHECKS = {"a": ("slow",)}

@@ -13,6 +13,7 @@ from admittance.events.shapes import Refusal
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import phase
+
 from family_controller import FamilyController
 
 J = {"namespace": "ns", "name": "j"}

@@ -12,10 +12,10 @@ from admittance.events.base import Fact
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.limits import Limits
 from admittance.workload.stored import head
+from support.builders import a_manifest, an_admission
+
 from family_controller import UPGRADE, FamilyController
 from family_living import a_family_life
-
-from builders import a_manifest, an_admission
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")

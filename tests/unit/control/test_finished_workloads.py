@@ -6,8 +6,7 @@ from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, put
 from admittance.workload.stored import StoredWorkload
-
-from builders import NOON
+from support.builders import NOON
 
 KEY = "workload.ns.w"
 

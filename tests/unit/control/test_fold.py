@@ -21,8 +21,7 @@ from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import subject_of
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload_controller.commit_writer import log_message
-
-from builders import NOON, a_manifest, an_admission
+from support.builders import NOON, a_manifest, an_admission
 
 ME = {"namespace": "ns", "name": "w"}
 KEY = "workload.ns.w"

@@ -18,8 +18,7 @@ from admittance.control.heartbeats import (
     with_active,
 )
 from admittance.events.system import CheckActive, CheckAlive
-
-from builders import NOON
+from support.builders import NOON
 
 CONTROLLER = "example.com/budget"
 

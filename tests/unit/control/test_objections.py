@@ -11,8 +11,7 @@ from admittance.api.reading.manifest import encode
 from admittance.control.manifest_changes import cautions, objections, planned_writes, proposal
 from admittance.control.objects import Objects, StoredObject
 from admittance.workload.limits import Limits
-
-from builders import NOON
+from support.builders import NOON
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 

@@ -9,10 +9,10 @@ import msgspec
 
 from admittance.events.facts import CheckRequested, TimerDue
 from admittance.workload.check_rows import row_of
+from support.cores.scheduling_story import groups
+
 from family_living import a_family_life
 from living import Life
-
-from scheduling import groups
 
 REFERENCE = {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "config"}
 

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
 from admittance.provisioning.verdicts import DELETED
+from support.builders import NOON
 from unit.provisioning.test_requests_follow import Story
-
-from builders import NOON
 
 
 def delete(story: Story) -> None:

@@ -9,9 +9,8 @@ from admittance.provisioning.core import BUSY, ProvisioningCore
 from admittance.provisioning.new_request import DeletedRequestRecovery, cancelled, requested
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step
+from support.builders import NOON
 from unit.provisioning.test_requests_follow import Story
-
-from builders import NOON
 
 NAME = "train-capacity-1"
 

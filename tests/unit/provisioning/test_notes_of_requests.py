@@ -9,9 +9,8 @@ import pytest
 from admittance.events import provisioning as facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.provisioning.records import State
+from support.builders import NOON
 from unit.provisioning.test_requests_follow import Story, notes
-
-from builders import NOON
 
 
 def foreign(story: Story, **fields: Any) -> bool:

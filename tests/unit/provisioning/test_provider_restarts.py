@@ -6,8 +6,7 @@ from datetime import timedelta
 
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.observed_state import INSTANCES_MAX, ProviderHeartbeats
-
-from builders import NOON
+from support.builders import NOON
 
 
 def test_a_provider_that_restarts_within_three_heartbeats_is_queried() -> None:

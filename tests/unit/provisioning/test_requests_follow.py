@@ -29,8 +29,7 @@ from admittance.provisioning.records import ANNOTATION, NOTES_MAX, Record, State
 from admittance.provisioning.steps import RequestSlot, VerdictReport
 from admittance.provisioning.verdicts import NOT_ACTIVE, NOT_NEEDED
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
-
-from builders import NOON
+from support.builders import NOON
 
 GPU = "nvidia.com/gpu"
 

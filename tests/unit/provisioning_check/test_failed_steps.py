@@ -24,9 +24,8 @@ from admittance.provisioning_check.provider_monitor import HEARTBEAT_MAX, Provid
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.clock import monotonic
 from admittance.runtime.process.settings import Settings
+from support.builders import NOON
 from unit.provisioning.test_requests_follow import Story, notes
-
-from builders import NOON
 
 ERROR = ValueError("no such delay")
 TOLD = "skipped, because it cannot succeed: no such delay"

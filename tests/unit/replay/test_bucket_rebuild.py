@@ -35,8 +35,7 @@ from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits, PodsReadyLimits, differing, limits_from
 from admittance.workload_controller.commit_writer import log_message
-
-from builders import a_manifest, an_admission
+from support.builders import a_manifest, an_admission
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 API = "kueue.x-k8s.io/v1beta2"

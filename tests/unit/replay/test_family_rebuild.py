@@ -27,8 +27,7 @@ from admittance.variants.core import FamilyActs
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
-
-from builders import a_manifest, an_admission
+from support.builders import a_manifest, an_admission
 
 FLAVORS = ("reservation", "on-demand", "spot")
 

@@ -15,6 +15,7 @@ from admittance.api.workload import Job, Workload
 from admittance.events import codec, facts
 from admittance.events.subjects import subject_of
 from admittance.workload.conditions import is_true
+
 from family_living import FamilyLife
 
 FAMILIES = Path(__file__).parents[3] / "deploy" / "samples" / "families"

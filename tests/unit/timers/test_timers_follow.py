@@ -10,9 +10,8 @@ from admittance.api.workload import RequeueState
 from admittance.timers.core import SETTLE
 from admittance.timers.schedules import ActualSchedule, Cancel, SetTimer, TimerSlot
 from admittance.workload.stored import StoredWorkload
-
-from builders import NOON
-from timetable import (
+from support.builders import NOON
+from support.cores.timer_stream import (
     Table,
     a_workload,
     admitted,
@@ -51,7 +50,7 @@ WAITING = TimerSlot("requeue", "ns", "w")
 def test_every_wait_of_a_workload_has_its_timer_on_the_stream(
     workload: StoredWorkload, expected: dict[str, int]
 ) -> None:
-    table = Table().says("slow", 90).says("quick", 20).has(workload).settled()
+    table = Table().with_check("slow", 90).with_check("quick", 20).has(workload).settled()
     assert table.standing == {kind: seconds(at) for kind, at in expected.items()}
 
 
@@ -124,9 +123,9 @@ def test_a_timer_that_is_not_needed_is_cancelled_before_its_time() -> None:
 
 
 def test_a_longer_check_timeout_moves_the_timers_of_its_workloads() -> None:
-    table = Table().says("c", 60).says("other", 60)
+    table = Table().with_check("c", 60).with_check("other", 60)
     table.has(judged(0, "c"), "a").has(judged(0, "other"), "b").settled()
-    table.says("c", 90)
+    table.with_check("c", 90)
     orders = table.later(1).orders()
     assert [
         (order.slot.name, order.want.at) for order in orders if isinstance(order, SetTimer)
@@ -134,15 +133,15 @@ def test_a_longer_check_timeout_moves_the_timers_of_its_workloads() -> None:
 
 
 def test_a_deleted_check_sets_no_timeouts() -> None:
-    table = Table().says("c", 60).has(judged(0, "c")).settled()
+    table = Table().with_check("c", 60).has(judged(0, "c")).settled()
     table.timers.apply_check("c", None, table.now)
     assert table.settled().standing == {}
-    table.says("c", 30).settled()
+    table.with_check("c", 30).settled()
     assert table.standing == {"checks": seconds(30)}
 
 
 def test_an_unchanged_check_timeout_moves_no_timer() -> None:
-    table = Table().says("c", 60).has(judged(0, "c")).settled().says("c", 60)
+    table = Table().with_check("c", 60).has(judged(0, "c")).settled().with_check("c", 60)
     assert table.later(5).orders() == []
 
 

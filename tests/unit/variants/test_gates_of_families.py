@@ -9,9 +9,8 @@ import pytest
 
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
 from admittance.family.gates import PREEMPTION_TIMEOUT
-from family_table import FamilyTable, a_family, condition
-
-from builders import NOON, an_admission
+from support.builders import NOON, an_admission
+from support.cores.family_table import FamilyTable, a_family, condition
 
 GATED = (
     condition("QuotaReserved", False, "AdmissionGated"),

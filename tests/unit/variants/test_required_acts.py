@@ -13,9 +13,8 @@ from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
 from admittance.variants.core import GATHER
 from admittance.workload.stored import head
-from family_table import NS, FamilyTable, a_family, condition
-
-from builders import NOON
+from support.builders import NOON
+from support.cores.family_table import NS, FamilyTable, a_family, condition
 
 RESERVATION, DEMAND, SPOT = "j-variant-reservation", "j-variant-demand", "j-variant-spot"
 DELAYED = (

@@ -8,9 +8,8 @@ from itertools import pairwise
 
 from admittance.variants.core import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX, FamilyActs
 from admittance.workload.stored import LogPosition
-from family_table import NS, FamilyTable, a_family, condition
-
-from builders import NOON
+from support.builders import NOON
+from support.cores.family_table import NS, FamilyTable, a_family, condition
 
 
 def test_a_published_act_is_not_repeated_at_once() -> None:

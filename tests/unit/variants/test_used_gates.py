@@ -8,9 +8,9 @@ from admittance.api.workload import GatePosition
 from admittance.events import facts
 from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal
 from admittance.workload.family_info import gate_of, preempts_workloads, sibling
-from family_controller import FamilyController
+from support.builders import an_admission
 
-from builders import an_admission
+from family_controller import FamilyController
 
 A = "j-variant-a"
 CHECKS = {"a": ("slow",), "b": ("slow",)}

@@ -19,8 +19,7 @@ from admittance.whatif import bucket_copy as copies
 from admittance.whatif import simulate as whole
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, in_parts, joined, perform, simulate
-
-from stored_system import (
+from support.stored.system import (
     NOON,
     StoredSystem,
     a_job,

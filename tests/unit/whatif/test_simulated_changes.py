@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Delete
-
-from stored_system import StoredSystem, a_job, a_local, a_queue, an_object, evictions, starts, waits
+from support.stored.system import (
+    StoredSystem,
+    a_job,
+    a_local,
+    a_queue,
+    an_object,
+    evictions,
+    starts,
+    waits,
+)
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 RECLAIM = {"reclaimWithinCohort": "Any"}

@@ -9,8 +9,16 @@ from admittance.events.whatif import Simulate
 from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import simulate
 from admittance.workload.limits import Limits
-
-from stored_system import StoredSystem, a_job, a_queue, an_object, evictions, raws, starts, waits
+from support.stored.system import (
+    StoredSystem,
+    a_job,
+    a_queue,
+    an_object,
+    evictions,
+    raws,
+    starts,
+    waits,
+)
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 CHECK = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/check"})

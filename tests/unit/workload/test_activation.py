@@ -12,8 +12,8 @@ from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase
 from admittance.workload.transition_context import InactiveReason
+from support.builders import Around
 
-from builders import Around
 from lives import HOLD, ME, STOP, Life
 
 LIMITS = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30), backoff_limit=0))

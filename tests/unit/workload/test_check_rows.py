@@ -6,8 +6,8 @@ import pytest
 
 from admittance.workload.phase import Phase
 from admittance.workload.stored import encode
+from support.builders import Around
 
-from builders import Around
 from lives import Life
 
 

@@ -7,8 +7,8 @@ import pytest
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.change import FactOutcome
 from admittance.workload.phase import Phase
+from support.builders import Around
 
-from builders import Around
 from lives import HOLD, STOP, Life
 
 SPOT = {"spot": ("s1", "s2"), "other": ()}

@@ -6,6 +6,7 @@ from typing import Any
 
 from admittance.events.facts import CheckRequested
 from admittance.workload.check_rows import row_of
+
 from living import Life
 
 

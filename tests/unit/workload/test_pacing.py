@@ -11,8 +11,8 @@ from admittance.events import facts
 from admittance.workload import stored
 from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase
+from support.builders import Around
 
-from builders import Around
 from lives import ME, Life
 
 MINUTE = Limits(pacing_max=timedelta(seconds=60))

@@ -12,8 +12,8 @@ from admittance.events.shapes import PodSetUpdate
 from admittance.workload.phase import Phase
 from admittance.workload.pod_set_updates import merged
 from admittance.workload.transition_context import FlavorParts
+from support.builders import Around
 
-from builders import Around
 from lives import ME, Life
 
 GPU = {"key": "gpu", "operator": "Exists"}

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from admittance.api.workload import PreemptionCount
 from admittance.events.facts import Preempted
 from admittance.workload.moves.eviction import KEPT_FOR, KEPT_MAX, with_preemption
-
-from builders import NOON
+from support.builders import NOON
 
 
 def by(name: str, seen: int = 7) -> Preempted:

@@ -16,8 +16,8 @@ from admittance.workload.moves.eviction import total_seconds
 from admittance.workload.moves.timeouts import backoff_seconds
 from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules
+from support.builders import Around
 
-from builders import Around
 from lives import ME, Life
 
 

@@ -11,8 +11,8 @@ from admittance.workload.phase import Phase, holds_quota
 from admittance.workload.stored import head
 from admittance.workload.transition_context import QueueChanged
 from admittance.workload.transitions import MOVES
+from support.builders import Around, an_arrival
 
-from builders import Around, an_arrival
 from lives import HOLD, ME, STOP, Life
 
 

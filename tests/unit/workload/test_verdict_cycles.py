@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from living import Life
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from living import Life
 
 
 @pytest.mark.parametrize("verdict", [{"state": "Rejected"}, {"state": "Retry"}])

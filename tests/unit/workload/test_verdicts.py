@@ -12,8 +12,8 @@ from admittance.events.codec import decode
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.change import FactOutcome
 from admittance.workload.phase import Phase
+from support.builders import Around
 
-from builders import Around
 from lives import STOP, Life
 
 FOREIGN = PodSetUpdate(name="other", labels={"a": "b"})

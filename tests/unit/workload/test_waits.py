@@ -21,8 +21,8 @@ from admittance.workload.moves.backoff import (
 )
 from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules
+from support.builders import NOON, Around
 
-from builders import NOON, Around
 from lives import HOLD, Life
 
 

@@ -9,8 +9,7 @@ from admittance.control.commit import (
     RejectedMessage,
 )
 from admittance.workload_controller.commit_writer import log_message
-
-from builders import NOON
+from support.builders import NOON
 
 
 def dead(number: int, subject: str = "admit.check.reported.ctl.ns.w") -> RejectedMessage:

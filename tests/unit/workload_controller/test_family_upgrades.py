@@ -12,6 +12,7 @@ from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
+
 from family_controller import FamilyController
 
 J = {"namespace": "ns", "name": "j"}

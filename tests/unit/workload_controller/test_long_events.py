@@ -6,8 +6,7 @@ import msgspec
 
 from admittance.events.requests import LogEntry
 from admittance.workload_controller.reading_endpoints import ANSWER_MAX, first_fitting
-
-from builders import NOON
+from support.builders import NOON
 
 
 def entries(*lengths: int) -> list[LogEntry]:

@@ -14,9 +14,8 @@ from admittance.events.shapes import HandedOn
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.commit_writer import packed, parted
+from support.builders import a_manifest, an_admission
 from unit.control.test_fold import CHECK, CHECKED, QUEUE, Bench, kinds
-
-from builders import a_manifest, an_admission
 
 GIVER, OTHER, TAKER = "workload.ns.giver", "workload.ns.other", "workload.ns.taker"
 

@@ -13,10 +13,10 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.workload_controller.commit_writer import log_message
-from living import NS, Life
+from support.builders import NOON
+from support.cores.scheduling_story import groups
 
-from builders import NOON
-from scheduling import groups
+from living import NS, Life
 
 NONSENSE: dict[str, dict[str, Any]] = {
     "an unknown state": {"state": "Perhaps"},

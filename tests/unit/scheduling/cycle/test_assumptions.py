@@ -11,8 +11,7 @@ from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.cycle.refusals import IN_FLIGHT_MAX
 from admittance.scheduling.state.config import Config
-
-from scheduling import Story, groups, quota
+from support.cores.scheduling_story import Story, groups, quota
 
 
 def a_story(nominal: str = "10") -> Story:

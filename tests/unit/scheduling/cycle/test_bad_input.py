@@ -14,9 +14,9 @@ import pytest
 from admittance.events import facts
 from admittance.quota.cell import available, potential
 from admittance.scheduling.state.config import Config, FairSharing
-from living import NS, Life
+from support.cores.scheduling_story import Story, groups, quota
 
-from scheduling import Story, groups, quota
+from living import NS, Life
 
 ANY: dict[str, Any] = {"reclaimWithinCohort": "Any"}
 LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from admittance.events.requests import PendingQuery
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 
 def a_strict_story() -> Story:

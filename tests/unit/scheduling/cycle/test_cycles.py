@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from admittance.scheduling.state.config import Config
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 
 def parked_story() -> Story:

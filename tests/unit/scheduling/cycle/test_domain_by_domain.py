@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 
 def a_story() -> Story:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import CheckState, ReclaimablePod, RequeueState
-
-from scheduling import NOON, Story, groups, quota
+from support.cores.scheduling_story import NOON, Story, groups, quota
 
 HUGE = str(2**62)
 

@@ -10,8 +10,7 @@ import pytest
 
 from admittance.events.requests import Fit, FitReply
 from admittance.scheduling.state.config import Config
-
-from scheduling import Story, groups, quota
+from support.cores.scheduling_story import Story, groups, quota
 
 
 def asked(story: Story, queue: str, cpu: str, count: int = 1, **more: Any) -> FitReply:

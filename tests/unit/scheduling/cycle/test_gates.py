@@ -11,9 +11,9 @@ from admittance.api.workload import GatePosition
 from admittance.events import facts
 from admittance.workload.conditions import find
 from admittance.workload.stored import StoredWorkload
-from living import Life
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from living import Life
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 GATED: dict[str, Any] = {"preemptionGates": [{"name": "gate"}]}

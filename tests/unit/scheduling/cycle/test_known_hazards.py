@@ -12,9 +12,9 @@ from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.cycle.process import EntryProcessor
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.workload_info import Nomination
-from living import Life
+from support.cores.scheduling_story import Story, groups
 
-from scheduling import Story, groups
+from living import Life
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 ANY: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}

@@ -9,8 +9,7 @@ import pytest
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import Queues
 from admittance.scheduling.state.config import Config
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 
 def a_story(nominal: str, **config: Any) -> Story:

@@ -8,9 +8,9 @@ import pytest
 
 from admittance.events import facts
 from admittance.scheduling.state.config import Config
-from living import Life
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from living import Life
 
 CHECKED: dict[str, Any] = {"admissionChecks": ["c1", "c2"]}
 

@@ -12,8 +12,7 @@ from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
 from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.workload_info import Nomination, Queue, WorkloadInfo
-
-from scheduling import Story, groups, quota
+from support.cores.scheduling_story import Story, groups, quota
 
 WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 RECLAIM = ("Never", "LowerPriority", "Any")

@@ -13,9 +13,8 @@ from admittance.events.requests import ExplainReply
 from admittance.events.shapes import PreemptedBy
 from admittance.scheduling.explain import flavor_report, preemption_blockers
 from admittance.scheduling.state.config import Config, FairSharing
+from support.cores.scheduling_story import NOON, Story, groups, quota
 from unit.scheduling.preemption.test_loop_guard import a_pair
-
-from scheduling import NOON, Story, groups, quota
 
 Tell = Callable[[Story], None]
 ANY = {"reclaimWithinCohort": "Any"}

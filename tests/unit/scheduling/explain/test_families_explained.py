@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from family_scheduling import FamilyStory, full
+from support.cores.family_story import FamilyStory, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 DELAYED = [

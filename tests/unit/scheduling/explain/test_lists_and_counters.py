@@ -12,8 +12,7 @@ from admittance.api.workload import RequeueState
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import remove_from_queue
-
-from scheduling import NOON, Story, groups, quota
+from support.cores.scheduling_story import NOON, Story, groups, quota
 
 
 def many(story: Story, count: int, queue: str, *, first: int = 0) -> None:

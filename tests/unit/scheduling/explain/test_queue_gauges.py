@@ -8,9 +8,9 @@ from typing import Any
 
 from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.state.config import Config, FairSharing
-from family_scheduler import FamilyScheduler, both, explicit
+from support.cores.scheduling_story import Story, groups, quota
 
-from scheduling import Story, groups, quota
+from family_scheduler import FamilyScheduler, both, explicit
 
 
 def read(story: Story, name: str) -> dict[tuple[str, ...], float]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.scheduling.state.config import Config, FairSharing
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 
 @pytest.mark.parametrize(

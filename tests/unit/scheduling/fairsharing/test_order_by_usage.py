@@ -14,8 +14,7 @@ from admittance.events.shapes import ConsumedUsage
 from admittance.replay.decision import DecisionReplay, turns_of, usages_of
 from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, penalty_of, weighed
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
-
-from scheduling import NOON, Story, groups
+from support.cores.scheduling_story import NOON, Story, groups
 
 HOUR = timedelta(hours=1)
 HALF_AN_HOUR = AdmissionFairSharing(usage_half_life_time=timedelta(minutes=30))
@@ -406,7 +405,7 @@ def test_a_preemption_is_reproduced_from_its_recorded_usages(
     story.cycle(confirm=False)
     (decision,) = story.preempted
     assert decision.name == "middle"
-    monkeypatch.setattr("scheduling.Scheduler", DecisionReplay)
+    monkeypatch.setattr("support.cores.scheduling_story.Scheduler", DecisionReplay)
     for usages, victim in ((usages_of([decision]), "middle"), ({}, "low")):
         other = a_story(preemption={"withinClusterQueue": "LowerPriority"})
         for name, stored in story.stored.items():

@@ -9,7 +9,7 @@ import pytest
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events.facts import Preempted, Refused
 from admittance.scheduling.state.config import Config
-from family_scheduling import FamilyStory
+from support.cores.family_story import FamilyStory
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 GATED = "AdmissionGated"

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.events.requests import Queues
 from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
-from family_scheduling import FamilyStory, full
+from support.cores.family_story import FamilyStory, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 

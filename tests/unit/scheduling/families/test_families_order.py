@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.requests import PendingQuery, Queues
-from family_scheduling import FamilyStory, full
-
-from scheduling import groups
+from support.cores.family_story import FamilyStory, full
+from support.cores.scheduling_story import groups
 
 
 def test_siblings_are_adjacent_in_the_queue_best_first() -> None:

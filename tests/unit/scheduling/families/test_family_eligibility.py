@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import Preempted, Refused
-from family_scheduling import FamilyStory, full
+from support.cores.family_story import FamilyStory, full
 
 EXPLICIT: list[dict[str, Any]] = [
     {"name": "fast", "allowedResourceFlavors": ["best"], "createDelaySeconds": 100},

@@ -14,9 +14,9 @@ from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.state.workload_info import Victim
-from family_scheduler import FamilyScheduler, both, explicit
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from family_scheduler import FamilyScheduler, both, explicit
 
 ON_DEMAND = {"gpu": "on-demand", "cpu": "cpu-only"}
 RESERVATION = {"gpu": "reservation", "cpu": "cpu-only"}

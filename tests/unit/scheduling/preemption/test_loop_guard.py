@@ -13,9 +13,9 @@ import pytest
 from admittance.api.workload import PreemptionCount, RequeueState
 from admittance.events import facts
 from admittance.scheduling.state.config import Config, FairSharing, PreemptionLoops
-from living import Life
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from living import Life
 
 ANY: dict[str, Any] = {"reclaimWithinCohort": "Any"}
 LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}

@@ -9,8 +9,7 @@ import pytest
 from admittance.scheduling.preemption import candidates, classical
 from admittance.scheduling.preemption.room import RemovedVictim
 from admittance.scheduling.state.config import Config
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 POLICIES = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 QUEUES = 5

@@ -8,9 +8,9 @@ import pytest
 
 from admittance.events import facts
 from admittance.scheduling.state.config import Config
-from living import Life
+from support.cores.scheduling_story import groups, quota
 
-from scheduling import groups, quota
+from living import Life
 
 LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}
 RECLAIM: dict[str, Any] = {"reclaimWithinCohort": "Any", **LOWER}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from living import Life
+from support.cores.scheduling_story import groups
 
-from scheduling import groups
+from living import Life
 
 LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}
 

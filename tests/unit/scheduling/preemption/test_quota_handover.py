@@ -9,8 +9,7 @@ import pytest
 from admittance.events.requests import Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.workload_info import InFlight
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 RECLAIM = {"reclaimWithinCohort": "Any", **LOWER}

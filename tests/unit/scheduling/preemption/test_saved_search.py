@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.scheduling.state.config import Config
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.scheduling.state.config import Config, FairSharing
-
-from scheduling import Story, groups, quota
+from support.cores.scheduling_story import Story, groups, quota
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 RECLAIM = {"reclaimWithinCohort": "Any"}

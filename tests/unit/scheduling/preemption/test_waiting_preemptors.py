@@ -9,8 +9,7 @@ import pytest
 
 from admittance.events.shapes import PreemptedBy
 from admittance.scheduling.state.config import Config
-
-from scheduling import Story, groups
+from support.cores.scheduling_story import Story, groups
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 

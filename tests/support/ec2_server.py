@@ -1,10 +1,11 @@
 """EC2 for tests: moto's server as a process of its own, with what moto lacks.
 
-moto has instance types, zones, tags and the protocol, but no capacity reservations: the three calls
-of them are added to its EC2 here, as EC2's pages tell them. In front of it stands a trouble maker:
-refusals, throttling, answers that come late or are lost, lists that do not show the newest.
+moto has instance types, zones, tags and the protocol, but no capacity reservations: their three
+calls are added to moto's EC2 here, as EC2's pages describe them. `TroubleMaker` stands before moto:
+it refuses, throttles, delays and loses answers, and leaves the newest reservations out of lists.
 
-Run as a script it serves; `Ec2Server` starts it and says to it what is to go wrong.
+`python -m support.ec2_server PORT` serves; `Ec2Server` starts that process and tells it which calls
+have to fail.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ERROR = (
 
 
 class Ec2Server:
-    """The process, on a free port of loopback."""
+    """The process of moto, on a free port of loopback."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
@@ -50,7 +51,10 @@ class Ec2Server:
     def start(self, limit: float = 60.0) -> Ec2Server:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(self.port)], stdout=log, stderr=log
+                [sys.executable, "-m", __name__, str(self.port)],
+                cwd=Path(__file__).parents[1],  # as a script it would import `requests` from here
+                stdout=log,
+                stderr=log,
             )
         deadline = time.monotonic() + limit
         while True:

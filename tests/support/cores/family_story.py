@@ -19,8 +19,7 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import in_order
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, head
-
-from scheduling import NOON, Story, groups
+from support.cores.scheduling_story import NOON, Story, groups
 
 API = "kueue.x-k8s.io/v1beta2"
 

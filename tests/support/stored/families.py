@@ -16,8 +16,7 @@ from admittance.family.policy import FamilyRules, rules_of
 from admittance.workload import stored
 from admittance.workload.families.roles import metadata_of, name_of, planned_variants
 from admittance.workload.stored import StoredWorkload
-
-from builders import NOON, a_manifest
+from support.builders import NOON, a_manifest
 
 Condition = tuple[str, str, str, str]
 """Type, status, reason, message."""
@@ -48,7 +47,7 @@ def a_queue(
 
 
 def the_rules(queue: Mapping[str, Any]) -> FamilyRules:
-    """What the queue says of families."""
+    """The family rules of the queue."""
     manifest = decode_object(queue).manifest
     assert isinstance(manifest, ClusterQueue)
     found = rules_of(manifest.spec)
@@ -102,15 +101,15 @@ def its_variants(
     given: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[dict[str, Any]]:
     """The variants of the parent. ``given``: by tag; ``active``, ``conditions`` (with ``since``),
-    and what else their status says."""
+    and what else their status has."""
     owner = as_stored(parent)
     found = []
     for one in planned_variants(owner, rules):
-        says = dict((given or {}).get(one.tag.name, {}))
+        status = dict((given or {}).get(one.tag.name, {}))
         name = name_of(owner, one.tag.name)
         spec = msgspec.json.decode(one.spec)
-        spec["active"] = says.pop("active", True)
-        rows = conditions(*says.pop("conditions", ()), since=says.pop("since", NOON))
+        spec["active"] = status.pop("active", True)
+        rows = conditions(*status.pop("conditions", ()), since=status.pop("since", NOON))
         found.append(
             {
                 "apiVersion": parent["apiVersion"],
@@ -121,10 +120,10 @@ def its_variants(
                     "creationTimestamp": NOON.isoformat(),
                 },
                 "spec": spec,
-                "status": {"conditions": rows, **says},
+                "status": {"conditions": rows, **status},
             }
         )
-    return msgspec.json.decode(msgspec.json.encode(found))
+    return msgspec.json.decode(msgspec.json.encode(found), type=list[dict[str, Any]])
 
 
 def a_family(
@@ -132,7 +131,7 @@ def a_family(
     queue: Mapping[str, Any],
     given: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Family:
-    """The family as the command gathers it."""
+    """The family as `admit describe` reads it from the bucket."""
     rules = the_rules(queue)
     members = [
         FamilyMember(as_found(one), as_stored(one)) for one in its_variants(parent, rules, given)

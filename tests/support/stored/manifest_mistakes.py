@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tools.manifests_schema import manifests_schema
 
 from admittance.api.kinds import KINDS
@@ -22,7 +22,7 @@ from admittance.api.problems import Problem
 from admittance.api.reading.conform import resolve
 from admittance.api.reading.manifest import ManifestError, accept, parsed
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared"
 
 RICH = """
@@ -278,7 +278,8 @@ _by_kind = {
 
 
 def fits_schema(value: Mapping[str, Any]) -> bool:
-    """What the schema says. Of our kinds only their own alternative is asked: it costs less."""
+    """Whether the schema accepts the manifest. For our kinds only the kind's own alternative is
+    tried, which costs less."""
     kind, version = value.get("kind"), value.get("apiVersion")
     known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is not None and version == known.versions[0]:
@@ -287,7 +288,7 @@ def fits_schema(value: Mapping[str, Any]) -> bool:
 
 
 def problems(value: Mapping[str, Any]) -> list[Problem]:
-    """What the validation says."""
+    """The problems that the validation finds."""
     try:
         accept(value, namespace="default")
     except ManifestError as error:

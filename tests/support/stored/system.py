@@ -17,8 +17,7 @@ from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, perform, simulate
 from admittance.workload import stored
-
-from builders import a_manifest
+from support.builders import a_manifest
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 API = "kueue.x-k8s.io/v1beta2"

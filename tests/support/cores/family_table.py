@@ -24,8 +24,7 @@ from admittance.workload.change import with_spec
 from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, WorkloadStatus, head, owner_of
-
-from builders import NOON, a_spec, an_admission
+from support.builders import NOON, a_spec, an_admission
 
 NS = "ns"
 VERSION = "kueue.x-k8s.io/v1beta2"

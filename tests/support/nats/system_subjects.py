@@ -22,7 +22,7 @@ SPACES = ("team-a", "team-b")
 CONTROLLERS = ("example.com/budget", "example.com/other", subjects.PROVISIONING_CONTROLLER)
 CLASSES = ("gpu", "cpu")
 OTHER = "mallory"
-SOURCES = Path(__file__).parents[2]
+SOURCES = Path(__file__).parents[3]
 STREAM_VERBS = (
     *("CREATE", "UPDATE", "INFO", "DELETE", "PURGE", "SNAPSHOT", "RESTORE", "MSG.GET"),
     *("MSG.DELETE", "PEER.REMOVE", "LEADER.STEPDOWN"),

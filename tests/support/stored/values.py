@@ -18,12 +18,11 @@ from admittance.events.codec import encode as encode_fact
 from admittance.events.subjects import subject_of
 from admittance.events.system import ObjectApplied
 from admittance.workload_controller.commit_writer import log_message
-
-from builders import NOON, a_manifest, an_admission
+from support.builders import NOON, a_manifest, an_admission
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 KEY = "workload.ns.w"
-ME = {"namespace": "ns", "name": "w"}
+ME: dict[str, Any] = {"namespace": "ns", "name": "w"}
 FENCE = {
     "Nats-Expected-Last-Subject-Sequence": "1",
     "Nats-Expected-Last-Subject-Sequence-Subject": "admit.lease.epoch.queue-cq",
@@ -55,7 +54,7 @@ FAMILIES = {"concurrentAdmission": {"migrationConstraints": {"mode": "UpgradeOnl
 
 
 class Leader:
-    """A workload-controller's core, a log that numbers what it is told, and the values written."""
+    """A workload-controller's core, a log that numbers messages, and the values by their keys."""
 
     def __init__(self, **spec: Any) -> None:
         self.controller = Controller(b"secret")
@@ -70,7 +69,7 @@ class Leader:
         self.controller.settle_load(0)
 
     def hear(self, fact: Fact) -> list[Message]:
-        """Performs one fact; what follows from it."""
+        """Applies one fact; returns the messages that follow from the fact."""
         headers = FENCE if isinstance(fact, facts.Decision) else {}
         return self.hear_raw(subject_of(fact), encode_fact(fact), headers)
 
@@ -79,17 +78,17 @@ class Leader:
     ) -> list[Message]:
         self.sequence += 1
         rest = [log_message(self.sequence, subject, data, headers or {}, NOON)]
-        said: list[Message] = []
+        messages: list[Message] = []
         while rest:
             commit = fold(self.controller, rest, NOON)
             for put in commit.puts:
                 self.revision += 1
-                said += self.controller.committed(put, self.revision, NOON)
+                messages += self.controller.committed(put, self.revision, NOON)
                 if put.value is not None:
                     self.values[put.key] = put.value
-            said += commit.notes
+            messages += commit.notes
             rest = commit.rest
-        return said
+        return messages
 
     @property
     def at(self) -> int:
@@ -102,7 +101,7 @@ class Leader:
 
 
 def stages() -> dict[str, tuple[str, bytes]]:
-    """Workloads in different stages of their lives: by a name, the key and value of each."""
+    """Workloads in different phases: for a name of the phase the key and the stored value."""
     found: dict[str, tuple[str, bytes]] = {}
 
     def note(name: str, leader: Leader) -> None:
@@ -144,7 +143,7 @@ def stages() -> dict[str, tuple[str, bytes]]:
 
 
 def afterwards(leader: Leader) -> None:
-    """Everything that may happen to a workload at `KEY`, whatever it is."""
+    """Applies every kind of fact to the workload at `KEY`, whatever its stored value is."""
     leader.controller.unreadable.clear()
     for fact in (
         facts.Reprioritized(**ME, priority=3),
@@ -168,12 +167,12 @@ def afterwards(leader: Leader) -> None:
         ("AdmissionCheck", "c", "admissioncheck._"),
         ("WorkloadPriorityClass", "high", "workloadpriorityclass._"),
     ):
-        said = ObjectApplied(kind=kind, name=name, revision=leader.revision)
-        leader.hear_raw(f"admit.object.applied.{prefix}.{name}", encode_fact(said))
+        applied = ObjectApplied(kind=kind, name=name, revision=leader.revision)
+        leader.hear_raw(f"admit.object.applied.{prefix}.{name}", encode_fact(applied))
 
 
 VALUES_OF_A_STORY = [
     *((f"$KV.admittance.{key}", value) for key, value in stages().values()),
     *((f"$KV.admittance.{key}", value) for key, value in Leader(**CHECKED).values.items()),
 ]
-"""Subject and payload of what is in the bucket, as a corpus to spoil."""
+"""Subject and payload of every stored value, as a corpus for mutations."""

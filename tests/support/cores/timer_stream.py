@@ -1,4 +1,4 @@
-"""Workloads that wait, and a stream of timers in memory."""
+"""Waiting workloads, and the retry-timer's core with a stream of timers in memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import CheckState, RequeueState
-from admittance.timers.core import Schedules
+from admittance.timers.core import Corrections, Schedules
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, TimerSlot
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.transition_context import CheckRules
-
-from builders import NOON, an_admission
+from support.builders import NOON, an_admission
 
 LIMITS = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(minutes=5)))
 
 
 def seconds(count: float) -> datetime:
-    """So many after noon."""
+    """The time so many seconds after noon."""
     return NOON + timedelta(seconds=count)
 
 
@@ -49,7 +48,7 @@ def condition(kind: str, status: bool, since: float = 0.0, reason: str = "") -> 
 
 
 def put_off(until: float, uid: str = "u") -> StoredWorkload:
-    """Waits for so many seconds after noon before it competes again."""
+    """A workload that waits until so many seconds after noon before it competes again."""
     return a_workload(
         condition("QuotaReserved", False),
         condition("Requeued", False, reason="AdmissionCheck"),
@@ -97,7 +96,7 @@ def calm() -> StoredWorkload:
 
 
 class Bus:
-    """The stream of timers: a schedule for each slot, fired when its time has come."""
+    """The stream of timers in memory: a schedule for each slot, which fires when it is due."""
 
     def __init__(self) -> None:
         self.standing: dict[TimerSlot, ActualSchedule] = {}
@@ -118,7 +117,7 @@ class Bus:
 
 
 class Table:
-    """Timers, the bus they order on, and a clock."""
+    """The retry-timer's core with its stream of timers, and a clock."""
 
     def __init__(self, limits: Limits = LIMITS, *, begun: bool = True) -> None:
         self.timers = Schedules(limits)
@@ -129,15 +128,15 @@ class Table:
             self.compare()
 
     def has(self, workload: StoredWorkload | None, name: str = "w") -> Table:
-        """The bucket has it so."""
+        """Stores the workload in the bucket; None deletes it."""
         self.revision += 1
         if workload is not None:
             workload = replace(workload, metadata=replace(workload.metadata, name=name))
         self.timers.apply(f"workload.ns.{name}", workload, self.revision, self.now)
         return self
 
-    def says(self, check: str, timeout: int | None) -> Table:
-        """The AdmissionCheck lets its controller judge for so long."""
+    def with_check(self, check: str, timeout: int | None) -> Table:
+        """Sets the seconds within which the AdmissionCheck's controller must send a verdict."""
         self.timers.apply_check(check, rules(check, timeout), self.now)
         return self
 
@@ -145,7 +144,7 @@ class Table:
         return self.timers.orders(self.now)
 
     def follow(self) -> list[Order]:
-        """Everything ordered now is done."""
+        """Performs all orders until none is left."""
         done = []
         while orders := self.orders():
             for order in orders:
@@ -155,25 +154,25 @@ class Table:
         return done
 
     def later(self, count: float) -> Table:
-        """So many seconds pass; what is due fires."""
+        """Lets seconds pass; schedules that are due fire."""
         self.now += timedelta(seconds=count)
         self.bus.fire(self.now)
         return self
 
     def settled(self) -> Table:
-        """What has time has had it."""
+        """Lets one second pass and performs all orders."""
         self.later(1)
         self.follow()
         return self
 
-    def compare(self):  # type: ignore[no-untyped-def]
-        """The stream is read."""
+    def compare(self) -> Corrections:
+        """Compares the timers with the stream."""
         self.timers.begin_comparison()
         return self.timers.compare(dict(self.bus.standing), self.now)
 
     @property
     def standing(self) -> dict[str, datetime | None]:
-        """Kind to time, of ns/w."""
+        """The times of the schedules of ns/w, by kind."""
         return {slot.kind: stands.at for slot, stands in self.bus.standing.items()}
 
 
