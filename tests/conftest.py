@@ -17,6 +17,7 @@ import structlog
 
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.telemetry import logger
 from simulation.loop import VirtualLoop
 from simulation.nats.simulated_server import SimulatedServer
 from support.servers import TestServer
@@ -45,11 +46,22 @@ _bind = socket.socket.bind
 socket.socket.bind = _bind_at_loopback  # type: ignore[method-assign]
 
 
+def _configure_without_cache(**options: Any) -> None:
+    """Configures logs so that the loggers of modules follow the next test's configuration."""
+    _configure_logs(**{**options, "cache_logger_on_first_use": False})
+
+
+_configure_logs = structlog.configure
+structlog.configure = _configure_without_cache
+
+
 @pytest.fixture(autouse=True)
 def _logs_of_its_own() -> Iterator[None]:
-    """What one test does to the logs, and to where they go, ends with it."""
+    """Each test begins with the default configuration of logs."""
     yield
     structlog.reset_defaults()
+    logger._errors_only.clear()
+    logger._logged.clear()
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], Any]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
@@ -156,6 +157,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.kept: list[Any] = []
         self._timers: list[tuple[float, int, VirtualHandle]] = []
         self._over = False
+        self._thread = threading.get_ident()
         self._strikes: dict[int, Callable[[], None]] = {}
         self._timers_made = 0
         self._tasks_made = 0
@@ -182,7 +184,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> VirtualHandle:
+        """Like `call_soon`. Raises RuntimeError in another thread: virtual time does not wait for
+        threads, so a story with one would not repeat itself.
+        """
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(f"{threading.current_thread().name} is a thread beside virtual time")
+        return self.call_soon(callback, *args, context=context)
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None

@@ -48,6 +48,7 @@ class ServiceProcess:
         self._process: ForkedProcess | None = None
 
     async def start(self) -> ServiceProcess:
+        self._log.touch()
         self._process = ForkedProcess([MODULES[self.service]], self._env, out=self._log)
         return self
 

@@ -137,8 +137,8 @@ def finished() -> None:
 ENDS: dict[str, Callable[[], None]] = {
     "is replaced by a better variant": replaced,
     "is preempted by a workload outside the family": preempted,
-    "hears Retry from one of its checks": put_off,
-    "hears Rejected from one of its checks": rejected,
+    "gets the verdict Retry from one of its checks": put_off,
+    "gets the verdict Rejected from one of its checks": rejected,
     "has pods that are not ready in time": not_ready,
     "is in a queue that is drained": drained,
     "has a flavor that the queue offers no more": no_more_offered,

@@ -83,7 +83,7 @@ async def test_each_refusal_of_credentials_says_what_to_do(
     error = await refusal(guarded.url("secret"))
     assert f"nats://***@{at} refuses these credentials: check the token in the URL" == str(error)
     error = await refusal(guarded.url("mute:secret"))
-    assert "may not publish to $js.api.info: give it the permissions" in str(error)
+    assert "may not publish to $js.api.info: give this user the permissions" in str(error)
     error = await refusal(guarded.url("deaf:secret"))
     assert "may not subscribe to _inbox." in str(error)
     error = await refusal(guarded.url("bare:secret"))

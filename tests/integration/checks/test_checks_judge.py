@@ -126,6 +126,7 @@ async def test_a_check_can_change_its_verdict_after_ready(
     assert len({one["Nats-Msg-Id"] for one in requester.headers}) == 3
 
 
+@pytest.mark.servers("real")
 async def test_plain_functions_run_in_threads_and_report_from_there(
     requester: CheckRequester, nats_server: TestServer
 ) -> None:

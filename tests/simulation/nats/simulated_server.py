@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 import structlog
 
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import bus
+from admittance.sdk.threads import Threads
 from simulation.loop import VirtualLoop
 from simulation.nats.api import Api
 from simulation.nats.core import Server
 from simulation.nats.network import Network, calm
 
 RESTART_SECONDS: Final = 0.3
+
+T = TypeVar("T")
 
 
 class SimulatedServer:
@@ -55,6 +58,7 @@ class SimulatedServer:
             clock.replaced(self.loop.wall, self.loop.time),
             chance.replaced(self.rng),
             patch.object(bus, "open_connection", self.network.opening),
+            patch.object(Threads, "call", _call_in_turn),
         ):
             yield
 
@@ -83,3 +87,8 @@ class SimulatedServer:
 
     async def stop(self) -> None:
         self.server.stop()
+
+
+async def _call_in_turn(_: Threads, function: Callable[..., T], *arguments: Any) -> T:
+    """Calls a plain function in the virtual loop, whose time would pass while a thread works."""
+    return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
