@@ -237,8 +237,9 @@ class Outside:
             await within(running.wait(), LIMIT)
 
     async def consumers(self) -> set[str]:
+        # Services make their consumers of KV_admittance anew when they fall behind.
         found = set()
-        for stream in ("ADMITTANCE", "KV_admittance", "KV_admittance_claims"):
+        for stream in ("ADMITTANCE", "KV_admittance_claims"):
             names = await self.core.api(f"CONSUMER.NAMES.{stream}")
             found |= {f"{stream}/{one}" for one in names["consumers"] or ()}
         return found
