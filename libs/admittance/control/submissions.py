@@ -58,7 +58,7 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
     except ManifestError as error:
         raise InvalidSubmission(str(error)) from error
     if not isinstance(manifest, Workload):
-        raise InvalidSubmission(f"a {manifest.kind} was submitted, a Workload is wanted")
+        raise InvalidSubmission(f"a {manifest.kind} was submitted: submit a Workload")
     above = exceeding(manifest.spec)
     if above:
         # The workload could never be admitted, so its submission is refused now.
@@ -242,7 +242,7 @@ class VariantIntake:
             or parent.metadata.deletion_timestamp is not None
         ):
             name, uid = claim.owner
-            return refused(None, "NoParent", f"there is no parent {name!r} with the uid {uid!r}")
+            return refused(None, "NoParent", f"no parent {name!r} with the uid {uid!r} exists")
         spec = self.spec_of(parent, rules, tag) if rules is not None else None
         if spec is None or rules is None:
             return refused(None, "NoSuchVariant", f"its parent has no variant {tag!r}")
@@ -250,7 +250,7 @@ class VariantIntake:
             return refused(None, "OtherName", f"the variant {tag!r} has another name")
         twin = next((one for one in family.variants.values() if head(one).variant == tag), None)
         if twin is not None:
-            return refused(None, "AlreadyExists", f"that variant is {twin.metadata.name!r}")
+            return refused(None, "AlreadyExists", f"the variant exists: {twin.metadata.name!r}")
         states = [variant_state(one) for one in family.variants.values()]
         states.append(VariantState(fact.name, tag, *claim.owner))
         wish = desired_variants(parent_state(parent), states, rules, now).get(fact.name)

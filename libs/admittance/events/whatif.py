@@ -129,7 +129,7 @@ class SimulateReply(Reply, frozen=True, kw_only=True):
     ``results``: the outcome for each object: ``deleted`` for a deletion, ``refused`` for an invalid
     workload, with the reason among the warnings. ``revision``: revision of the bucket that was
     copied. The lists are in the order of events, or of the queues. ``settled`` false: the
-    simulation was cut off before its end. A long reply comes in several messages; only the first
+    simulation was stopped before its end. A long reply comes in several messages; only the first
     message has the counts, and ``parts`` in each is the number of messages.
     """
 

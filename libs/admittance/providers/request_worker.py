@@ -110,7 +110,7 @@ class CapacityReleaser:
                 return
             except AdmittanceError as error:
                 if isinstance(error, Refused) and not is_temporary(error):
-                    log.error("not_noted", id=request["id"], reason=str(error))
+                    log.error("cancellation_not_stored", id=request["id"], reason=str(error))
                     return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, AWAY_PAUSE_MAX)
@@ -118,7 +118,7 @@ class CapacityReleaser:
     async def _free_until_done(self, cancellation: Cancellation) -> None:
         def failed(error: Exception, pause: float) -> None:
             why = f"{type(error).__name__}: {error}"
-            log.exception("not_freed", id=cancellation.id, reason=why, again_seconds=pause)
+            log.exception("capacity_not_freed", id=cancellation.id, reason=why, again_seconds=pause)
 
         await until_returned(lambda: self._free(cancellation), failed)
 
@@ -218,7 +218,7 @@ class RequestWorker:
             del self._tasks[request_id]
         if not task.cancelled() and task.exception() is not None:
             # The exception is a bug: the server redelivers the request, perhaps to another replica.
-            log.error("not_worked", id=request_id, exc_info=task.exception())
+            log.error("request_not_handled", id=request_id, exc_info=task.exception())
             self._deliveries.nak(request_id, AGAIN_SECONDS)
 
     # Step by step. ------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class RequestWorker:
             except StaleRevision:
                 continue
             except AdmittanceError as error:
-                log.warning("store_away", id=fact.id, reason=str(error))
+                log.warning("store_unavailable", id=fact.id, reason=str(error))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, AWAY_PAUSE_MAX)
 
@@ -281,7 +281,9 @@ class RequestWorker:
                     failures += 1
                     pause = pause_after(failures)
                     why = f"{type(error).__name__}: {error}"
-                    log.exception("not_obtained", id=fact.id, reason=why, again_seconds=pause)
+                    log.exception(
+                        "capacity_not_obtained", id=fact.id, reason=why, again_seconds=pause
+                    )
                     kind = type(error).__name__
             self._deliveries.let_wait(fact.id)
             # The message shows only the kind of the error, because the error's text may be
@@ -300,7 +302,7 @@ class RequestWorker:
                 identity_of(fact), Accepted(trouble), by_helper=True
             )
         except AdmittanceError as error:
-            log.warning("trouble_not_told", id=fact.id, reason=str(error))
+            log.warning("trouble_not_reported", id=fact.id, reason=str(error))
             return True
 
     async def _publish(self, fact: ProvisioningRequested, status: Status) -> bool:

@@ -181,7 +181,9 @@ class StatusPublisher:
                     return False
                 if not status.ends and before.status not in ("", status.word):
                     # Another replica has given a later status of the request.
-                    log.info("late", id=before.id, status=status.word, after=before.status)
+                    log.info(
+                        "status_too_late", id=before.id, status=status.word, after=before.status
+                    )
                     return True
             new = _stored(identity, status, (before.seq if before is not None else 0) + 1)
             if by_helper and (before is None or before.by_helper or not before.status):
@@ -192,7 +194,7 @@ class StatusPublisher:
                 # The request was cancelled, or another replica has stored a status.
                 continue
             await self._until_published(new)
-            log.info("said", id=new.id, status=new.status, message=new.message)
+            log.info("status_published", id=new.id, status=new.status, message=new.message)
             return True
 
     async def _until_published(self, stored: StoredStatus) -> None:
@@ -207,7 +209,12 @@ class StatusPublisher:
             except TooBig:
                 raise
             except Refused as error:
-                log.warning("not_said_yet", id=stored.id, status=stored.status, reason=str(error))
+                log.warning(
+                    "status_not_published_yet",
+                    id=stored.id,
+                    status=stored.status,
+                    reason=str(error),
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, REFUSED_PAUSE_MAX)
 

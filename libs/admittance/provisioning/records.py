@@ -117,7 +117,7 @@ def read_record(key: str, value: bytes | None) -> Record:
     except ValueError as error:
         raise Unreadable(f"metadata: {error}") from None
     if key != expected:
-        raise Unreadable(f"the record at this key has the name {meta.namespace}/{meta.name}")
+        raise Unreadable(f"the request at this key is named {meta.namespace}/{meta.name}")
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
     check_times("spec.deadline", (found.spec.deadline,))
     check_times("status", (one.last_transition_time for one in found.status.conditions))

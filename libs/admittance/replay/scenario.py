@@ -66,7 +66,7 @@ def read(data: bytes) -> Scenario:
     except msgspec.ValidationError as error:
         raise BadScenario(f"not a scenario: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadScenario(f"not JSON: {error}") from None
+        raise BadScenario(f"the scenario is not JSON: {error}") from None
     name = scenario.name
     if not name or "/" in name or "\0" in name or name.startswith("."):
         raise BadScenario(f"invalid name {name!r}: it must be usable as a file name")
@@ -84,7 +84,7 @@ def _unpacked(data: bytes) -> bytes:
     if unpacking.unconsumed_tail:
         raise BadScenario(f"the scenario unpacks to more than {SIZE_MAX:,} bytes")
     if not unpacking.eof:
-        raise BadScenario("broken gzip: the data is cut off")
+        raise BadScenario("the data is cut off")
     if unpacking.unused_data:
         # A gzip file may have several members.
         try:

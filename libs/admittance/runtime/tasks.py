@@ -82,7 +82,7 @@ async def run_with_grace(
         if not task.done():
             await asyncio.wait([task], timeout=grace_seconds)
             if not task.done():
-                log.warning("does_not_end_in_order", seconds=grace_seconds)
+                log.warning("end_timed_out", seconds=grace_seconds)
                 await _cancelled(task)
                 return
     finally:
@@ -94,7 +94,7 @@ async def run_with_grace(
     except AdmittanceError as error:
         if not stop.is_set():
             raise
-        log.warning("ended_with_trouble", reason=str(error))
+        log.warning("end_failed", reason=str(error))
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:

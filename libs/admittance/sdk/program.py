@@ -179,7 +179,9 @@ class Program(ABC):
                 if not is_temporary(error):
                     raise
                 if throttle.due(clock.monotonic()):
-                    log.warning("begins_anew", **{self.log_field: self.name}, reason=str(error))
+                    log.warning(
+                        "connection_restarted", **{self.log_field: self.name}, reason=str(error)
+                    )
             finally:
                 await bus.close()
             await set_within(stop, RESTART_PAUSE)

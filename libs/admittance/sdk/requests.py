@@ -208,7 +208,7 @@ class RequestConsumer:
             since = clock.monotonic() - self._logged_missing
             if since >= MISSING_LOG_SECONDS or not self._logged_missing:
                 self._logged_missing = clock.monotonic()
-                log.warning("waits_for_its_durable", durable=name, reason=self._source.why_missing)
+                log.warning("durable_missing", durable=name, reason=self._source.why_missing)
             await asyncio.sleep(min(0.05 * 2 ** min(missing, 8), MISSING_PAUSE_MAX))
         else:
             self._logged_missing = 0.0

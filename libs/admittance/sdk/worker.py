@@ -148,12 +148,12 @@ class Worker(ABC, Generic[P]):
             else:
                 self._on_fact(fact, message)
         except (Undecodable, msgspec.MsgspecError) as error:
-            log.error("not_understood", subject=message.subject, reason=str(error))
+            log.error("message_unreadable", subject=message.subject, reason=str(error))
             self._consumer.term(message.reply)
         except Exception:
             # The exception is a bug, perhaps only of this version: another replica may handle the
             # delivery.
-            log.exception("not_taken", subject=message.subject)
+            log.exception("message_not_handled", subject=message.subject)
             self._consumer.nak(message.reply, AGAIN_SECONDS)
 
 

@@ -45,7 +45,7 @@ def names_of(key: str) -> tuple[str, str]:
             return "", plain(parts[1])
     except BROKEN as error:
         raise Unreadable(reason_of(error)) from None
-    raise Unreadable("no object has such a key")
+    raise Unreadable("no kind of object has keys of this form")
 
 
 def read(key: str, value: bytes) -> StoredWorkload:

@@ -241,7 +241,9 @@ class ReservationMaker:
                         raise
                 elif trouble.fault is not ErrorCause.LATER:
                     raise
-                log.warning("asked_again", id=request.id, reason=str(trouble), seconds=pause)
+                log.warning(
+                    "reservation_tried_again", id=request.id, reason=str(trouble), seconds=pause
+                )
                 if not is_reported:
                     is_reported = await request.say(
                         Accepted(f"the call to EC2 is repeated: {trouble}")
@@ -295,7 +297,9 @@ class ReservationCanceller:
         try:
             await self._cancel(reservation, "its request was cancelled")
         except Ec2Error as trouble:
-            log.warning("not_cancelled_yet", reservation=reservation, reason=str(trouble))
+            log.warning(
+                "reservation_not_cancelled_yet", reservation=reservation, reason=str(trouble)
+            )
 
     async def _cancel(self, reservation: str, reason: str) -> None:
         try:

@@ -224,7 +224,7 @@ class AwsReconciler:
                 self.ready = True
                 self._rights.deny(LOOK, trouble)
             else:
-                log.warning("not_listed", reason=str(trouble))
+                log.warning("listing_failed", reason=str(trouble))
         except asyncio.CancelledError:
             # A listing has no effect on EC2, so the process does not wait for a cancelled listing.
             listing.cancel()
@@ -263,7 +263,7 @@ class AwsReconciler:
             if await self._provider.report(request_id, revoked):
                 log.warning("revoked", id=request_id, reason=revoked.message)
         except (RuntimeError, AdmittanceError) as error:
-            log.warning("not_said_yet", id=request_id, reason=str(error))
+            log.warning("revocation_not_published_yet", id=request_id, reason=str(error))
 
 
 __all__ = ["SERVICE", "run"]

@@ -109,7 +109,7 @@ class WorkerComparer:
                 self._reasons.begin(ENGINE, str(error))
                 pause = min(pause, AGAIN_SECONDS)
             except (AdmittanceError, Denied) as error:
-                log.warning("not_compared", reason=str(error))
+                log.warning("comparison_failed", reason=str(error))
             else:
                 self.ready = True
                 self._reasons.end(ENGINE)
@@ -163,7 +163,7 @@ class WorkerComparer:
         try:
             await self._engine.remove(orphan.container)
         except Denied as error:
-            log.warning("not_removed", container=orphan.name, reason=str(error))
+            log.warning("worker_not_removed", container=orphan.name, reason=str(error))
 
     async def _revoke(self, name: str, status: StoredStatus, reason: str) -> None:
         log.warning("revoked", id=status.id, reason=reason)

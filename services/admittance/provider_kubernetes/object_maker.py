@@ -102,7 +102,7 @@ class ClusterRights(MissingRights):
                     for right in refused:
                         self.has(right)
                     return answer
-                log.warning("asked_again", reason=reason, seconds=wait)
+                log.warning("creation_tried_again", reason=reason, seconds=wait)
                 if refused and on_wait is not None:
                     await on_wait(reason)
                     on_wait = None

@@ -163,7 +163,7 @@ class ObjectWatch:
         if silent >= patience:
             self._on_health(message)
         else:
-            log.warning("cluster_away", reason=message, seconds=round(silent, 1))
+            log.warning("cluster_unavailable", reason=message, seconds=round(silent, 1))
         await self._wait(after if after is not None else self._pause)
         self._pause = min(2 * self._pause, PAUSE_MAX, max(self._away_seconds / 2, PAUSE_MIN))
 

@@ -131,7 +131,7 @@ class KubernetesReconciler:
                 status = await self._until_end(request)
                 if status is not None:
                     return status
-                log.warning("made_again", id=request.id, name=identity.name)
+                log.warning("object_made_again", id=request.id, name=identity.name)
         finally:
             del self._in_progress[request.id]
             # From now on the sweeper handles changes of the request's object.

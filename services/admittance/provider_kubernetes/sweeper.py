@@ -87,7 +87,7 @@ class ObjectSweeper:
                 if not self._others_logged:
                     await self._log_others()
             except (AdmittanceError, Away, Denied) as error:
-                log.warning("not_swept", reason=str(error))
+                log.warning("sweep_failed", reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class ObjectSweeper:
                     if is_settled and seen is self._watch.seen.get(request_id):
                         return
                 except AdmittanceError as error:
-                    log.warning("not_looked", id=request_id, reason=str(error))
+                    log.warning("look_failed", id=request_id, reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
         finally:
             self._looking.discard(request_id)

@@ -176,7 +176,7 @@ class ProviderMonitor:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             # A failed query does no harm: the provider has the requests in its durable.
-            log.error("not_asked", task=task.get_name(), error=str(error), exc_info=error)
+            log.error("query_failed", task=task.get_name(), error=str(error), exc_info=error)
 
     async def _query(self, provisioning_class: str, records: list[Record]) -> None:
         """Queries a provider for the state of its requests, `AT_ONCE` at a time. The answers are
@@ -204,7 +204,7 @@ class ProviderMonitor:
                     fact = status_of(record, reply)
                 except Undecodable as error:
                     why = str(error)
-                    log.warning("not_understood", provisioning_class=provisioning_class, why=why)
+                    log.warning("answer_unreadable", provisioning_class=provisioning_class, why=why)
                     workload = record.metadata.namespace, record.spec.workload
                     await self._handler.note_unreadable(workload, provisioning_class, why)
                     unreadable += 1

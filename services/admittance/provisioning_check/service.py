@@ -207,7 +207,7 @@ class ProvisioningReconciler:
                     step, why = None, f"it cannot be applied: {error}"
                     broken.add(i)
                     about = {"id": answers[i].id, "workload": answers[i].name}
-                    log.error("left_aside", **about, exc_info=error)
+                    log.error("answer_set_aside", **about, exc_info=error)
                 if step is None and why == BUSY:
                     later.append(i)
                     continue
@@ -226,7 +226,7 @@ class ProvisioningReconciler:
         for i, why in enumerate(whys):
             if why:
                 fact = answers[i]
-                log.info("ignored", id=fact.id, workload=fact.name, reason=why)
+                log.info("answer_ignored", id=fact.id, workload=fact.name, reason=why)
                 if i in broken:
                     await self.note_unreadable(
                         (fact.namespace, fact.name), fact.provisioning_class, why

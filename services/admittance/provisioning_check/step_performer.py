@@ -175,4 +175,4 @@ class StepBatch:
 def log_blocked(slot: RequestSlot, error: Exception) -> None:
     """Logs the error that blocks one slot; the other slots continue."""
     about = {"workload": f"{slot.namespace}/{slot.workload}", "check": slot.check}
-    log.error("left_aside", **about, error=str(error), exc_info=error)
+    log.error("step_blocked", **about, error=str(error), exc_info=error)

@@ -198,7 +198,7 @@ class ScheduleReconciler:
                 await self._compare()
             except (Unavailable, Refused) as error:
                 if throttle.due(clock.monotonic()):
-                    log.warning("not_compared", error=str(error))
+                    log.warning("comparison_failed", error=str(error))
                 await asyncio.sleep(READ_AGAIN_SECONDS)
                 continue
             took = clock.monotonic() - began
@@ -216,10 +216,10 @@ class ScheduleReconciler:
         mended = self.core.compare(standing, now)
         for what, slots in mended._asdict().items():
             if slots and first:
-                log.info("schedules_to_make_right", what=what, count=len(slots))
+                log.info("schedules_differ", what=what, count=len(slots))
             elif slots:
                 self.mended += len(slots)
-                log.warning("schedules_mended", what=what, count=len(slots), **_named(slots))
+                log.warning("schedules_corrected", what=what, count=len(slots), **_named(slots))
         for subject in strange:
             log.warning("schedule_without_slot", subject=subject)
             await timers.purge(self._bus, subject)

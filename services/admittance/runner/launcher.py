@@ -210,7 +210,7 @@ class Launcher:
                 return
             except (ConnectionError, RuntimeError):
                 continue  # the fork server has died, so the next fork server gets the folder
-        log.error("nursery_dies", run=key)
+        log.error("fork_server_dies", run=key)
 
     def start_done(self, key: str) -> None:
         """Frees the start slot of the run, because its processes are started or the run has
@@ -233,7 +233,7 @@ class Launcher:
         async with self._opening:
             if self._fork_server is None or self._fork_server.returncode is not None:
                 if self._fork_server is not None:
-                    log.warning("nursery_restarted", status=self._fork_server.returncode)
+                    log.warning("fork_server_restarted", status=self._fork_server.returncode)
                 with (self._folder.root / "shim.log").open("ab") as errors:
                     self._fork_server = await asyncio.create_subprocess_exec(
                         sys.executable,

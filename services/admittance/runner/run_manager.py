@@ -337,7 +337,7 @@ class RunManager:
         said = msgspec.structs.replace(fact, time=self.clock())
         message = Outgoing(subject_of(fact), encode(said), headers)
         await self.retry(lambda: self.admissions.bus.publish(message))
-        log.info("fact_said", what=what, run=key, namespace=fact.namespace, workload=fact.name)
+        log.info("fact_published", what=what, run=key, namespace=fact.namespace, workload=fact.name)
 
     async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeats a request until the bus answers, and returns the answer."""
@@ -347,7 +347,7 @@ class RunManager:
                 return await ask()
             except (Unavailable, Refused) as error:
                 if throttle.due(monotonic()):
-                    log.warning("bus_asked_again", error=str(error))
+                    log.warning("bus_request_repeated", error=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
 
     # Journals. -------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class SchedulerService:
     def _on_loaded(self, revision: int) -> None:
         self._loaded.set()
         self._leading.changed.set()
-        log.info("picture_complete", revision=revision)
+        log.info("state_complete", revision=revision)
 
     def read(self, entries: Sequence[Entry]) -> None:
         """Applies changed entries of the bucket, in the order of their revisions."""

@@ -178,7 +178,7 @@ class FamilyReconciler:
                 if not is_temporary(error):
                     raise
                 if throttle.due(clock.monotonic()):
-                    log.warning("no_secret", error=str(error))
+                    log.warning("secret_missing", error=str(error))
             await asyncio.sleep(SECRET_PAUSE_SECONDS)
 
     async def _serve(self) -> None:
@@ -203,7 +203,7 @@ class FamilyReconciler:
             failed[str(outcome)] = failed.get(str(outcome), 0) + 1
         if failed and self._throttle.due(clock.monotonic()):
             for reason, count in failed.items():
-                log.warning("not_stated", error=reason, count=count)
+                log.warning("facts_not_published", error=reason, count=count)
 
     def _message(self, act: Act, secret: bytes) -> Outgoing:
         fact = act.fact

@@ -172,7 +172,7 @@ class CommitWriter:
         self._controller.workloads.keep(
             key, VersionedWorkload(workload, written, before.fact, before.trace)
         )
-        log.warning("workload_mended", key=key, revision=written)
+        log.warning("workload_repaired", key=key, revision=written)
 
     def _note(self, commit: Commit) -> None:
         self.outcomes.update(commit.outcomes)
@@ -277,7 +277,7 @@ async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
         if isinstance(outcome, TooBig):
             # A retry of a message that is too long would fail too, and block the facts of all other
             # workloads.
-            log.error("too_long_to_say", subject=one.subject, bytes=len(one.data))
+            log.error("message_too_long", subject=one.subject, bytes=len(one.data))
         elif isinstance(outcome, Refused):
             raise outcome
 

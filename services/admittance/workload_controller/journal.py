@@ -143,7 +143,7 @@ class Journal:
         )
         self._keys += len(written) + len(adopted) + 1
         if self._keys > PENDING_MAX:
-            log.warning("commits_not_told", keys=self._keys)
+            log.warning("commits_not_recorded", keys=self._keys)
             self._pending.clear()
             self._keys = 0
             self._gap = True
@@ -187,7 +187,7 @@ class Journal:
             except TooBig:
                 # The message has one commit with very many long names, so the commit is left out as
                 # a gap.
-                log.warning("commit_too_long_to_tell", keys=keys)
+                log.warning("commit_too_long", keys=keys)
                 self._gap = True
             self._number += 1
             if part and self._pending[: len(part)] == part:
@@ -307,4 +307,4 @@ def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         # Applying facts is more important than history: the leader continues without the failed
         # task.
-        log.error("memory_lost", what=task.get_name(), error=repr(task.exception()))
+        log.error("history_task_failed", what=task.get_name(), error=repr(task.exception()))

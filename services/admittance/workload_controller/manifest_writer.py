@@ -69,7 +69,7 @@ class ManifestWriter:
         results = [one.result for one in planned]
         todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
         await self._durables.before(one.object for _, one in todo)
-        most = BATCH_MAX - 1  # one message of the batch is the guard
+        most = BATCH_MAX - 1  # one message of an atomic batch is the guard of the leader's epoch
         for start in range(0, len(todo), most):
             part = todo[start : start + most]
             puts = [

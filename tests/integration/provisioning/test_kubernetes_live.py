@@ -149,7 +149,7 @@ async def test_the_check_is_inactive_while_the_cluster_is_unreachable(
     name = (await testbed.request())["metadata"]["name"]
 
     testbed.kubernetes.go_away()
-    await until(lambda: '"cluster_away"' in provider.log)
+    await until(lambda: '"cluster_unavailable"' in provider.log)
     controller = testbed.cluster.processes[0]
     await until(lambda: "ProviderDown" in controller.log)
     testbed.kubernetes.come_back()

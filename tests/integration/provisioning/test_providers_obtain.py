@@ -328,7 +328,7 @@ async def test_a_function_that_raises_is_called_again(
         await until(lambda: "Provisioned" in requester.words())
 
     assert len(pool.calls) == 3
-    told = [one["reason"] for one in logged.entries if one["event"] == "not_obtained"]
+    told = [one["reason"] for one in logged.entries if one["event"] == "capacity_not_obtained"]
     assert told == ["OSError: the API is away"] * 2
     # The workload's message has only the kind of the error, as its text may be confidential.
     assert [(type(one).__name__, one.message) for one in requester.said] == [

@@ -248,8 +248,8 @@ class ReconnectingClient(Client):
             # connect.
             raise asyncio.CancelledError
         ending.raise_if_cancelled()
-        # An earlier attempt may have failed after its socket was open: ends that socket and
-        # its tasks.
+        # An earlier attempt to connect may have failed after its socket was open, so its socket and
+        # tasks are ended here.
         self._abandon_transport()
         await super()._connect_to_server(s)
 

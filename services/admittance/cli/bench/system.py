@@ -49,8 +49,9 @@ class Child:
                         self.url = words[1]
                         return self.url
         except TimeoutError:
-            raise SetupError(f"the system was not ready in time: {self.last_log_line()}") from None
-        raise SetupError(f"the system ended at its start: {self.last_log_line()}")
+            why = self.last_log_line()
+            raise SetupError(f"the system under test was not ready in time: {why}") from None
+        raise SetupError(f"the system under test ended at its start: {self.last_log_line()}")
 
     async def stop(self) -> int:
         """Ends the child process, with SIGKILL if it takes too long; returns the exit status."""

@@ -244,7 +244,7 @@ async def _prepared(
             if not is_temporary(error):
                 raise
             if throttle.due(clock.monotonic()):
-                log.warning("waits_for_the_bus", reason=str(error))
+                log.warning("waiting_for_bus", reason=str(error))
         finally:
             if bus is not None:
                 await bus.close()
