@@ -8,7 +8,7 @@ from typing import Final
 
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
-from admittance.scheduler.service import QUEUE_GAUGES
+from admittance.scheduler.scheduler_metrics import QUEUE_GAUGES, AttemptMetrics
 from admittance.variant_controller.service import GATE_OPEN
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
@@ -38,9 +38,10 @@ label `replica_role`. Amounts of cpu are in cores, all others in the unit of the
 
 def by_service() -> Mapping[str, list[Definition]]:
     """The metrics, by the service that shows them."""
+    attempts = [one for metric in AttemptMetrics().metrics for one in metric.definitions]
     counted = [one for metric in WorkloadMetrics().metrics for one in metric.definitions]
     return {
-        "scheduler": list(QUEUE_GAUGES),
+        "scheduler": [*QUEUE_GAUGES, *attempts],
         "workload-controller": counted,
         "variant-controller": [GATE_OPEN],
         "every process": [BUILD_INFO],

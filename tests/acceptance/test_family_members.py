@@ -753,7 +753,7 @@ def test_a_family_counts_as_one() -> None:
     (queue,), (local,) = reply.cluster_queues, reply.local_queues
     assert (queue.pending, queue.reserving, queue.admitted) == (0, 3, 3)
     assert (local.pending, local.reserving, local.admitted) == (0, 3, 3)
-    assert sum(life.tallied(since).admitted.values.values()) == 1
+    assert sum(life.tallied(since).lifecycle.admitted.clusters.values.values()) == 1
 
 
 @scenario("D24")

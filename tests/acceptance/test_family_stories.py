@@ -90,8 +90,8 @@ def test_it_starts_where_it_can_and_moves_up_place_by_place(begin: Begin) -> Non
     assert life.migrations() == 2
     assert life.evicted_for("j") == ["VariantEvicted"] * 2
     tally = life.tallied(written)
-    assert sum(tally.admitted.values.values()) == 3
-    assert tally.evicted.values == {("cq", "FlavorMigration", "", ""): 2}
+    assert sum(tally.lifecycle.admitted.clusters.values.values()) == 3
+    assert tally.evicted.clusters.values == {("cq", "FlavorMigration", "", ""): 2}
 
 
 # Story 2: UpgradeOnly, and minFlavor. -------------------------------------------------------

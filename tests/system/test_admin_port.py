@@ -79,6 +79,9 @@ async def test_admit_up_is_alive_ready_and_scraped_at_one_port() -> None:
     found = series(text)
     pending = [found["admittance_pending_workloads", (*labels, ("status", one))] for one in STATUS]
     assert sum(pending) == 2
+    assert found["admittance_admission_attempts_total", (("result", "success"),)] >= 1
+    admitted = (*labels, ("priority_class", ""))
+    assert found["admittance_admission_wait_time_seconds_count", admitted] == 2
     assert found["admittance_cluster_queue_status", (*labels, ("status", "active"))] == 1
     shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
     documented = {one.full_name for found in by_service().values() for one in found}

@@ -45,11 +45,11 @@ from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
-from admittance.runtime.telemetry.metrics import Gauges, gauge
+from admittance.runtime.telemetry.metrics import Gauges
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
+from admittance.scheduler.scheduler_metrics import QUEUE_GAUGES, AttemptMetrics
 from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
-from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, config_of, differing
 from admittance.workload.bucket_reader import names_of, read, read_manifest
@@ -68,9 +68,6 @@ PAUSE_FACTOR: Final = 3
 admission took 42 s with a factor of 3, and 46 s and a fifth more CPU with a factor of 1, because of
 failed searches."""
 log = structlog.get_logger()
-
-
-QUEUE_GAUGES: Final = tuple(gauge(name, about, labels) for name, (about, labels) in GAUGES.items())
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -109,7 +106,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     ]
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
-        async with show_metrics(settings, Gauges(QUEUE_GAUGES, scheduler.gauges)):
+        gauges = Gauges(QUEUE_GAUGES, scheduler.gauges)
+        async with show_metrics(settings, gauges, *scheduler.attempts.metrics):
             done, _ = await asyncio.wait([*work, stopping], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
@@ -136,6 +134,7 @@ class SchedulerService:
         self._unwilling = False
         self._failed: BaseException | None = None
         self._usages = UsageKeys(bus)
+        self.attempts = AttemptMetrics()
 
     # State. -------------------------------------------------------------------------
 
@@ -250,17 +249,20 @@ class SchedulerService:
             self._usages.write(self._core.usages_to_write(now=now))
             decisions: list[Decision] = []
             if self._core.has_work():
-                begun = clock.monotonic()
+                begun = cycle_begun = clock.monotonic()
                 for decided in self._core.by_domain(now=now):
                     decisions += decided
-                    spent = clock.monotonic() - begun
+                    cycle_ended = clock.monotonic()
+                    self.attempts.count(decided, cycle_ended - cycle_begun)
+                    cycle_begun = cycle_ended
+                    spent = cycle_ended - begun
                     if spent > LONG_WORK_SECONDS:
                         # Pause, so that the task that reads the bucket can run: decisions made from
                         # an outdated state are refused.
                         self._publish_soon(decisions)
                         decisions = []
                         await asyncio.sleep(PAUSE_FACTOR * spent)
-                        begun = clock.monotonic()
+                        begun = cycle_begun = clock.monotonic()
             decisions += self._core.refusals(now=now)
             self._publish_soon(decisions)
             if self._core.has_work():

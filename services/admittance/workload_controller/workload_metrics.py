@@ -19,10 +19,11 @@ from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.events.requests import SettledReply
-from admittance.runtime.telemetry.metrics import Counter, Histogram
+from admittance.runtime.telemetry.metrics import Counter, Histogram, Metric
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.migration import MIGRATION, OF_PARENT
 from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_class
+from admittance.workload_controller.lifecycle_metrics import LifecycleMetrics, Place, QueueCounter
 
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
@@ -41,7 +42,6 @@ class WorkloadMetrics:
 
     def __init__(self) -> None:
         check = ("check", "controller", "cluster_queue")
-        queue = ("cluster_queue", "priority_class")
         self.retries = Counter(
             "check_retries", "Verdicts Retry, and checks without a verdict in time", check
         )
@@ -60,30 +60,28 @@ class WorkloadMetrics:
             "Quota freed without a report that the job had stopped",
             ("cluster_queue",),
         )
-        self.evicted = Counter(
-            "evicted_workloads",
-            "Evictions",
+        self.evicted = QueueCounter(
+            "evicted_workloads", "Evictions", ("reason", "underlying_cause")
+        )
+        self.evicted_once = Counter(
+            "evicted_workloads_once",
+            "Workloads that were evicted at least once for this reason",
             ("cluster_queue", "reason", "underlying_cause", "priority_class"),
         )
-        self.admitted = Counter("admitted_workloads", "Admissions", queue)
-        self.waits = Histogram(
-            "admission_checks_wait_time_seconds",
-            "From the reservation to the admission, of workloads with checks",
-            queue,
-        )
+        self.lifecycle = LifecycleMetrics()
         self.migrations = Counter(
             "migrations", "Families that moved to a better variant", ("cluster_queue", "from", "to")
         )
-        self.metrics = (
+        self.metrics: tuple[Metric, ...] = (
             self.retries,
             self.delays,
             self.rejections,
             self.stale,
             self.forced,
-            self.evicted,
-            self.admitted,
-            self.waits,
+            *self.evicted.metrics,
+            self.evicted_once,
             self.migrations,
+            *self.lifecycle.metrics,
         )
 
     def written(
@@ -106,6 +104,11 @@ class WorkloadMetrics:
         if came and went and came != went:
             queue = _queue(controller, before, after)
             self.migrations.add((queue, _tag(before, went), _tag(after, came)))
+        if head(after).role != VARIANT:
+            if status.conditions is not before.status.conditions:
+                self.lifecycle.stepped(_place(controller, before, after), before, after)
+            if status.preempted_by is not before.status.preempted_by:
+                self.lifecycle.preempted_by(before, after)
         if status.scheduling_stats is not before.status.scheduling_stats:
             self._evicted(controller, before, after)
         if status.admission_checks is not before.status.admission_checks:
@@ -134,14 +137,14 @@ class WorkloadMetrics:
             self.stale.add((check if known else UNKNOWN, reply.reason))
 
     def _admitted(self, controller: Controller, after: StoredWorkload) -> None:
-        labels = (_queue(controller, None, after), _class(controller, after))
-        self.admitted.add(labels)
-        reserved, admitted = find(after, Type.QUOTA_RESERVED), find(after, Type.ADMITTED)
-        if not after.status.admission_checks or reserved is None or admitted is None:
+        place = _place(controller, None, after)
+        self.lifecycle.admitted.add(place)
+        if not after.status.admission_checks:
             return
-        if reserved.last_transition_time is not None and admitted.last_transition_time is not None:
-            waited = admitted.last_transition_time - reserved.last_transition_time
-            self.waits.observe(labels, max(0.0, waited.total_seconds()))
+        reserved, admitted = find(after, Type.QUOTA_RESERVED), find(after, Type.ADMITTED)
+        if reserved is not None and admitted is not None:
+            begun, ended = reserved.last_transition_time, admitted.last_transition_time
+            self.lifecycle.checks_wait.observe(place, begun, ended)
 
     def _evicted(
         self, controller: Controller, before: StoredWorkload, after: StoredWorkload
@@ -153,10 +156,12 @@ class WorkloadMetrics:
         for one in stats.evictions:
             more = one.count - counted.get((one.reason, one.underlying_cause), 0)
             if more > 0:
-                queue = _queue(controller, before, after)
+                place = _place(controller, before, after)
                 reason, cause = _counted_as(one)
-                labels = (queue, reason, cause, _class(controller, after))
-                self.evicted.add(labels, more)
+                self.evicted.add(place, reason, cause, amount=more)
+                if one.count == more:
+                    labels = (place.cluster_queue, reason, cause, place.priority_class)
+                    self.evicted_once.add(labels)
 
     def _retried(
         self, controller: Controller, before: StoredWorkload, after: StoredWorkload
@@ -212,6 +217,17 @@ def _queue(controller: Controller, before: StoredWorkload | None, after: StoredW
         if workload is not None and workload.status.admission is not None:
             return workload.status.admission.cluster_queue
     return controller.queues.cluster_queue(after.metadata.namespace, head(after).queue_name)
+
+
+def _place(controller: Controller, before: StoredWorkload | None, after: StoredWorkload) -> Place:
+    namespace, local = after.metadata.namespace, head(after).queue_name
+    exists = bool(controller.queues.cluster_queue(namespace, local))
+    return Place(
+        _queue(controller, before, after),
+        local if exists else "",
+        namespace,
+        _class(controller, after),
+    )
 
 
 def _class(controller: Controller, workload: StoredWorkload) -> str:

@@ -28,6 +28,7 @@ CHECK: dict[str, Any] = {
     "metadata": {"name": "budget"},
     "spec": {"controllerName": "ctl"},
 }
+EVICTED = "admittance_evicted_workloads_total"
 LABELS = 'check="budget",controller="ctl",cluster_queue="cq"'
 
 
@@ -95,7 +96,7 @@ async def test_metrics_count_each_event_in_its_service(cluster: Cluster, bus: Bu
     queue = 'cluster_queue="cq",priority_class=""'
     assert found[f"admittance_admitted_workloads_total{{{queue}}}"] == 1
     assert found[f"admittance_admission_checks_wait_time_seconds_count{{{queue}}}"] == 1
-    evicted = {name: value for name, value in found.items() if "evicted_workloads_total" in name}
+    evicted = {name: value for name, value in found.items() if name.startswith(EVICTED)}
     assert sum(evicted.values()) == 2
     assert any('reason="AdmissionCheck"' in name for name in evicted)
 

@@ -203,8 +203,8 @@ def test_a_migration_is_counted_once() -> None:
     house = FamilyController()
     house.tally = tally
     house.family().assign("c").assign("a", source="c").stop()
-    assert tally.evicted.values == {("cq", "FlavorMigration", "", ""): 1}
-    assert tally.admitted.values == {("cq", ""): 2}
+    assert tally.evicted.clusters.values == {("cq", "FlavorMigration", "", ""): 1}
+    assert tally.lifecycle.admitted.clusters.values == {("cq", ""): 2}
     assert tally.migrations.values == {("cq", "c", "a"): 1}
 
 
