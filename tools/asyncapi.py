@@ -29,8 +29,10 @@ from admittance.events.subjects import (
     EPOCH,
     FENCED,
     OUTPUTS,
+    PERSON_FACTS,
     PROVISIONING_FACTS,
     TIMER_DUE,
+    USER_FACTS,
     WORKLOAD_FACTS,
 )
 
@@ -44,6 +46,7 @@ PARAMETERS: Final = {
     "class": "Name of the provisioning class, escaped into one token.",
     "domain": "A cohort tree or a ClusterQueue without cohort, escaped into one token.",
     "kind": "Kind of the object or of the timer, escaped into one token.",
+    "user": "Name of the user, as in the credentials file, escaped into one token.",
     "id": "Name of the checkpoint.",
     "service": "Name of the service.",
     "instance": "Name of an instance of the service, escaped into one token.",
@@ -96,6 +99,17 @@ def channels() -> list[Channel]:
             ("provisioning", "{class}.", PROVISIONING_FACTS),
         )
         for key, struct in structs.items()
+    ]
+    found += [
+        Channel(f"user.{verb}", f"{USER_FACTS}{{user}}.{verb}.{tail}", struct, "receive")
+        for verb, struct in PERSON_FACTS.items()
+    ]
+    found += [
+        Channel(f"user.{what}", f"{USER_FACTS}{{user}}.{what}", request, "receive", reply)
+        for what, request, reply in (
+            ("apply", requests.Apply, requests.ApplyReply),
+            ("delete", requests.Delete, requests.DeleteReply),
+        )
     ]
     found += [
         Channel("timer.due", f"{TIMER_DUE}{{kind}}.{tail}", facts.TimerDue, "send"),

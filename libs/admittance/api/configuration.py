@@ -15,6 +15,7 @@ import msgspec
 
 from admittance.api.limits import (
     FLAVOR_VARIANTS_MAX,
+    MANIFEST_BYTES_MAX,
     VARIANTS_MAX,
     Natural,
     field_rule,
@@ -109,6 +110,22 @@ class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
     backoff_max_seconds: Annotated[int, field_rule(minimum=0, maximum=86_400)] = 60
 
 
+class UserLimits(Strict, frozen=True, kw_only=True):
+    """Limits for people, where the server has users; not in Kueue. 0: no limit.
+
+    ``maxManifestBytes``: of one manifest. ``maxPendingPerNamespace``, ``maxPendingPerLocalQueue``:
+    the most pending workloads; more submissions are refused. ``maxPerSecondPerNamespace``: the most
+    facts that people publish about workloads of one namespace in a second.
+    """
+
+    max_manifest_bytes: Annotated[int, field_rule(minimum=1024, maximum=MANIFEST_BYTES_MAX)] = (
+        MANIFEST_BYTES_MAX
+    )
+    max_pending_per_namespace: Natural = 0
+    max_pending_per_local_queue: Natural = 0
+    max_per_second_per_namespace: Natural = 0
+
+
 class Transformation(Strict, frozen=True, kw_only=True):
     """How the request for one resource is counted as requests for other resources. ``outputs``:
     quantities for one unit of ``input``."""
@@ -155,6 +172,7 @@ class Configuration(Strict, frozen=True, kw_only=True):
     wait_for_pods_ready: WaitForPodsReady | None = None
     concurrent_admission: ConcurrentAdmission = ConcurrentAdmission()
     admission_check_retries: AdmissionCheckRetries = AdmissionCheckRetries()
+    user_limits: UserLimits = UserLimits()
     resources: Resources = Resources()
     object_retention_policies: Retentions = Retentions()
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)

@@ -26,6 +26,9 @@ PARAMETER_MAX: Final = 255
 """The most characters of the name and of the value of a parameter in a ProvisioningRequestConfig.
 """
 
+MANIFEST_BYTES_MAX: Final = 512 * 1024
+"""The most bytes that metadata and spec of a workload may have. The server's message of 1 MiB must
+also hold the status, the updates of checks and the outbox."""
 GROUPS_MAX: Final = 16
 PER_GROUP_MAX: Final = 64
 CHECKS_MAX: Final = 64

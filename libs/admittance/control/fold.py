@@ -11,16 +11,17 @@ from msgspec.structs import replace
 from admittance.control import quota_handover, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import affected_workloads
+from admittance.control.manifest_changes import affected_workloads, checks_by_parameters
+from admittance.control.people import fact_of, user_behind
 from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.codec import Undecodable, decode
-from admittance.events.names import BadToken, plain, token
+from admittance.events.codec import Undecodable
+from admittance.events.names import token
 from admittance.events.reader import Reader, Unreadable, reason_of
 from admittance.events.requests import SettledReply
-from admittance.events.subjects import BARRIER, object_key, workload_key
+from admittance.events.subjects import BARRIER, workload_key
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.lease.lease_state import Fence
 from admittance.workload import stored
@@ -117,7 +118,7 @@ class BatchFold:
         if logged.subject.startswith("admit.object."):
             return self._object_changed(logged)
         try:
-            fact = decode(logged.subject, logged.data)
+            fact = fact_of(logged)
         except Undecodable as error:
             self._bury(logged, str(error))
             return True
@@ -177,9 +178,7 @@ class BatchFold:
                 return True
             change, givers, relatives = Change(known.workload), [], {}
         self._note_outcome(logged, change)
-        if change.outcome is FactOutcome.REFUSED and logged.subject.startswith(
-            "admit.workload.submitted."
-        ):
+        if change.outcome is FactOutcome.REFUSED and isinstance(fact, Arrived):
             self._reject(logged, fact, change.reason, change.message)
         if change.outcome is FactOutcome.IGNORED and isinstance(fact, Arrived):
             self._note_repeated(logged, fact, change)
@@ -236,7 +235,8 @@ class BatchFold:
             return None
         try:
             arrived = validate_submission(fact, self._state.objects, self._state.queues)
-            return replace(arrived, message_id=submissions.digest(logged))
+            digest, user = submissions.digest(logged), user_behind(logged)
+            return replace(arrived, message_id=digest, submitted_by=user)
         except InvalidSubmission as error:
             self._bury(logged, str(error), "Invalid")
             self._reject(logged, fact, "Invalid", str(error))
@@ -308,7 +308,19 @@ class BatchFold:
             # after the message's time is forged.
             set_for = fact.at if fact.at.tzinfo else fact.at.replace(tzinfo=UTC)
             now = max(now, min(set_for, logged.time + EARLY))
-        return TransitionContext(now, logged.sequence, logged.time, self._state.queues)
+        return TransitionContext(
+            now,
+            logged.sequence,
+            logged.time,
+            self._state.queues,
+            user_behind(logged),
+            self._submitter,
+        )
+
+    def _submitter(self, workload: str) -> str:
+        namespace, _, name = workload.partition("/")
+        known = self._known(workload_key(namespace, name)).workload if name else None
+        return known.status.submitted_by if known is not None else ""
 
     def _givers(
         self, fact: facts.Assigned, logged: LogMessage
@@ -417,7 +429,7 @@ class BatchFold:
         except Unreadable as error:
             self._bury(logged, str(error))
             return True
-        asks = self._checks_by_parameters(logged.subject, applied)
+        asks = checks_by_parameters(self._state.objects, logged.subject, applied)
         keys = affected_workloads(self._state, applied, asks)
         if any(self._has_machine_entry(key) or key in self._groups for key in keys):
             return False
@@ -444,17 +456,6 @@ class BatchFold:
     def _follows(self, key: str, ref: FamilyRef | None) -> bool:
         """Whether the workload at the key is a variant that changes together with its parent."""
         return ref is not None and ref.parent != key and self._families.has_parent(ref)
-
-    def _checks_by_parameters(self, subject: str, applied: ObjectApplied) -> frozenset[str]:
-        """The checks that name changed, created or deleted parameters, or that now name other
-        parameters."""
-        if applied.kind == "AdmissionCheck":
-            return frozenset({applied.name} if applied.parameters_changed else ())
-        try:
-            key = object_key(plain(subject.split(".")[3]), "", applied.name)
-        except (BadToken, IndexError, ValueError):
-            return frozenset()  # Another program published this message.
-        return self._state.objects.checks_by_parameters(key)
 
     def _consequences(
         self,

@@ -21,6 +21,7 @@ from admittance.api.checks import AdmissionCheck, Foreign
 from admittance.api.kinds import KINDS
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest
+from admittance.api.meta import ObjectMeta
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue, conflicts
 from admittance.api.reading.manifest import Document, accept, duplicates, encode
@@ -31,15 +32,18 @@ from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.control.objects import Objects, StoredObject, checks_of, key_of, prefix_of, users_of
 from admittance.control.workloads import Workloads
-from admittance.events.names import uid_of
+from admittance.events.names import BadToken, plain, uid_of
 from admittance.events.reader import Unreadable
 from admittance.events.requests import Applied
-from admittance.events.subjects import applied_subject
+from admittance.events.subjects import applied_subject, object_key
 from admittance.events.system import ObjectApplied
 from admittance.workload.bucket_reader import names_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
 
+APPLIED_BY: Final = "admittance.dev/applied-by"
+"""The annotation with the user that applied the manifest last, or marked it for deletion. Only the
+workload-controller sets the annotation, from the user that the server knows."""
 PARAMETERS_MAX: Final = 400_000
 """How many bytes the parameters of a check may have. One message of 1 MiB carries the parameters of
 a check together with the workload."""
@@ -167,9 +171,18 @@ def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> lis
     ]
 
 
-def marked(key: str, kept: StoredObject, now: datetime) -> PlannedWrite:
-    """The write that marks the object for deletion."""
-    meta = replace(kept.object.metadata, deletion_timestamp=now)
+def with_user(meta: ObjectMeta, user: str) -> ObjectMeta:
+    """The metadata with the user that applied the manifest; "": without a user."""
+    notes = {name: value for name, value in meta.annotations.items() if name != APPLIED_BY}
+    if user:
+        notes[APPLIED_BY] = user
+    return meta if notes == meta.annotations else replace(meta, annotations=notes)
+
+
+def marked(key: str, kept: StoredObject, now: datetime, user: str = "") -> PlannedWrite:
+    """The write that marks the object for deletion. ``user``: the user that asks for it; "":
+    unknown."""
+    meta = replace(with_user(kept.object.metadata, user), deletion_timestamp=now)
     going = replace(kept.object, metadata=meta)
     return planned_write(key, going, kept.revision, "terminating")
 
@@ -197,10 +210,11 @@ def statement(
     *,
     before: StoredObject | None = None,
     deleted: bool = False,
+    user: str = "",
 ) -> Message:
     """Returns the message ``admit.object.applied`` or ``admit.object.deleted`` about a manifest.
     ``before``: the previous version of the manifest; None: the manifest is new, or the version is
-    unknown."""
+    unknown. ``user``: the user that changes the manifest; "": the user that the manifest names."""
     manifest = kept.object
     meta = manifest.metadata
     said = ObjectApplied(
@@ -210,9 +224,16 @@ def statement(
         revision=kept.revision,
         object=msgspec.Raw(kept.value),
         parameters_changed=names_others(before, manifest),
+        user=user or _named_user(meta, deleted),
     )
     subject = applied_subject(prefix_of(manifest), meta.namespace, meta.name, deleted=deleted)
     return _message(controller, subject, said)
+
+
+def _named_user(meta: ObjectMeta, deleted: bool) -> str:
+    if deleted and meta.deletion_timestamp is None:
+        return ""  # The manifest names the user that applied it, not the one that deletes it.
+    return meta.annotations.get(APPLIED_BY, "")
 
 
 def names_others(before: StoredObject | None, manifest: Any) -> bool:
@@ -309,6 +330,18 @@ def affected_workloads(
     ]
 
 
+def checks_by_parameters(objects: Objects, subject: str, applied: ObjectApplied) -> frozenset[str]:
+    """The checks that name changed, created or deleted parameters, or that now name other
+    parameters."""
+    if applied.kind == "AdmissionCheck":
+        return frozenset({applied.name} if applied.parameters_changed else ())
+    try:
+        key = object_key(plain(subject.split(".")[3]), "", applied.name)
+    except (BadToken, IndexError, ValueError):
+        return frozenset()  # Another program published this message.
+    return objects.checks_by_parameters(key)
+
+
 class PlannedWrite(NamedTuple):
     """One object of an apply: the value to write (None: nothing is written), and the result to
     report for the object."""
@@ -353,16 +386,18 @@ def _content(manifest: Any) -> Any:
             managed_fields=None,
         ),
     )
+    bare = replace(bare, metadata=with_user(bare.metadata, ""))
     # The deletion time is compared too, because applying an object again removes its deletion mark.
     return replace(bare, status=None) if hasattr(bare, "status") else bare
 
 
 def planned_writes(
-    objects: Objects, manifests: Iterable[Manifest], *, now: datetime
+    objects: Objects, manifests: Iterable[Manifest], *, now: datetime, user: str = ""
 ) -> Iterator[PlannedWrite]:
-    """Yields the write of each manifest in an apply, in the order of the manifests."""
+    """Yields the write of each manifest in an apply, in the order of the manifests. ``user``: the
+    user that applies them; "": unknown."""
     for manifest in manifests:
-        meta = replace(manifest.metadata, deletion_timestamp=None)
+        meta = replace(with_user(manifest.metadata, user), deletion_timestamp=None)
         manifest = replace(manifest, metadata=meta)  # noqa: PLW2901
         key = key_of(manifest)
         old = objects.get(key)

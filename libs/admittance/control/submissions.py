@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.limits import Role
+from admittance.api.limits import MANIFEST_BYTES_MAX, Role
 from admittance.api.meta import ObjectMeta
 from admittance.api.problems import ManifestError
 from admittance.api.reading.canonical import to_stored
@@ -29,10 +29,6 @@ from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.moves.requests import Arrived
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.transition_context import QueueView
-
-WORKLOAD_MAX: Final = 512 * 1024
-"""How many bytes metadata and spec of a workload may have. The server's message of 1 MiB must also
-hold the status, the updates of checks and the outbox."""
 
 
 class InvalidSubmission(ValueError):
@@ -72,11 +68,11 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
     manifest, remark = in_role(manifest, fact.namespace, queues)
     meta = manifest.metadata
     spec = to_stored(manifest)
-    if len(fact.workload) > WORKLOAD_MAX // 4:
+    if len(fact.workload) > MANIFEST_BYTES_MAX // 4:
         length = len(spec) + len(msgspec.json.encode(meta))
-        if length > WORKLOAD_MAX:
+        if length > MANIFEST_BYTES_MAX:
             raise InvalidSubmission(
-                f"the workload is {length} bytes long, {WORKLOAD_MAX} are allowed"
+                f"the workload is {length} bytes long, {MANIFEST_BYTES_MAX} are allowed"
             )
     return Arrived(
         namespace=fact.namespace,
@@ -266,4 +262,5 @@ class VariantIntake:
             api_version=parent.api_version,
             metadata=replace(metadata, namespace=fact.namespace),
             spec=stored,
+            submitted_by=parent.status.submitted_by,
         )

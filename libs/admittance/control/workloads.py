@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.control.pending_counts import PendingCounts
 from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.family_change import FamilyMembers
@@ -82,6 +83,7 @@ class Workloads:
         self._by_queue: dict[tuple[str, str], set[str]] = {}
         self._family: dict[str, FamilyRef] = {}
         self._variants: dict[str, set[str]] = {}
+        self.pending = PendingCounts()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -98,6 +100,7 @@ class Workloads:
         """Sets the held workload at the key."""
         self._forget(key)
         workload = known.workload
+        self.pending.note(key, workload)
         if workload is None:
             self._finished.pop(key, None)
             self._known[key] = known
@@ -144,6 +147,7 @@ class Workloads:
         """Records that the bucket has neither a value nor a delete marker at the key, because it
         has expired."""
         self._forget(key)
+        self.pending.note(key, None)
         self._finished.pop(key, None)
         self._known.pop(key, None)
 

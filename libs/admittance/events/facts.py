@@ -71,6 +71,24 @@ class Deleted(Fact, frozen=True, kw_only=True):
     """Requests the deletion of the workload, once its job has stopped."""
 
 
+class Verdict(Fact, frozen=True, kw_only=True):
+    """The verdict of a person on an approval check, in the workload's ``cycle``. The message of the
+    check names the person of the subject.
+    """
+
+    check: str
+    cycle: int
+    message: str = ""
+
+
+class Approved(Verdict, frozen=True, kw_only=True):
+    """A person approves the workload: the check is Ready."""
+
+
+class Denied(Verdict, frozen=True, kw_only=True):
+    """A person denies the workload: the check is Rejected."""
+
+
 # Published by the variant-controller, beside facts of users. -----------------------------
 
 

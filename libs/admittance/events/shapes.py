@@ -230,13 +230,15 @@ class Scan(Shape, frozen=True, kw_only=True):
 
 class PreemptedBy(Shape, frozen=True, kw_only=True):
     """The preemptor (``namespace/name``) that last took a workload's quota, with the rule and the
-    numbers. Cleared by the next reservation."""
+    numbers. Cleared by the next reservation. ``submitted_by``: the user that submitted the
+    preemptor; "": unknown."""
 
     by: str = ""
     by_uid: str = ""
     rule: str = ""
     at: datetime | None = None
     grounds: Grounds | None = None
+    submitted_by: str = ""
 
 
 class ConsumedUsage(Shape, frozen=True, kw_only=True):

@@ -75,6 +75,20 @@ CHECK_FACTS: Final[dict[str, type[Fact]]] = {
 }
 """Facts by the token ``<key>`` in their subject ``admit.check.<key>.<controller>.<ns>.<name>``."""
 
+PERSON_FACTS: Final[dict[str, type[Fact]]] = {
+    "submitted": facts.Submitted,
+    "activated": facts.Activated,
+    "deactivated": facts.Deactivated,
+    "held": facts.Held,
+    "released": facts.Released,
+    "reprioritized": facts.Reprioritized,
+    "deleted": facts.Deleted,
+    "finished": facts.Finished,
+    "approved": facts.Approved,
+    "denied": facts.Denied,
+}
+"""Facts by the token ``<verb>`` in their subject ``admit.user.<user>.<verb>.<ns>.<name>``."""
+
 PROVISIONING_FACTS: Final[dict[str, type[provisioning.ProvisioningFact]]] = {
     "requested": provisioning.ProvisioningRequested,
     "cancelled": provisioning.ProvisioningCancelled,
@@ -133,19 +147,22 @@ USER_REQUESTS: Final = "admit.api.user."
 other tokens are those of `USER_FACTS`. Messages get here only through the border between the
 accounts.
 """
+APPROVAL_CONTROLLER: Final = "admittance.dev/approval"
+"""The controllerName of checks that people judge."""
 PROVISIONING_CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
 """The controllerName of the provisioning check."""
 
 _KEY_OF: Final = {cls: key for key, cls in WORKLOAD_FACTS.items()}
 _CHECK_KEY_OF: Final = {cls: key for key, cls in CHECK_FACTS.items()}
+_VERB_OF: Final = {cls: verb for verb, cls in PERSON_FACTS.items()}
 _PROVISIONING_KEY_OF: Final = {cls: key for key, cls in PROVISIONING_FACTS.items()}
 
 
 class Address(NamedTuple):
     """A parsed subject: the type of the fact, and its workload.
 
-    ``detail``: the controller of a check, the class of a provider or the kind of a timer, not
-    escaped; else empty.
+    ``detail``: the controller of a check, the class of a provider, the kind of a timer or the user
+    of a person's fact, not escaped; else empty.
     """
 
     kind: type[Fact]
@@ -171,6 +188,19 @@ def subject_of(fact: Fact) -> str:
     raise TypeError(f"{cls.__name__} has no subject")
 
 
+def user_subject(user: str, fact: Fact) -> str:
+    """The subject on which the user publishes the fact."""
+    verb = _VERB_OF[type(fact)]
+    return f"{USER_FACTS}{token(user)}.{verb}.{token(fact.namespace)}.{token(fact.name)}"
+
+
+def user_of(subject: str) -> str:
+    """The user that caused the fact on this subject; "": a service, or a client without a name."""
+    if not subject.startswith(USER_FACTS):
+        return ""
+    return plain(subject.split(".", 3)[2])
+
+
 def address_of(subject: str) -> Address:
     """The parsed subject. Raises BadToken with the reason."""
     parts = subject.split(".")
@@ -181,6 +211,8 @@ def address_of(subject: str) -> Address:
             return Address(CHECK_FACTS[key], plain(controller), plain(ns), plain(name))
         case ["admit", "provisioning", key, where, ns, name] if key in PROVISIONING_FACTS:
             return Address(PROVISIONING_FACTS[key], plain(where), plain(ns), plain(name))
+        case ["admit", "user", user, verb, ns, name] if verb in PERSON_FACTS:
+            return Address(PERSON_FACTS[verb], plain(user), plain(ns), plain(name))
         case ["admit", "timer", "due", kind, ns, name]:
             return Address(facts.TimerDue, plain(kind), plain(ns), plain(name))
     raise BadToken(f"no fact travels on {subject!r}")

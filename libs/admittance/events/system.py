@@ -61,7 +61,7 @@ class ObjectApplied(SystemMessage, frozen=True, kw_only=True):
     """``admit.object.{applied,deleted}.…``: a manifest other than a workload changed.
 
     ``parameters_changed``: an AdmissionCheck names other parameters than before, or its former
-    parameters are not known.
+    parameters are not known. ``user``: the user that applied or deleted the manifest; "": unknown.
     """
 
     kind: str
@@ -71,6 +71,7 @@ class ObjectApplied(SystemMessage, frozen=True, kw_only=True):
     object: msgspec.Raw = msgspec.field(default_factory=null)
     time: datetime | None = None
     parameters_changed: bool = False
+    user: str = ""
 
 
 class CheckActive(SystemMessage, frozen=True, kw_only=True):

@@ -58,7 +58,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``submitted_as``: digest of the submission's message id, to recognise a repeated submission; "":
     the submission had no id. ``immediate_retries``: for each check the count that paces its Retries
     (`admittance.workload.moves.backoff.paced`). ``exit_code``: the exit code of a failed job, if
-    its runner reported one.
+    its runner reported one. ``submitted_by``: the user that submitted the workload, or its parent,
+    as the server knows the user; "": the server has no users.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
     the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant
@@ -97,6 +98,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     preemption_gate: GateHolder | None = None
     stopped_by: str = ""
     submitted_as: str = ""
+    submitted_by: str = ""
     promised: Admission | None = None
     admitted_revision: int = 0
     evicted_revision: int = 0

@@ -6,7 +6,7 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -126,16 +126,30 @@ class QueueView(TimeRules, Protocol):
         ...
 
 
+def no_submitter(_workload: str) -> str:
+    """Knows no user."""
+    return ""
+
+
 class TransitionContext(NamedTuple):
     """What a transition knows besides workload and fact. ``now``: the controller's clock; for a
     fact from a timer at least the time for which the timer was set. ``sequence``: the fact's
     sequence on the log. ``logged_at``: the server's time at which the log stored the fact; a value
-    derived from this time stays the same when the fact is read once more."""
+    derived from this time stays the same when the fact is read once more. ``user``: the user that
+    caused the fact; "": unknown. ``submitter``: returns the user that submitted the workload
+    ``namespace/name``; "": unknown."""
 
     now: datetime
     sequence: int
     logged_at: datetime
     queues: QueueView
+    user: str = ""
+    submitter: Callable[[str], str] = no_submitter
+
+    @property
+    def by_user(self) -> str:
+        """`` by ada``, to end a message; "": the user is unknown."""
+        return f" by {self.user}" if self.user else ""
 
 
 class QueueChanged(Fact, frozen=True, kw_only=True):

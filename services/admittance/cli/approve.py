@@ -11,8 +11,8 @@ import getpass
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.workload import CheckState
@@ -27,24 +27,18 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import sentence
 from admittance.cli.wait import follow
+from admittance.control.people import verdict_message
 from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.subjects import APPROVAL_CONTROLLER
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
 
-APPROVAL: Final = "admittance.dev/approval"
-"""The controller of the checks that `admit approve` chooses when no check is named."""
 USER_VARIABLE: Final = "ADMIT_USER"
 FOLLOW_SECONDS: Final = 5.0
 """How long to wait after an approval for the workload to be admitted."""
 MESSAGE_MAX: Final = 2048
-
-
-def verdict_message(word: str, user: str, message: str, now: datetime) -> str:
-    """The message of a verdict, like ``approved by ada at 2026-01-01T12:00:00Z: looks fine``."""
-    moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    text = f"{word} by {user} at {moment}"
-    return f"{text}: {message}" if message else text
 
 
 def user_of(typed: str | None) -> str:
@@ -69,8 +63,9 @@ async def give_verdict(
     word, state = ("approved", "Ready") if approve else ("denied", "Rejected")
     if len(message) > MESSAGE_MAX:
         raise BadInput(f"--message has {len(message)} characters, {MESSAGE_MAX} are allowed")
-    person = user_of(user)
     async with link(call) as bus:
+        if user is not None and bus.user and user.strip() != bus.user:
+            raise BadInput(f"--as {user}: you act as {bus.user}, by your credentials file")
         found = await find(bus, kinds.WORKLOAD, name)
         now = clock.now()
         if is_parent(found.workload()):
@@ -84,17 +79,21 @@ async def give_verdict(
         controller = controllers.get(row.name)
         if controller is None:
             raise AnswerIsNo(f'AdmissionCheck "{row.name}" of workload "{name}" does not exist')
-        fact = facts.CheckReported(
-            namespace=found.namespace,
-            name=found.name,
-            uid=workload.metadata.uid,
-            time=now,
-            controller=controller,
-            check=row.name,
-            cycle=workload.status.admission_cycle,
-            state=state,
-            message=verdict_message(word, person, message, now),
-        )
+        about: dict[str, Any] = {
+            "namespace": found.namespace,
+            "name": found.name,
+            "uid": workload.metadata.uid,
+            "time": now,
+            "check": row.name,
+            "cycle": workload.status.admission_cycle,
+        }
+        fact: Fact
+        if bus.user:
+            # The workload-controller adds the name that the server knows.
+            fact = (facts.Approved if approve else facts.Denied)(**about, message=message)
+        else:
+            said = verdict_message(word, user_of(user), message, now)
+            fact = facts.CheckReported(**about, controller=controller, state=state, message=said)
         reply = await outcome_of(bus, fact)
         if reply.outcome == "ignored":
             # Another verdict, an eviction or a requeue took effect before the verdict of `admit
@@ -195,7 +194,7 @@ def chosen_row(
             f'no check of workload "{name}" is Pending; it has {listed}; '
             "--check NAME replaces the verdict of a check"
         )
-    ours = [row for row in pending if controllers.get(row.name) == APPROVAL]
+    ours = [row for row in pending if controllers.get(row.name) == APPROVAL_CONTROLLER]
     meant = ours or pending
     if len(meant) > 1:
         several = ", ".join(row.name for row in meant)

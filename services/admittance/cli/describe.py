@@ -120,6 +120,7 @@ def _show_workload(
             ("Namespace", found.namespace),
             ("Uid", meta.uid),
             ("Created", _moment(meta.creation_timestamp, now)),
+            ("Submitted by", status.submitted_by),
             ("Labels", pairs(meta.labels)),
             ("Annotations", pairs(meta.annotations)),
             ("Part of", ", ".join(f"{one.kind} {one.name}" for one in meta.owner_references)),

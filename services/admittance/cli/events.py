@@ -29,6 +29,7 @@ from admittance.cli.support.times import stamp
 from admittance.events import codec
 from admittance.events.names import token
 from admittance.events.requests import Events, EventsReply, LogEntry
+from admittance.events.subjects import USER_FACTS
 from admittance.workload.stored import head
 
 PAGE: Final = 500
@@ -186,6 +187,7 @@ async def _notify_of_facts(
         f"admit.workload.*.{where}.{name}",
         f"admit.check.*.*.{where}.{name}",
         f"admit.provisioning.*.*.{where}.{name}",
+        f"{USER_FACTS}*.*.{where}.{name}",
     ):
         await bus.bus.nc.subscribe(subject, cb=on_message)
 

@@ -177,6 +177,8 @@ def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
     output.say(
         f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")
     )
+    if user := found.workload().status.submitted_by:
+        output.say(f"submitted by {output.clean(user)}")
     if reply.parent:
         output.say(f"a variant of workload {reply.parent}: `admit explain workload {reply.parent}`")
     for line in place(reply, now):
@@ -436,7 +438,8 @@ def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
 def preempted(by: PreemptedBy, now: datetime) -> Iterator[str]:
     """Lines about a preemption: the preempting workload, the rule and the decision's numbers."""
     when = f", {age(by.at, now)} ago ({stamp(by.at)})" if by.at is not None else ""
-    yield f"by workload {by.by}{when}, rule {by.rule}"
+    submitted = f", submitted by {by.submitted_by}" if by.submitted_by else ""
+    yield f"by workload {by.by}{submitted}{when}, rule {by.rule}"
     if by.grounds is not None:
         yield from grounds(by.grounds)
 

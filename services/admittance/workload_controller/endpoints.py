@@ -4,7 +4,7 @@ applied. `reading_endpoints` has those that only read.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -13,6 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from admittance.api.kinds import kind_named
+from admittance.api.limits import MANIFEST_BYTES_MAX
 from admittance.control.manifest_changes import (
     cautions,
     marked,
@@ -22,7 +23,7 @@ from admittance.control.manifest_changes import (
     users,
 )
 from admittance.events.codec import encode
-from admittance.events.names import token
+from admittance.events.names import plain, token
 from admittance.events.reader import Unreadable
 from admittance.events.requests import (
     Apply,
@@ -32,7 +33,7 @@ from admittance.events.requests import (
     Settled,
     SettledReply,
 )
-from admittance.events.subjects import CAPACITY, object_key
+from admittance.events.subjects import CAPACITY, USER_REQUESTS, object_key
 from admittance.provisioning.records import read_record
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, history, micro
@@ -53,6 +54,7 @@ log = structlog.get_logger()
 class Endpoints:
     """Serves the endpoints of one leader of the workload-controller. Manifests are written under
     the writer's lock, between two batches. ``outcome``: see `OutcomeOf`.
+    ``manifest_bytes``: the most bytes of an applied manifest.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Endpoints:
         heartbeats: HeartbeatListener,
         settled: Callable[[int], Awaitable[SettledReply]],
         outcome: OutcomeOf,
+        manifest_bytes: int = MANIFEST_BYTES_MAX,
     ) -> None:
         self._bus = bus
         self._instance = instance
@@ -70,6 +73,7 @@ class Endpoints:
         self._heartbeats = heartbeats
         self._wait_settled = settled
         self._outcome = outcome
+        self._manifest_bytes = manifest_bytes
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
@@ -83,6 +87,10 @@ class Endpoints:
                 "admit.api.apply.*": self._apply,
                 "admit.api.delete": self._delete,
                 "admit.api.delete.*": self._delete,
+                f"{USER_REQUESTS}*.apply": self._apply,
+                f"{USER_REQUESTS}*.apply.*": self._apply,
+                f"{USER_REQUESTS}*.delete": self._delete,
+                f"{USER_REQUESTS}*.delete.*": self._delete,
                 "admit.api.settled": self._settled,
                 "admit.api.settled.*": self._settled,
                 **reading_endpoints(self._bus, self._outcome),
@@ -99,21 +107,24 @@ class Endpoints:
 
     async def _apply(self, data: bytes, subject: str) -> ApplyReply:
         request = msgspec.json.decode(data, type=Apply)
-        proposed = proposal(enumerate(request.objects, 1), namespace_of(subject))
+        user, namespace = _origin(subject)
+        if problems := self._too_large(request.objects):
+            return ApplyReply(error=problems[0], problems=tuple(problems))
+        proposed = proposal(enumerate(request.objects, 1), namespace)
         if proposed.problems:
             return ApplyReply(error=proposed.problems[0], problems=tuple(proposed.problems))
         await self._manifests.caught_up.wait()
         async with self._manifests.lock:
             objects = self._manifests.controller.objects
             planned = self._heartbeats.known(
-                planned_writes(objects, proposed.manifests, now=clock.now())
+                planned_writes(objects, proposed.manifests, now=clock.now(), user=user)
             )
             limits = self._manifests.controller.queues.limits
             problems = objections(objects, planned, limits)
             if problems:
                 return ApplyReply(error=problems[0], problems=tuple(problems))
             try:
-                results = await self._manifests.write(planned)
+                results = await self._manifests.write(planned, user=user)
             except StaleRevision:
                 return ApplyReply(error="an object changed at the same moment: apply again")
         return ApplyReply(
@@ -125,7 +136,7 @@ class Endpoints:
 
     async def _delete(self, data: bytes, subject: str) -> DeleteReply:
         request = msgspec.json.decode(data, type=Delete)
-        namespace = namespace_of(subject)
+        user, namespace = _origin(subject)
         if namespace and namespace != request.namespace:
             raise ValueError(
                 f"the subject names namespace {namespace}, the request {request.namespace}"
@@ -151,10 +162,18 @@ class Endpoints:
             if needed:
                 sentence = f"still in use by {', '.join(needed[:5])}"
                 if key not in self._manifests.controller.objects.terminating:
-                    await self._manifests.write([marked(key, kept, clock.now())])
+                    await self._manifests.write([marked(key, kept, clock.now(), user)], user=user)
                 return DeleteReply(outcome="deferred", error=sentence)
-            await self._manifests.remove(key, kept)
+            await self._manifests.remove(key, kept, user=user)
         return DeleteReply(outcome="deleted")
+
+    def _too_large(self, objects: Sequence[msgspec.Raw]) -> list[str]:
+        most = self._manifest_bytes
+        return [
+            f"object {number}: the manifest has {len(raw):,} bytes, {most:,} are allowed"
+            for number, raw in enumerate(objects, 1)
+            if len(raw) > most
+        ]
 
     # The log. -----------------------------------------------------------------------
 
@@ -169,6 +188,15 @@ class Endpoints:
         fact = await history.message_at(self._bus, request.sequence)
         is_own = fact is not None and token(namespace) in fact.subject.split(".")[-2:-1]
         return reply if is_own else SettledReply()
+
+
+def _origin(subject: str) -> tuple[str, str]:
+    """User and namespace of ``admit.api.<what>[.<ns>]`` or ``admit.api.user.<user>.<what>[.<ns>]``;
+    "" for what the subject does not name."""
+    if not subject.startswith(USER_REQUESTS):
+        return "", namespace_of(subject)
+    user, _, *within = subject.removeprefix(USER_REQUESTS).split(".")
+    return plain(user), plain(within[0]) if within else ""
 
 
 REQUEST_KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})

@@ -62,9 +62,10 @@ class ManifestWriter:
         self._durables = durables
         self._on_written = on_written
 
-    async def write(self, planned: list[PlannedWrite]) -> list[Applied]:
-        """Writes the planned objects; returns the result of each, with its revision. Raises
-        StaleRevision, Refused or Unavailable if nothing is written.
+    async def write(self, planned: list[PlannedWrite], *, user: str = "") -> list[Applied]:
+        """Writes the planned objects; returns the result of each, with its revision. ``user``: the
+        user that asks for it; "": unknown. Raises StaleRevision, Refused or Unavailable if nothing
+        is written.
         """
         results = [one.result for one in planned]
         todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
@@ -85,22 +86,26 @@ class ManifestWriter:
                 kept = StoredObject(one.object, one.value or b"", revision)
                 written.append((one, kept))
                 before = self.controller.objects.get(one.key)
-                statements.append(statement(self.controller, kept, before=before))
+                statements.append(statement(self.controller, kept, before=before, user=user))
             # The message is published before the leader records the object: if publishing fails,
             # the follower of the bucket finds the object unknown and publishes the message.
             await publish_messages(self._bus, statements)
             for one, kept in written:
                 if kept.revision > self.controller.objects.expected(one.key):
                     self.controller.keep_object(one.key, one.object, kept.value, kept.revision)
-                log.info("object_applied", kind=one.kind, name=one.name, outcome=one.result.outcome)
+                by = {"user": user} if user else {}
+                outcome = one.result.outcome
+                log.info("object_applied", kind=one.kind, name=one.name, outcome=outcome, **by)
         self._on_written()
         return results
 
-    async def remove(self, key: str, kept: StoredObject) -> None:
-        """Deletes the stored object at the key. Raises the errors that `write` raises."""
+    async def remove(self, key: str, kept: StoredObject, *, user: str = "") -> None:
+        """Deletes the stored object at the key. ``user``: as for `write`. Raises the errors that
+        `write` raises."""
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
-        said = statement(self.controller, kept._replace(revision=revision), deleted=True)
+        gone = kept._replace(revision=revision)
+        said = statement(self.controller, gone, deleted=True, user=user)
         await publish_messages(self._bus, [said])
         self.controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)

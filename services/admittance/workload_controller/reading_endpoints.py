@@ -15,7 +15,7 @@ from admittance.events.names import plain, token
 from admittance.events.reader import BROKEN
 from admittance.events.reading_requests import ObjectEntry, Objects, ObjectsReply
 from admittance.events.requests import Events, EventsReply, LogEntry, SettledReply
-from admittance.events.subjects import ALL_NAMESPACES, DEADLETTER
+from admittance.events.subjects import ALL_NAMESPACES, DEADLETTER, USER_FACTS
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus import bucket, micro
 from admittance.runtime.bus.bus import Bus
@@ -93,6 +93,7 @@ ABOUT_WORKLOADS: Final = (
     "admit.check.*.*",
     "admit.provisioning.*.*",
     "admit.timer.due.*",
+    f"{USER_FACTS}*.*",
 )
 """Subject prefixes of facts about workloads, before namespace and name. Subjects of other kinds end
 in the same way, so a wildcard would match these too.

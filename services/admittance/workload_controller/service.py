@@ -41,6 +41,7 @@ from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.journal import HistoryRecorder
 from admittance.workload_controller.manifest_writer import Deletions, ManifestWriter
 from admittance.workload_controller.takeover import follow_manifests, load_controller
+from admittance.workload_controller.user_requests import UserRequests
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SETTLE_SECONDS: Final = 30.0
@@ -51,6 +52,7 @@ EXPIRY_SECONDS: Final = 3600.0
 
 FILTERS: Final = [
     *(f"admit.workload.{key}.*.*" for key in sorted(subjects.INPUTS)),
+    f"{subjects.USER_FACTS}*.*.*.*",
     "admit.check.reported.*.*.*",
     "admit.timer.due.>",
     "admit.object.>",
@@ -112,6 +114,7 @@ class ActiveController:
         self._endpoints: Endpoints | None = None
         self._heartbeats: HeartbeatListener | None = None
         self._deletions: Deletions | None = None
+        self._people: UserRequests | None = None
         self._history: HistoryRecorder | None = None
         self._commits: CommitWriter | None = None
         self.controller: Controller | None = None
@@ -150,9 +153,17 @@ class ActiveController:
         self._commits = CommitWriter(bus, controller, guard, puts, history, self._metrics)
         heartbeats = self._heartbeats = HeartbeatListener(bus, manifests, settings.beat_seconds)
         deletions = self._deletions = Deletions(manifests)
+        limits = settings.configuration.user_limits
         self._endpoints = Endpoints(
-            bus, settings.instance, manifests, heartbeats, self.settled, self.outcome
+            bus,
+            settings.instance,
+            manifests,
+            heartbeats,
+            self.settled,
+            self.outcome,
+            limits.max_manifest_bytes,
         )
+        people = self._people = UserRequests(bus, controller, limits, self._metrics)
         following = follow_manifests(bus, controller, durables, self._on_written)
         # If one task fails, all tasks end: without the follower of manifests, decisions would be
         # judged by old manifests.
@@ -160,7 +171,9 @@ class ActiveController:
             tasks.create_task(following, name="manifests")
             tasks.create_task(heartbeats.run(), name="heartbeats")
             tasks.create_task(deletions.run(), name="deletions")
+            tasks.create_task(people.run(), name="people")
             await self._endpoints.start()
+            await people.start()
             await self._apply_facts(controller, manifests, self._commits, deletions)
 
     async def _apply_facts(
@@ -183,6 +196,8 @@ class ActiveController:
             controller.acknowledged(batch[-1].sequence)
             self._sweep(controller)
             deletions.look()
+            if self._people is not None:
+                self._people.applied(controller.read)
             if self._puller.idle or controller.read >= end:
                 manifests.caught_up.set()
             self._progress.set()
@@ -201,6 +216,8 @@ class ActiveController:
         self.ready = False
         if self._endpoints is not None:
             await self._endpoints.stop()
+        if self._people is not None:
+            await self._people.stop()
         await self._puller.close()
         if self._history is not None:
             await self._history.close()

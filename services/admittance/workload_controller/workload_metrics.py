@@ -72,7 +72,11 @@ class WorkloadMetrics:
         self.migrations = Counter(
             "migrations", "Families that moved to a better variant", ("cluster_queue", "from", "to")
         )
+        self.refused_requests = Counter(
+            "refused_user_requests", "Requests of people that were refused, and why", ("reason",)
+        )
         self.metrics: tuple[Metric, ...] = (
+            self.refused_requests,
             self.retries,
             self.delays,
             self.rejections,

@@ -78,3 +78,15 @@ async def test_an_operator_s_choice_of_max_age_is_kept(bus: Bus) -> None:
     await bus.api("STREAM.UPDATE.ADMITTANCE", {**found, "max_age": week})
     await streams.ensure(bus)
     assert (await config(bus, "ADMITTANCE"))["max_age"] == week
+
+
+async def test_a_log_of_an_earlier_version_gets_the_subjects_that_it_lacks(bare_bus: Bus) -> None:
+    log = next(one for one in streams.all_streams() if one.name == "ADMITTANCE")
+    timers = next(one for one in streams.all_streams() if one.name == "ADMITTANCE_TIMERS")
+    for stream in (timers, log):
+        earlier = [one for one in stream.required["subjects"] if one != "admit.user.>"]
+        made = {"name": stream.name, **stream.required, **stream.adjustable, "subjects": earlier}
+        await bare_bus.api(f"STREAM.CREATE.{stream.name}", made)
+    await streams.ensure(bare_bus)
+    assert "admit.user.>" in (await config(bare_bus, "ADMITTANCE"))["subjects"]
+    assert await streams.check(bare_bus) == []

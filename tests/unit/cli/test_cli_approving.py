@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
 from admittance.cli.approve import (
-    APPROVAL,
     chosen_row,
     refuse_without_quota,
     user_of,
-    verdict_message,
 )
 from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.control.people import verdict_message
+from admittance.events.subjects import APPROVAL_CONTROLLER as APPROVAL
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from support.builders import NOON
 

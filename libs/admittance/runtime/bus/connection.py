@@ -81,6 +81,8 @@ class ReconnectingClient(Client):
         self.on_denied: list[Callable[[str], None]] = []
         self.on_denied_subscription: list[Callable[[str], None]] = []
         self.denied = ""
+        self.user = ""
+        """The user that the credentials file names; "": no credentials file with a name."""
 
     # The loss of a connection. ----------------------------------------------------------
 
@@ -241,6 +243,7 @@ class ReconnectingClient(Client):
             self._signature_cb = key.sign
             self._user_jwt_cb = (lambda: jwt) if jwt else None
             self._public_nkey = key.public
+            self.user = key.user
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self.is_closed:
@@ -335,9 +338,10 @@ class Connection(ReconnectingClient):
         self._handlers: dict[int, Handler] = {}
         self._ps = DirectParser(self, self._handlers)
 
-    async def listen(self, subject: str, handler: Handler) -> Subscription:
-        """Subscribes, and calls ``handler`` for every message, in order, from the parser."""
-        subscription = await self.subscribe(subject)
+    async def listen(self, subject: str, handler: Handler, *, queue: str = "") -> Subscription:
+        """Subscribes, and calls ``handler`` for every message, in order, from the parser.
+        ``queue``: only one member of the group gets each message; "": no group."""
+        subscription = await self.subscribe(subject, queue=queue)
         # SUB is flushed after this line, so no message comes earlier.
         self._handlers[subscription._id] = handler
         return subscription

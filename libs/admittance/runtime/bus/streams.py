@@ -87,6 +87,7 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
                     "admit.object.>",
                     "admit.lease.>",
                     "admit.deadletter.>",
+                    f"{subjects.USER_FACTS}>",
                 ],
                 "discard": "new",
                 "allow_atomic": True,
@@ -167,7 +168,7 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
 
 
 async def ensure(bus: Bus, *, replicas: int = 1) -> None:
-    """Creates missing streams and corrects adjustable settings.
+    """Creates missing streams, corrects adjustable settings, and adds missing subjects.
 
     Raises SetupError with stream, setting and both values for a wrong required setting, and
     Unavailable, Busy or Full if the servers cannot create or correct a stream now.
@@ -186,6 +187,7 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
             if found is None:
                 # The servers of a cluster need a moment until all of them know a new stream.
                 raise Unavailable(f"stream {stream.name} is being created")
+        found = await _with_subjects(bus, stream, found)
         wrong = _differences(stream.required, found)
         if wrong:
             raise SetupError(f"stream {stream.name}: {wrong[0]}")
@@ -195,6 +197,20 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
                 await bus.api(f"STREAM.UPDATE.{stream.name}", {**found, **adjustable})
             except Refused as error:
                 raise _creation_error(stream.name, error) from None
+
+
+async def _with_subjects(bus: Bus, stream: Stream, found: dict[str, Any]) -> dict[str, Any]:
+    """Adds the subjects that an existing stream lacks because an earlier version created it;
+    returns its settings. A stream with other subjects stays as it is."""
+    wanted = stream.required["subjects"]
+    if not set(found.get("subjects") or ()) < set(wanted):
+        return found
+    grown = {**found, "subjects": wanted}
+    try:
+        await bus.api(f"STREAM.UPDATE.{stream.name}", grown)
+    except Refused as error:
+        raise _creation_error(stream.name, error) from None
+    return grown
 
 
 async def check(bus: Bus) -> list[str]:

@@ -55,13 +55,15 @@ INT32: Final = range(-(2**31), 2**31)
 class Arrived(Fact, frozen=True, kw_only=True):
     """A validated submission. An `Arrived` fact is never on the wire: the controller makes it from
     `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: a note for the
-    user. ``message_id``: digest of the submission's message id; "": the submission had no id."""
+    user. ``message_id``: digest of the submission's message id; "": the submission had no id.
+    ``submitted_by``: the user; "": unknown."""
 
     api_version: str
     metadata: ObjectMeta
     spec: msgspec.Raw
     remark: str = ""
     message_id: str = ""
+    submitted_by: str = ""
 
 
 REPEATED: Final = "Repeated"
@@ -122,6 +124,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
             conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=context.now),
             admission_checks=synced((), {}, required, now=context.now).rows,
             submitted_as=fact.message_id,
+            submitted_by=fact.submitted_by,
         ),
         *says,
     )
@@ -203,7 +206,8 @@ def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Ch
     """T16: a user deactivates the workload."""
     if not head(workload).active:
         return ignored(workload, "Repeated", "it is not active")
-    return deactivate(workload, DEACTIVATED, "The workload is deactivated", context)
+    message = f"The workload is deactivated{context.by_user}"
+    return deactivate(workload, DEACTIVATED, message, context)
 
 
 def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
@@ -232,7 +236,7 @@ def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change
         return refused(workload, "HoldsQuota", "it holds quota already: stop it instead")
     if is_held(workload):
         return ignored(workload, "Repeated", "it is on hold")
-    message = "The workload is on hold"
+    message = f"The workload is on hold{context.by_user}"
     return applied(
         with_condition(workload, Type.QUOTA_RESERVED, False, "OnHold", message, now=context.now),
         OutboxEntry(what="pending", reason="OnHold", message=message),
@@ -276,7 +280,7 @@ def remove(workload: StoredWorkload, _: Any, context: TransitionContext) -> Chan
     )
     if is_stopping(marked):
         return applied(marked)
-    return evict(marked, "Deleted", "The workload is deleted", context)
+    return evict(marked, "Deleted", f"The workload is deleted{context.by_user}", context)
 
 
 # Reports of runners. ---------------------------------------------------------------------------

@@ -161,6 +161,7 @@ def preempt(workload: StoredWorkload, fact: facts.Preempted, context: Transition
             rule=fact.reason,
             at=context.now,
             grounds=fact.grounds,
+            submitted_by=context.submitter(fact.by),
         ),
         preemptions=with_preemption(workload.status.preemptions, fact, context.now),
     )

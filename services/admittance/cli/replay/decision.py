@@ -291,7 +291,7 @@ def _after(
 def _is_read(subject: str) -> bool:
     """Whether the workload-controller reads messages on that subject."""
     parts = tuple(subject.split(".", 3)[:3])
-    return parts in _READ or parts[:2] == ("admit", "object")
+    return parts in _READ or parts[:2] in (("admit", "object"), ("admit", "user"))
 
 
 async def _messages(

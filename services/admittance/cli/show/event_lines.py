@@ -29,6 +29,7 @@ from admittance.events.provisioning import (
 from admittance.events.reader import BROKEN
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import HandedOn, PendingPreemption, Taken
+from admittance.events.subjects import user_of
 from admittance.quota.cell import UNLIMITED
 
 FAILED = "the request had failed"
@@ -170,13 +171,17 @@ def line_of(
         fact = codec.decode(entry.subject, bytes(entry.data))
     except codec.Undecodable:
         return EventLine(entry.sequence, entry.time, *_of_other(parts, bytes(entry.data)))
-    what = " ".join(parts[1:3]) if parts[1] != "workload" else parts[2]
+    what = parts[2] if parts[1] == "workload" else " ".join(parts[1:3])
+    if user := user_of(entry.subject):
+        what = parts[3]
     if isinstance(fact, facts.Rejected) and not fact.revision:
         what = REFUSED
     if isinstance(fact, provisioning.ProvisioningFact):
         what = CAPACITY.get(parts[2], parts[2])
     tag = tags.get(fact.name, "")
     reason, message = variant_reason(fact, tag) or reason_of(fact)
+    if user:
+        message = f"by {user}, {message}" if message else f"by {user}"
     inferred = effects.remark(fact) if effects is not None else ""
     if uncounted := without_effect(entry) or inferred:
         message = f"{message} (does not count: {uncounted})".lstrip()
@@ -261,6 +266,8 @@ def reason_of(fact: Fact) -> tuple[str, str]:
             return check, f"{state}{later}: {message}" if message else f"{state}{later}"
         case provisioning.ProvisioningFact():
             return request_reason(fact)
+        case facts.Verdict(check=check, message=message):
+            return check, message
         case facts.TimerDue(kind=kind, at=at):
             return kind, f"set for {stamp(at)}" if at else ""
         case _:
@@ -322,6 +329,8 @@ def _of_other(parts: list[str], data: bytes) -> tuple[str, str, str, str]:
     match parts:
         case ["admit", "object", what, kind, namespace, name]:
             where = "" if namespace == "_" else f"{_name(namespace)}/"
+            if user := str(value.get("user", "")):
+                message = f"by {user}"
             return f"object {what}", f"{_name(kind)} {where}{_name(name)}", reason, message
         case ["admit", "lease", what, domain]:
             owner = str(value.get("owner", ""))
@@ -331,6 +340,8 @@ def _of_other(parts: list[str], data: bytes) -> tuple[str, str, str, str]:
             match about.split("."):
                 case ["admit", "workload", what, namespace, name]:
                     refused = what.replace("_", " ")
+                case ["admit", "user", user, what, namespace, name]:
+                    refused = f"{what} by {_name(user)}"
                 case ["admit", "check" | "provisioning" as of, what, program, namespace, name]:
                     refused = f"{of} {what} of {_name(program)}"
                 case _:

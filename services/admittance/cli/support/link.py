@@ -26,7 +26,7 @@ from admittance.events.requests import (
     Settled,
     SettledReply,
 )
-from admittance.events.subjects import BUCKET, STREAM, subject_of
+from admittance.events.subjects import BUCKET, STREAM, USER_FACTS, subject_of, user_subject
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
@@ -77,6 +77,11 @@ ANSWERED_BY: Final = {
 """For each ``what`` the service that answers ``admit.api.<what>``."""
 
 
+OWN_CODES: Final = 1000
+"""Errors with a code below this one are those of the workload-controller, in a sentence for the
+user; the codes of JetStream are above."""
+
+
 class NoResponder(AnswerIsNo):
     """No service listens for the request."""
 
@@ -87,6 +92,11 @@ class Link:
     def __init__(self, bus: Bus, call: Call) -> None:
         self.bus = bus
         self.call = call
+
+    @property
+    def user(self) -> str:
+        """The user in whose name the command acts; "": the server has no users."""
+        return self.bus.nc.user
 
     async def ask(
         self,
@@ -102,6 +112,8 @@ class Link:
         Raises NoResponder if no service listens, AnswerIsNo if no answer arrives in time.
         """
         subject = f"admit.api.{what}"
+        if what in ("apply", "delete") and self.user:
+            subject = f"{USER_FACTS}{token(self.user)}.{what}"
         if namespace is not None:
             subject += f".{token(namespace)}"
         return await self.ask_subject(subject, request, reply, timeout=timeout)
@@ -143,7 +155,7 @@ class Link:
     @contextmanager
     def _sentences(self, subject: str, timeout: float) -> Iterator[None]:
         """Turns the failure of a request into an error that says what to do."""
-        service = ANSWERED_BY[subject.split(".")[2]]
+        service = ANSWERED_BY[subject.split(".")[3 if subject.startswith(USER_FACTS) else 2]]
         try:
             yield
         except PermissionDenied as error:
@@ -259,7 +271,7 @@ class Link:
         """
         messages = [
             Outgoing(
-                subject_of(fact),
+                user_subject(self.user, fact) if self.user else subject_of(fact),
                 encode(fact),
                 tracing.inject(
                     {
@@ -305,6 +317,8 @@ class Link:
                 return unset
             if error.code == NOT_PERMITTED:
                 return _not_allowed(what, error)
+            if self.user and error.code < OWN_CODES:
+                return AnswerIsNo(f"{what}: {error.description}")
             return AnswerIsNo(f"{what}: {error}; look for the cause with `admit doctor`")
         text = str(error)
         try:

@@ -1,0 +1,213 @@
+"""Which requests of people enter the log next, and which are refused. The module is pure.
+
+The log is applied in order, so a user that publishes 20,000 facts at once would delay all others.
+Requests therefore wait here, by namespace. One namespace after the other has its turn, and only
+`IN_FLIGHT_MAX` facts of people are between here and the workload's put at once: the fact of a quiet
+namespace has at most that many facts before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from admittance.api.configuration import UserLimits
+from admittance.control.pending_counts import PendingCounts
+
+IN_FLIGHT_MAX: Final = 256
+"""The most facts of people that are published and not yet applied."""
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The most bytes of requests of one namespace that wait for their turn."""
+ALL_WAITING_BYTES_MAX: Final = 4 * WAITING_BYTES_MAX
+"""The most bytes of waiting requests of all namespaces together."""
+FACT_BYTES_MAX: Final = 64 * 1024
+"""The most bytes of a fact without a manifest, and of a submission around its manifest."""
+BUCKETS_MAX: Final = 4096
+"""How many namespaces are remembered with their rates before the idle ones are forgotten."""
+WRONG: Final = 400
+CONFLICT: Final = 409
+TOO_LARGE: Final = 413
+TOO_MANY: Final = 429
+"""Codes of a refusal. A client may send the request again after `TOO_MANY`."""
+
+
+class UserRequest(NamedTuple):
+    """A request of a person to publish a fact. ``id``: the same for a request that is sent again.
+    ``queue``: the LocalQueue of a submission; "": no submission, or unknown. ``size``: bytes of the
+    message. ``manifest_size``: bytes of the manifest in a submission, else 0."""
+
+    id: str
+    user: str
+    verb: str
+    namespace: str
+    size: int
+    queue: str = ""
+    manifest_size: int = 0
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused. ``reason``: a fixed word, by which refusals are counted.
+    ``description``: the sentence for the user."""
+
+    code: int
+    reason: str
+    description: str
+
+
+class FlowControl:
+    """The requests of people between their arrival and their effect.
+
+    Invariant: the caller reports the end of each request from `take` with `stored` or `dropped`.
+    """
+
+    def __init__(self, limits: UserLimits, pending: PendingCounts) -> None:
+        self._limits = limits
+        self._pending = pending
+        self._waiting: OrderedDict[str, deque[UserRequest]] = OrderedDict()
+        self._bytes: Counter[str] = Counter()
+        self._taken = 0
+        self._unapplied: list[tuple[int, UserRequest]] = []
+        self._applied = 0
+        self._entering: Counter[tuple[str, str]] = Counter()
+        self._entering_in: Counter[str] = Counter()
+        self._rates: dict[str, tuple[float, float]] = {}
+
+    def arrive(self, request: UserRequest, now: float) -> Refusal | None:
+        """Lets the request wait for its turn; returns why it is refused instead. ``now``: seconds
+        of a clock that never goes back."""
+        refusal = next(self._refusals(request, now), None)
+        if refusal is None:
+            self._waiting.setdefault(request.namespace, deque()).append(request)
+            self._bytes[request.namespace] += request.size
+            self._count(request, 1)
+        return refusal
+
+    def take(self) -> list[UserRequest]:
+        """The requests to publish now: of each namespace one, in turn, as long as there is room."""
+        found = []
+        while self._waiting and self._taken + len(self._unapplied) < IN_FLIGHT_MAX:
+            namespace, requests = self._waiting.popitem(last=False)
+            request = requests.popleft()
+            self._bytes[namespace] -= request.size
+            if requests:
+                self._waiting[namespace] = requests
+            else:
+                del self._bytes[namespace]
+            self._taken += 1
+            found.append(request)
+        return found
+
+    def stored(self, request: UserRequest, sequence: int) -> None:
+        """Records that the log has the fact."""
+        self._taken -= 1
+        if sequence <= self._applied:
+            self._count(request, -1)
+        else:
+            heappush(self._unapplied, (sequence, request))
+
+    def dropped(self, request: UserRequest) -> None:
+        """Records that the log did not take the fact, or gave no answer."""
+        self._taken -= 1
+        self._count(request, -1)
+
+    def applied(self, through: int) -> None:
+        """Records that every fact up to ``through`` is applied."""
+        self._applied = through
+        while self._unapplied and self._unapplied[0][0] <= through:
+            _, request = heappop(self._unapplied)
+            self._count(request, -1)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their turn."""
+        return sum(map(len, self._waiting.values()))
+
+    def _count(self, request: UserRequest, amount: int) -> None:
+        """Counts submissions that are not stored yet: they will be pending."""
+        if request.verb == "submitted":
+            self._entering[request.namespace, request.queue] += amount
+            self._entering_in[request.namespace] += amount
+            if not self._entering[request.namespace, request.queue]:
+                del self._entering[request.namespace, request.queue]
+            if not self._entering_in[request.namespace]:
+                del self._entering_in[request.namespace]
+
+    # Limits. ------------------------------------------------------------------------
+
+    def _refusals(self, request: UserRequest, now: float) -> Iterator[Refusal]:
+        limits, namespace = self._limits, request.namespace
+        most = limits.max_manifest_bytes
+        if request.manifest_size > most:
+            yield Refusal(
+                TOO_LARGE,
+                "ManifestTooLarge",
+                f"the manifest has {request.manifest_size:,} bytes, {most:,} are allowed",
+            )
+        if request.size - request.manifest_size > FACT_BYTES_MAX:
+            yield Refusal(
+                TOO_LARGE,
+                "MessageTooLarge",
+                f"the message has {request.size:,} bytes beside a manifest, "
+                f"{FACT_BYTES_MAX:,} are allowed",
+            )
+        if request.verb == "submitted":
+            yield from self._pending_refusals(request)
+        everything = sum(self._bytes.values())
+        if (
+            self._bytes[namespace] + request.size > WAITING_BYTES_MAX
+            or everything + request.size > ALL_WAITING_BYTES_MAX
+        ):
+            yield Refusal(
+                TOO_MANY,
+                "TooManyWaiting",
+                f"too many requests of namespace {namespace} wait to be stored: send it again",
+            )
+        if limits.max_per_second_per_namespace and not self._has_rate(namespace, now):
+            rate = limits.max_per_second_per_namespace
+            yield Refusal(
+                TOO_MANY,
+                "RateExceeded",
+                f"namespace {namespace} changes workloads more than {rate:g} times a second: "
+                "send it again",
+            )
+
+    def _pending_refusals(self, request: UserRequest) -> Iterator[Refusal]:
+        limits, namespace, queue = self._limits, request.namespace, request.queue
+        most = limits.max_pending_per_namespace
+        if most:
+            now = self._pending.in_namespace(namespace) + self._entering_in[namespace]
+            if now >= most:
+                yield Refusal(
+                    CONFLICT,
+                    "NamespaceFull",
+                    f"namespace {namespace} has {now:,} pending workloads, {most:,} are allowed: "
+                    "submit again when some of them have started",
+                )
+        most = limits.max_pending_per_local_queue
+        if most and queue:
+            now = self._pending.in_queue(namespace, queue) + self._entering[namespace, queue]
+            if now >= most:
+                yield Refusal(
+                    CONFLICT,
+                    "LocalQueueFull",
+                    f"LocalQueue {namespace}/{queue} has {now:,} pending workloads, {most:,} are "
+                    "allowed: submit again when some of them have started",
+                )
+
+    def _has_rate(self, namespace: str, now: float) -> bool:
+        """Takes one request from the namespace's rate. A namespace may use the rate of one second
+        at once."""
+        rate = self._limits.max_per_second_per_namespace
+        burst = max(1.0, rate)
+        left, since = self._rates.get(namespace, (burst, now))
+        left = min(burst, left + (now - since) * rate)
+        if len(self._rates) >= BUCKETS_MAX:
+            self._rates = {
+                one: (had, at)
+                for one, (had, at) in self._rates.items()
+                if had + (now - at) * rate < burst
+            }
+        self._rates[namespace] = (max(0.0, left - 1), now) if left >= 1 else (left, now)
+        return left >= 1

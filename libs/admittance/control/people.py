@@ -1,0 +1,65 @@
+"""What facts that people cause, ``admit.user.<user>.<verb>.<ns>.<name>``, stand for.
+
+The module is pure. The user in the subject is the one that the server knows: only the
+workload-controller publishes there, for requests whose subject the server has guarded.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from admittance.control.commit import LogMessage
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import decode
+from admittance.events.subjects import APPROVAL_CONTROLLER, user_of
+
+
+def user_behind(logged: LogMessage) -> str:
+    """The user that caused the fact; "": a service, or a client without a name. The subject must be
+    decodable."""
+    return user_of(logged.subject)
+
+
+def fact_of(logged: LogMessage) -> Fact:
+    """The fact that the message stands for. Raises Undecodable."""
+    fact = decode(logged.subject, logged.data)
+    user = user_of(logged.subject)
+    return _meant(fact, user, logged.time) if user else fact
+
+
+def _meant(fact: Fact, user: str, now: datetime) -> Fact:
+    match fact:
+        case facts.Verdict():
+            return _verdict(fact, user, now)
+        case facts.Activated() | facts.Deactivated() if fact.reason:
+            # A reason marks a fact of the variant-controller.
+            return replace(fact, reason="")
+        case facts.Finished() if fact.revision:
+            # With a revision the fact would be a report that the job has ended by itself.
+            return replace(fact, revision=0)
+    return fact
+
+
+def _verdict(fact: facts.Verdict, user: str, now: datetime) -> facts.CheckReported:
+    approves = isinstance(fact, facts.Approved)
+    return facts.CheckReported(
+        namespace=fact.namespace,
+        name=fact.name,
+        uid=fact.uid,
+        time=fact.time,
+        controller=APPROVAL_CONTROLLER,
+        check=fact.check,
+        cycle=fact.cycle,
+        state="Ready" if approves else "Rejected",
+        message=verdict_message("approved" if approves else "denied", user, fact.message, now),
+    )
+
+
+def verdict_message(word: str, user: str, message: str, now: datetime) -> str:
+    """The message of a verdict, like ``approved by ada at 2026-01-01T12:00:00Z: looks fine``."""
+    moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = f"{word} by {user} at {moment}"
+    return f"{text}: {message}" if message else text

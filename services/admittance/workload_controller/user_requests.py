@@ -1,0 +1,204 @@
+"""Answers people: checks their facts and publishes these on the log with the name of the user.
+
+A person publishes on ``admit.user.<user>.<verb>.<ns>.<name>`` as on a stream. The border between
+the accounts renames the subject to ``admit.api.user.…``, and the answer is that of JetStream. A
+client that gets no answer sends the fact again with the same message id; the log then has the fact
+once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from admittance.api.configuration import UserLimits
+from admittance.api.workload import Kept
+from admittance.control.commit import Message
+from admittance.control.controller import Controller
+from admittance.control.flow_control import CONFLICT, WRONG, FlowControl, Refusal, UserRequest
+from admittance.events import facts
+from admittance.events.base import HEADER_MSG_ID, Fact
+from admittance.events.codec import Undecodable, decode
+from admittance.events.reader import REASON_MAX
+from admittance.events.subjects import (
+    APPROVAL_CONTROLLER,
+    STREAM,
+    USER_FACTS,
+    USER_REQUESTS,
+    user_of,
+)
+from admittance.runtime import chance, clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.connection import Subscription, frame, parse_headers, text_of
+from admittance.runtime.errors import Busy, Refused, Unavailable
+from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.tracing import extract
+from admittance.workload_controller.commit_writer import outgoing_of
+from admittance.workload_controller.workload_metrics import WorkloadMetrics
+
+FACTS: Final = f"{USER_REQUESTS}*.*.*.*"
+GROUP: Final = "workload-controller"
+log = structlog.get_logger()
+
+
+class _Spec(Kept, frozen=True, kw_only=True):
+    queue_name: str = ""
+
+
+class _Manifest(Kept, frozen=True, kw_only=True):
+    spec: _Spec = _Spec()
+
+
+_manifest = msgspec.json.Decoder(_Manifest)
+_encode = msgspec.json.Encoder().encode
+
+
+class UserRequests:
+    """The facts of people that one leader of the workload-controller takes. ``metrics`` None:
+    metrics are off."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        controller: Controller,
+        limits: UserLimits,
+        metrics: WorkloadMetrics | None,
+    ) -> None:
+        self._bus = bus
+        self._controller = controller
+        self._flow = FlowControl(limits, controller.workloads.pending)
+        self._metrics = metrics
+        self._open: dict[str, tuple[Message, list[str]]] = {}
+        """Message and reply subjects of each request that has no answer yet."""
+        self._answers: list[bytes] = []
+        self._wake = asyncio.Event()
+        self._subscription: Subscription | None = None
+        self._throttle = LogThrottle()
+
+    async def start(self) -> None:
+        """Begins to hear people."""
+        self._subscription = await self._bus.nc.listen(FACTS, self._hear, queue=GROUP)
+
+    async def stop(self) -> None:
+        """Ends hearing people. Requests without an answer are sent again by their clients."""
+        if self._subscription is not None:
+            await self._bus.nc.unlisten(self._subscription)
+            self._subscription = None
+
+    def applied(self, through: int) -> None:
+        """Records that every fact up to ``through`` is applied, which makes room for others."""
+        self._flow.applied(through)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publishes the facts of people in turn and answers, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._answer()
+            while taken := self._flow.take():
+                messages = [outgoing_of(self._open[one.id][0]) for one in taken]
+                outcomes = await self._bus.publish_each(messages)
+                for request, outcome in zip(taken, outcomes, strict=True):
+                    self._end(request, outcome)
+                await self._answer()
+
+    def _hear(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        self._wake.set()
+        answer_to = text_of(reply)
+        named = f"{USER_FACTS}{text_of(subject).removeprefix(USER_REQUESTS)}"
+        given = parse_headers(headers)
+        try:
+            fact = decode(named, data)
+        except Undecodable as error:
+            self._refuse(answer_to, Refusal(WRONG, "Undecodable", str(error)), named)
+            return
+        user, verb = user_of(named), named.split(".")[3]
+        if isinstance(fact, facts.Verdict) and (why := self._unfit(fact)):
+            self._refuse(answer_to, Refusal(CONFLICT, "NoApproval", why), named)
+            return
+        identity = self._identity(user, given.get(HEADER_MSG_ID, ""))
+        known = self._open.get(identity)
+        if known is not None:
+            # The client got no answer yet and has sent its request again.
+            if answer_to:
+                known[1].append(answer_to)
+            return
+        request = _request(identity, user, verb, fact, len(data))
+        refusal = self._flow.arrive(request, clock.monotonic())
+        if refusal is not None:
+            self._refuse(answer_to, refusal, named)
+            return
+        message = Message(named, data, identity, extract(given))
+        self._open[identity] = message, [answer_to] if answer_to else []
+
+    def _identity(self, user: str, given: str) -> str:
+        """The message id on the log. A user chooses only among ids of its own, which no other
+        program can guess."""
+        what = f"user-id/{user}/{given}" if given else f"user/{user}/{chance.token_hex(12)}"
+        return self._controller.message_builder.identity(what)
+
+    def _unfit(self, fact: facts.Verdict) -> str:
+        """Why people may not judge the check; "" if they may."""
+        check = self._controller.objects.check(fact.check)
+        if check is None:
+            return f'AdmissionCheck "{fact.check}" does not exist'
+        controller = check.spec.controller_name
+        if controller != APPROVAL_CONTROLLER:
+            return (
+                f'AdmissionCheck "{fact.check}" is judged by {controller}; people judge checks of '
+                f"{APPROVAL_CONTROLLER}"
+            )
+        return ""
+
+    # Answers. -----------------------------------------------------------------------
+
+    def _end(self, request: UserRequest, outcome: int | Refused | Unavailable) -> None:
+        message, replies = self._open.pop(request.id)
+        if isinstance(outcome, int):
+            self._flow.stored(request, outcome)
+            self._say(replies, {"stream": STREAM, "seq": outcome})
+            return
+        self._flow.dropped(request)
+        if isinstance(outcome, Refused) and not isinstance(outcome, Busy):
+            log.error("user_fact_refused", subject=message.subject, error=str(outcome))
+            self._say(replies, _error(500, outcome.description, outcome.code))
+        elif self._throttle.due(clock.monotonic()):
+            # The log may have the fact: without an answer the client sends it again.
+            log.warning("user_fact_unknown", subject=message.subject, error=str(outcome))
+
+    def _refuse(self, reply: str, refusal: Refusal, subject: str) -> None:
+        if self._metrics is not None:
+            self._metrics.refused_requests.add((refusal.reason,))
+        if self._throttle.due(clock.monotonic()):
+            log.info("user_request_refused", subject=subject, reason=refusal.reason)
+        if reply:
+            self._say([reply], _error(refusal.code, refusal.description))
+
+    def _say(self, replies: list[str], answer: dict[str, Any]) -> None:
+        data = _encode(answer)
+        self._answers += [frame(reply, "", data, None) for reply in replies]
+
+    async def _answer(self) -> None:
+        answers, self._answers = self._answers, []
+        if answers:
+            await self._bus.nc.send(b"".join(answers))
+
+
+def _request(identity: str, user: str, verb: str, fact: Fact, size: int) -> UserRequest:
+    if not isinstance(fact, facts.Submitted):
+        return UserRequest(identity, user, verb, fact.namespace, size)
+    try:
+        queue = _manifest.decode(fact.workload).spec.queue_name
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        queue = ""  # The workload-controller refuses the manifest when it applies the fact.
+    length = len(fact.workload)
+    return UserRequest(identity, user, verb, fact.namespace, size, queue, length)
+
+
+def _error(code: int, description: str, err_code: int = 0) -> dict[str, Any]:
+    error = {"code": code, "err_code": err_code or code, "description": description[:REASON_MAX]}
+    return {"error": error}

@@ -1,0 +1,183 @@
+"""A locked server with all services, a runner, and people with roles."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import nats
+import nats.errors
+from nats.aio.client import Client
+
+from admittance.access.server_config import server_config
+from admittance.access.users import User
+from admittance.events.requests import Apply
+from admittance.runtime.auth.keys import credentials_text, new_key
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.streams import check
+from admittance.runtime.connection_options import ConnectionOptions
+from support.cluster import Cluster
+from support.nats.logins import write_secret
+from support.requests import eventually
+from support.servers import ConfiguredServer, within
+
+ADMIT = Path(sys.executable).parent / "admit"
+LIMIT = 60.0
+SERVICES = (
+    *("workload-controller", "scheduler", "retry-timer", "variant-controller"),
+    *("provisioning-check", "provider-pool"),
+)
+CONTROLLER = "example.com/budget"
+ADA = User(name="ada", role="user", key="", namespaces=("team-a",))
+BOB = User(name="bob", role="user", key="", namespaces=("team-b",))
+USERS = [
+    User(name=service, role=service, key="") for service in SERVICES if service != "provider-pool"
+]
+USERS += [
+    User(name="provider-pool", role="built-in-provider", key="", class_name="pool"),
+    User(name="first", role="runner", key=""),
+    User(name="budget", role="check", key="", controller=CONTROLLER),
+    User(name="other", role="check", key="", controller="example.com/other"),
+    ADA,
+    BOB,
+    User(name="eve", role="approver", key="", namespaces=("team-a",)),
+    User(name="root", role="admin", key=""),
+]
+
+
+class Printed(NamedTuple):
+    """What a command printed, and its exit status."""
+
+    status: int | None
+    out: str
+    error: str
+
+
+class Locked:
+    """A locked server with all services and a runner. ``core``: may do everything in CORE."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.users: list[User] = []
+        self._seeds: dict[str, str] = {}
+        for user in USERS:
+            key = new_key()
+            self.users.append(replace_key(user, key.public))
+            self._seeds[user.name] = key.seed
+            write_secret(folder / f"{user.name}.creds", credentials_text(user, key.seed))
+        core, system = new_key(), new_key()
+        self._seeds["core"] = core.seed
+        write_secret(folder / "core.creds", f"{core.seed}\n")
+        config = server_config(self.users, system.public).replace(
+            "    users: [\n", f"    users: [\n      {{ nkey: {core.public} }}\n", 1
+        )
+        self.server = ConfiguredServer(
+            folder / "server", f'{config}\njetstream {{ store_dir: "STORE" }}\n'
+        )
+        self.cluster: Cluster
+        self.core: Bus
+
+    def creds(self, name: str) -> str:
+        return str(self.folder / f"{name}.creds")
+
+    async def start(self) -> None:
+        await self.server.start()
+        self.cluster = Cluster(self.server.url(), self.folder)
+        access = ConnectionOptions(creds=self.creds("core"))
+        self.core = await Bus.connect(self.server.url(), name="test", access=access)
+        for service in SERVICES:
+            await self.cluster.start(service, ADMIT_NATS_CREDS=self.creds(service))
+            # The others may not create streams, and would wait with a warning.
+            await eventually(self._has_streams, LIMIT)
+        await self.cluster.start(
+            "runner", ADMIT_NATS_CREDS=self.creds("first"), ADMIT_RUNNER="first"
+        )
+
+    async def stop(self) -> None:
+        await self.cluster.stop()
+        await self.core.close()
+        self.server.stop()
+
+    async def _has_streams(self) -> bool:
+        return not await check(self.core)
+
+    async def client(self, name: str, refused: list[str] | None = None) -> Client:
+        """A connection of the NATS client alone, as a program in another language has it."""
+
+        async def on_error(error: Exception) -> None:
+            if refused is not None:
+                refused.append(str(error))
+
+        return await nats.connect(
+            self.server.url(),
+            nkeys_seed_str=self._seeds[name],
+            inbox_prefix=f"_INBOX.{name}",
+            error_cb=on_error,
+        )
+
+    async def admit(self, user: str, *words: str) -> str:
+        """What a command of the user prints; the command must succeed."""
+        printed = await self.run(user, *words)
+        assert printed.status == 0, printed.error
+        return printed.out
+
+    async def run(self, user: str, *words: str) -> Printed:
+        """Runs a command of the user."""
+        done = await asyncio.create_subprocess_exec(
+            *(str(ADMIT), "--creds", self.creds(user), *words),
+            env={**os.environ, "ADMIT_NATS_URL": self.server.url()},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await within(done.communicate(), LIMIT)
+        return Printed(done.returncode, out.decode(), err.decode())
+
+    def submission(self, user: User, name: str, queue: str) -> bytes:
+        """The fact that submits a job of the user's namespace, which prints a line."""
+        container = {
+            "name": "main",
+            "command": ["echo", "through the border"],
+            "resources": {"requests": {"cpu": "1"}},
+        }
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        pod_set = {"name": "main", "count": 1, "template": template}
+        space = user.namespaces[0]
+        fact = {
+            "namespace": space,
+            "name": name,
+            "workload": {
+                "apiVersion": "kueue.x-k8s.io/v1beta2",
+                "kind": "Workload",
+                "metadata": {"name": name, "namespace": space},
+                "spec": {"queueName": queue, "podSets": [pod_set]},
+            },
+        }
+        return json.dumps(fact).encode()
+
+    async def submit(self, client: Client, user: User, name: str, queue: str) -> None:
+        """Submits a job of the user's namespace."""
+        subject = f"admit.user.{user.name}.submitted.{user.namespaces[0]}.{name}"
+        answer = await client.request(subject, self.submission(user, name, queue), timeout=LIMIT)
+        assert json.loads(answer.data)["seq"]
+
+
+def replace_key(user: User, key: str) -> User:
+    return msgspec.structs.replace(user, key=key)
+
+
+async def applied(root: Client, objects: list[dict[str, Any]]) -> bool:
+    """Whether the admin's manifests were applied: services may still be starting."""
+    raws = tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
+    data = msgspec.json.encode(Apply(objects=raws))
+    try:
+        answer = await root.request("admit.user.root.apply", data, timeout=5)
+    except nats.errors.Error:
+        return False
+    reply = json.loads(answer.data)
+    assert not reply.get("error"), reply
+    return True

@@ -1,0 +1,173 @@
+"""Requests of people take turns by namespace, and limits refuse them."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from admittance.api.configuration import UserLimits
+from admittance.control.flow_control import (
+    IN_FLIGHT_MAX,
+    WAITING_BYTES_MAX,
+    FlowControl,
+    UserRequest,
+)
+from admittance.control.pending_counts import PendingCounts
+from admittance.workload.change import with_condition, with_status
+from admittance.workload.conditions import Type
+from admittance.workload.moves.requests import arrive
+from admittance.workload.stored import StoredWorkload
+from support.builders import NOON, an_admission, an_arrival, occasion
+
+NUMBERS = count()
+
+
+def asks(
+    namespace: str, *, verb: str = "submitted", size: int = 100, queue: str = ""
+) -> UserRequest:
+    return UserRequest(f"id-{next(NUMBERS)}", "ada", verb, namespace, size, queue)
+
+
+def flow(**limits: int) -> FlowControl:
+    return FlowControl(UserLimits(**limits), PendingCounts())
+
+
+def a_workload(name: str = "w") -> StoredWorkload:
+    made = arrive(None, an_arrival(name), occasion()).workload
+    assert made is not None
+    return made
+
+
+def test_namespaces_take_turns() -> None:
+    control = flow()
+    flood = [asks("flood") for _ in range(1000)]
+    for one in flood:
+        assert control.arrive(one, 0) is None
+    single = asks("quiet")
+    control.arrive(single, 0)
+    taken = control.take()
+    assert taken[:3] == [flood[0], single, flood[1]]
+    assert len(taken) == IN_FLIGHT_MAX
+
+
+def test_quiet_namespace_is_next_when_the_first_fact_is_applied() -> None:
+    control = flow()
+    for _ in range(1000):
+        control.arrive(asks("flood"), 0)
+    for sequence, one in enumerate(control.take(), 1):
+        control.stored(one, sequence)
+    single = asks("quiet")
+    control.arrive(single, 0)
+    assert control.take() == []
+    control.applied(2)
+    first, second = control.take()
+    assert single in (first, second)
+
+
+def test_facts_on_the_way_are_bounded_until_they_are_applied() -> None:
+    control = flow()
+    for _ in range(2 * IN_FLIGHT_MAX):
+        control.arrive(asks("flood"), 0)
+    taken = control.take()
+    assert control.take() == []
+    for sequence, one in enumerate(taken, 1):
+        control.stored(one, sequence)
+    assert control.take() == []
+    control.applied(10)
+    assert len(control.take()) == 10
+
+
+def test_a_repeated_fact_that_is_applied_already_takes_no_room() -> None:
+    control = flow()
+    control.applied(100)
+    control.arrive(asks("a"), 0)
+    [one] = control.take()
+    control.stored(one, 7)
+    for _ in range(IN_FLIGHT_MAX):
+        control.arrive(asks("a"), 0)
+    assert len(control.take()) == IN_FLIGHT_MAX
+
+
+def test_a_fact_that_the_log_does_not_take_frees_its_place() -> None:
+    control = flow(max_pending_per_namespace=1)
+    control.arrive(asks("a"), 0)
+    assert control.arrive(asks("a"), 0) is not None
+    [one] = control.take()
+    control.dropped(one)
+    assert control.arrive(asks("a"), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        pytest.param(
+            asks("a")._replace(manifest_size=2000, size=2100), "ManifestTooLarge", id="manifest"
+        ),
+        pytest.param(asks("a", verb="held", size=70_000), "MessageTooLarge", id="other message"),
+    ],
+)
+def test_a_request_that_is_too_large_is_refused(request_: UserRequest, reason: str) -> None:
+    refusal = flow(max_manifest_bytes=1024).arrive(request_, 0)
+    assert refusal is not None
+    assert (refusal.code, refusal.reason) == (413, reason)
+
+
+def test_pending_workloads_limit_submissions_and_nothing_else() -> None:
+    pending = PendingCounts()
+    control = FlowControl(UserLimits(max_pending_per_namespace=2), pending)
+    pending.note("workload.ns.w", a_workload())
+    assert control.arrive(asks("ns"), 0) is None
+    refusal = control.arrive(asks("ns"), 0)
+    assert refusal is not None
+    assert (refusal.code, refusal.reason) == (409, "NamespaceFull")
+    assert refusal.description.startswith("namespace ns has 2 pending workloads, 2 are allowed")
+    assert control.arrive(asks("ns", verb="deactivated"), 0) is None
+    assert control.arrive(asks("other"), 0) is None
+
+
+def test_a_full_local_queue_refuses_and_another_one_does_not() -> None:
+    control = flow(max_pending_per_local_queue=1)
+    assert control.arrive(asks("ns", queue="x"), 0) is None
+    refusal = control.arrive(asks("ns", queue="x"), 0)
+    assert refusal is not None
+    assert refusal.reason == "LocalQueueFull"
+    assert control.arrive(asks("ns", queue="y"), 0) is None
+
+
+def test_rate_of_a_namespace_is_refilled_with_time() -> None:
+    control = flow(max_per_second_per_namespace=10)
+    answers = [control.arrive(asks("ns"), 0.0) for _ in range(11)]
+    assert answers[:10] == [None] * 10
+    assert answers[10] is not None
+    assert (answers[10].code, answers[10].reason) == (429, "RateExceeded")
+    assert control.arrive(asks("other"), 0.0) is None
+    assert control.arrive(asks("ns"), 0.05) is not None
+    assert control.arrive(asks("ns"), 0.11) is None
+    assert control.arrive(asks("ns"), 0.11) is not None
+
+
+def test_waiting_requests_of_a_namespace_have_bounded_bytes() -> None:
+    control = flow()
+    large = asks("a")._replace(size=500_000, manifest_size=490_000)
+    room = WAITING_BYTES_MAX // large.size
+    for _ in range(room):
+        assert control.arrive(large, 0) is None
+    refusal = control.arrive(large, 0)
+    assert refusal is not None
+    assert (refusal.code, refusal.reason) == (429, "TooManyWaiting")
+    assert control.waiting == room
+    assert control.arrive(asks("b"), 0) is None
+
+
+def test_pending_counts_follow_each_workload() -> None:
+    pending = PendingCounts()
+    waits = a_workload()
+    queue = "lq"
+    holds = with_status(waits, admission=an_admission())
+    holds = with_condition(holds, Type.QUOTA_RESERVED, True, "QuotaReserved", now=NOON)
+    done = with_condition(waits, Type.FINISHED, True, "Succeeded", now=NOON)
+    for workload, want in ((waits, 1), (waits, 1), (holds, 0), (waits, 1), (done, 0), (None, 0)):
+        pending.note("k", workload)
+        assert pending.in_namespace("ns") == want
+        assert pending.in_queue("ns", queue) == want
