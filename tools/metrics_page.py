@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from admittance.runtime.leader.leader_metrics import LEADER_METRICS
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
 from admittance.scheduler.scheduler_metrics import QUEUE_GAUGES, AttemptMetrics
-from admittance.variant_controller.service import GATE_OPEN
+from admittance.variant_controller.service import FAMILY_GAUGES
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"
@@ -43,7 +44,8 @@ def by_service() -> Mapping[str, list[Definition]]:
     return {
         "scheduler": [*QUEUE_GAUGES, *attempts],
         "workload-controller": counted,
-        "variant-controller": [GATE_OPEN],
+        "variant-controller": list(FAMILY_GAUGES),
+        "every service with leaders": list(LEADER_METRICS),
         "every process": [BUILD_INFO],
     }
 

@@ -80,6 +80,14 @@ async def test_admit_up_is_alive_ready_and_scraped_at_one_port() -> None:
     pending = [found["admittance_pending_workloads", (*labels, ("status", one))] for one in STATUS]
     assert sum(pending) == 2
     assert found["admittance_admission_attempts_total", (("result", "success"),)] >= 1
+    leader = (("service", "workload-controller"),)
+    assert found["admittance_led_domains", leader] == 1
+    assert found["admittance_leader_epochs_total", leader] >= 1
+    assert found["admittance_bus_round_trip_seconds", leader] > 0
+    assert found["admittance_unread_facts", leader] == 0
+    assert found["admittance_led_domains", (("service", "scheduler"),)] == 1
+    assert found["admittance_commit_facts_sum", ()] >= 4
+    assert found["admittance_commit_facts_count", ()] >= 1
     admitted = (*labels, ("priority_class", ""))
     assert found["admittance_admission_wait_time_seconds_count", admitted] == 2
     assert found["admittance_cluster_queue_status", (*labels, ("status", "active"))] == 1

@@ -41,6 +41,7 @@ from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Fenced, Refused, Unavailable, is_temporary
 from admittance.runtime.leader.leader_elector import LeaderElector
+from admittance.runtime.leader.leader_metrics import leader_metrics
 from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
@@ -107,7 +108,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
         gauges = Gauges(QUEUE_GAUGES, scheduler.gauges)
-        async with show_metrics(settings, gauges, *scheduler.attempts.metrics):
+        attempts = scheduler.attempts.metrics
+        async with show_metrics(settings, gauges, *attempts, leader_metrics(leading, SERVICE)):
             done, _ = await asyncio.wait([*work, stopping], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()

@@ -241,6 +241,12 @@ GATE_OPEN: Final = gauge(
     "Families in which a variant may preempt now",
     ("cluster_queue",),
 )
+FAMILIES: Final = gauge("families", "Parents of variants that have not been deleted")
+STUCK_FACTS: Final = gauge(
+    "family_facts_without_effect",
+    "Facts about families that the variant-controller repeated without an effect",
+)
+FAMILY_GAUGES: Final = (GATE_OPEN, FAMILIES, STUCK_FACTS)
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -254,10 +260,17 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda one: one.core.pending
     )
 
-    def gates() -> dict[str, dict[tuple[str, ...], float]]:
+    def gauges() -> dict[str, dict[tuple[str, ...], float]]:
         reconciler = elected.work
-        found = reconciler.core.gates_open() if reconciler is not None else {}
-        return {GATE_OPEN.name: {(queue,): count for queue, count in found.items()}}
+        if reconciler is None:
+            return {}
+        core = reconciler.core
+        gates = core.gates_open()
+        return {
+            GATE_OPEN.name: {(queue,): count for queue, count in gates.items()},
+            FAMILIES.name: {(): len(core)},
+            STUCK_FACTS.name: {(): core.stuck},
+        }
 
-    async with show_metrics(settings, Gauges((GATE_OPEN,), gates)):
+    async with show_metrics(settings, Gauges(FAMILY_GAUGES, gauges)):
         await elected.run(stop)

@@ -87,7 +87,7 @@ class CommitWriter:
         it.
         """
         while rest:
-            now = clock.now()
+            now, begun = clock.now(), clock.monotonic()
             for key in controller.missing(rest):
                 loaded[key] = None
                 await with_retries(partial(self._reload, key))
@@ -99,6 +99,8 @@ class CommitWriter:
             messages, unsure = await self._put(commit, now)
             if unsure:
                 attempts += 1
+                if self._metrics is not None:
+                    self._metrics.conflicts.add((), len(unsure))
                 if attempts > ATTEMPTS:
                     raise RuntimeError(f"{len(unsure)} workloads change whenever they are written")
                 loaded |= dict.fromkeys(unsure)
@@ -111,6 +113,8 @@ class CommitWriter:
             self._note(commit)
             if self._metrics is not None:
                 self._metrics.settled(controller, rest, commit.outcomes)
+                applied = len(rest) - len(commit.rest)
+                self._metrics.committed(applied, clock.monotonic() - begun)
             rest = commit.rest
 
     async def _put(self, commit: Commit, now: datetime) -> tuple[list[Message], list[str]]:

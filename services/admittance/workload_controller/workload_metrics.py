@@ -19,7 +19,7 @@ from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.events.requests import SettledReply
-from admittance.runtime.telemetry.metrics import Counter, Histogram, Metric
+from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.migration import MIGRATION, OF_PARENT
 from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_class
@@ -55,6 +55,19 @@ class WorkloadMetrics:
             "OtherController, NoReservation, UnknownState, BadDelay, BadUpdates, Undecodable",
             ("check", "why"),
         )
+        self.clamped = Counter(
+            "clamped_retry_delays", "Verdicts Retry with a delay that was cut to the longest", check
+        )
+        self.dead = Counter(
+            "dead_letters",
+            "Messages on the log that are no valid fact, by reason",
+            ("reason",),
+        )
+        self.batches = Histogram("commit_facts", "How many facts one commit applied", (), SIZES)
+        self.durations = Histogram("commit_duration_seconds", "How long one commit took", ())
+        self.conflicts = Counter(
+            "commit_conflicts", "Workloads that another writer had changed before a commit", ()
+        )
         self.forced = Counter(
             "forced_releases",
             "Quota freed without a report that the job had stopped",
@@ -81,6 +94,11 @@ class WorkloadMetrics:
             self.delays,
             self.rejections,
             self.stale,
+            self.clamped,
+            self.dead,
+            self.batches,
+            self.durations,
+            self.conflicts,
             self.forced,
             *self.evicted.metrics,
             self.evicted_once,
@@ -100,6 +118,9 @@ class WorkloadMetrics:
                 case "rejected" if say.detail:
                     queue = _queue(controller, before, after)
                     self.rejections.add((say.detail, _controller(controller, say.detail), queue))
+                case "noted" if say.reason == "RetryDelayClamped":
+                    queue = _queue(controller, before, after)
+                    self.clamped.add((say.detail, _controller(controller, say.detail), queue))
                 case "noted" if say.reason == "ForcedRelease":
                     self.forced.add((_queue(controller, before, after),))
         if before is None:
@@ -118,6 +139,11 @@ class WorkloadMetrics:
         if status.admission_checks is not before.status.admission_checks:
             self._retried(controller, before, after)
 
+    def committed(self, facts: int, seconds: float) -> None:
+        """Counts one commit."""
+        self.batches.observe((), facts)
+        self.durations.observe((), seconds)
+
     def settled(
         self,
         controller: Controller,
@@ -129,6 +155,8 @@ class WorkloadMetrics:
             return
         for logged in batch:
             reply = outcomes.get(logged.sequence)
+            if reply is not None and reply.outcome == "dead-lettered":
+                self.dead.add((reply.reason,))
             if reply is None or not reply.reason or not logged.subject.startswith(REPORTED):
                 continue
             if reply.outcome == "applied":

@@ -28,6 +28,7 @@ CHECK: dict[str, Any] = {
     "metadata": {"name": "budget"},
     "spec": {"controllerName": "ctl"},
 }
+WEEK = 7 * 86_400
 EVICTED = "admittance_evicted_workloads_total"
 LABELS = 'check="budget",controller="ctl",cluster_queue="cq"'
 
@@ -75,10 +76,11 @@ async def test_metrics_count_each_event_in_its_service(cluster: Cluster, bus: Bu
     await cluster.start("workload-controller", ADMIT_ADMIN=f"127.0.0.1:{port}")
     await cluster.start("scheduler")
     await apply(bus, CHECK, *queues("cq", cpu=8, admissionChecks=["budget"]))
-    for name in ("later", "never", "now"):
+    for name in ("later", "much-later", "never", "now"):
         await submit(bus, [a_manifest(name, queue="lq-cq")])
         await eventually(lambda name=name: reserved(bus, name))  # type: ignore[misc]
     assert await report(bus, "later", "Retry", requeue_after_seconds=60) == ""
+    assert await report(bus, "much-later", "Retry", requeue_after_seconds=10 * WEEK) == ""
     assert await report(bus, "never", "Rejected", message="no") == ""
     assert await report(bus, "now", "Ready", cycle=77) == "Stale"
     assert await report(bus, "now", "Ready") == ""
@@ -89,15 +91,16 @@ async def test_metrics_count_each_event_in_its_service(cluster: Cluster, bus: Bu
 
     await eventually(counted)
     found = await scrape(port)
-    assert found[f"admittance_check_retries_total{{{LABELS}}}"] == 1
-    assert found[f"admittance_check_retry_delay_seconds_sum{{{LABELS}}}"] == 60
+    assert found[f"admittance_check_retries_total{{{LABELS}}}"] == 2
+    assert found[f"admittance_check_retry_delay_seconds_sum{{{LABELS}}}"] == 60 + WEEK
+    assert found[f"admittance_clamped_retry_delays_total{{{LABELS}}}"] == 1
     assert found[f"admittance_check_rejections_total{{{LABELS}}}"] == 1
     assert found['admittance_stale_check_updates_total{check="budget",why="Stale"}'] == 1
     queue = 'cluster_queue="cq",priority_class=""'
     assert found[f"admittance_admitted_workloads_total{{{queue}}}"] == 1
     assert found[f"admittance_admission_checks_wait_time_seconds_count{{{queue}}}"] == 1
     evicted = {name: value for name, value in found.items() if name.startswith(EVICTED)}
-    assert sum(evicted.values()) == 2
+    assert sum(evicted.values()) == 3
     assert any('reason="AdmissionCheck"' in name for name in evicted)
 
 
@@ -131,6 +134,7 @@ async def test_a_flood_of_messages_does_not_add_metric_labels(cluster: Cluster, 
     assert isinstance(last, int)
     assert (await settled(bus, last)).outcome == "dead-lettered"
     found = await scrape(port)
+    assert found['admittance_dead_letters_total{reason="Undecodable"}'] == 1
     stale = {name: value for name, value in found.items() if "stale_check_updates" in name}
     assert stale == {
         'admittance_stale_check_updates_total{check="",why="NoSuchCheck"}': 500,

@@ -14,7 +14,9 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elector import LeaderElector
+from admittance.runtime.leader.leader_metrics import leader_metrics
 from admittance.runtime.process import health
+from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import Backoff, cancel_and_wait, first_of
 
@@ -62,6 +64,7 @@ class LeaderElectedService(Generic[W]):
         trouble: Callable[[W], str] | None = None,
     ) -> None:
         self._bus = bus
+        self._settings = settings
         self._service = service
         self._instance = settings.instance
         self._domain = domain
@@ -82,8 +85,16 @@ class LeaderElectedService(Generic[W]):
     async def run(self, stop: asyncio.Event) -> None:
         """Stands by or works, and answers health queries, until stop is set. Raises what the work
         raises, except Superseded: then the instance stands by again."""
-        async with health.answer_queries(self._bus, self._service, self._instance, self._health):
+        metrics = leader_metrics(self._elector, self._service, self._unread)
+        async with (
+            show_metrics(self._settings, metrics),
+            health.answer_queries(self._bus, self._service, self._instance, self._health),
+        ):
             await self._stand_by_or_work(stop)
+
+    def _unread(self) -> int | None:
+        work = self.work
+        return self._lag(work) if work is not None and self._lag is not None else None
 
     def _health(self) -> HealthReply:
         leads = tuple(self._elector.lease.leads())
@@ -94,7 +105,7 @@ class LeaderElectedService(Generic[W]):
             # An instance that stands by is ready.
             ready=not leads or (work is not None and work.ready),
             leads=leads,
-            lag=self._lag(work) if work is not None and self._lag is not None else 0,
+            lag=self._unread() or 0,
             details={
                 **self._elector.standby_details([self._domain]),
                 **health.trouble_details(

@@ -25,6 +25,8 @@ GAUGES_MAX: Final = 50_000
 OTHER: Final = "other"
 SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400, 604_800)
 """Upper bounds, in seconds, of a histogram's buckets."""
+SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
+"""Upper bounds of the buckets of a histogram that counts sizes."""
 READ_TRIES: Final = 10
 """How often a gauge is read again if its service changed a dict during the reading."""
 
@@ -76,24 +78,32 @@ class Counter(Metric):
 
 
 class Histogram(Metric):
-    """Counts durations by length, for each combination of labels."""
+    """Counts durations by length, or other amounts by size, for each combination of labels.
+    ``bounds``: the upper bounds of the buckets."""
 
-    def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        labels: Sequence[str],
+        bounds: Sequence[float] = SECONDS,
+    ) -> None:
+        self._bounds = bounds
         self.definition = Definition(name, "histogram", about, tuple(labels))
         self.definitions = (self.definition,)
         self.values: dict[Labels, list[float]] = {}
         self._other = (OTHER,) * len(self.definition.labels)
 
-    def observe(self, labels: Labels, seconds: float) -> None:
-        """Counts one duration."""
+    def observe(self, labels: Labels, amount: float) -> None:
+        """Counts one duration, in seconds, or one other amount."""
         found = self.values.get(labels)
         if found is None:
             if len(self.values) >= SERIES_MAX:
                 labels = self._other
             # A series has one element for each bucket, one for longer durations, and the sum.
-            found = self.values.setdefault(labels, [0.0] * (len(SECONDS) + 2))
-        found[bisect_left(SECONDS, seconds)] += 1
-        found[-1] += seconds
+            found = self.values.setdefault(labels, [0.0] * (len(self._bounds) + 2))
+        found[bisect_left(self._bounds, amount)] += 1
+        found[-1] += amount
 
     def series(self, prefix: str) -> Iterable[tuple[Definition, Iterable[str]]]:
         return [(self.definition, self._lines(f"{prefix}{self.definition.name}"))]
@@ -101,7 +111,7 @@ class Histogram(Metric):
     def _lines(self, name: str) -> Iterator[str]:
         named = self.definition.labels
         comma = "," if named else ""
-        bounds = [*map(str, SECONDS), "+Inf"]
+        bounds = [*map(str, self._bounds), "+Inf"]
         # One form for all lines of a series: a form for each line would take three times as long.
         form = "".join(f'{name}_bucket{{%s{comma}le="{bound}"}} %s\n' for bound in bounds)
         form += f"{name}_count{{%s}} %s\n{name}_sum{{%s}} %s\n"
