@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from admittance.cli.bench.load_user import add_load_user
 from admittance.cli.bench.run import loop_factory, main_of
 from admittance.cli.bench.system import Child, start
 from admittance.cli.up.lock import Lock
@@ -41,7 +42,6 @@ from benchmarks.chaos_jobs import (
     read_log,
     unfinished_of,
 )
-from benchmarks.locked_server import add_load_user
 from benchmarks.trail import read_trail, replay
 
 PATIENCE: Final = 600.0

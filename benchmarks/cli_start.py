@@ -107,7 +107,7 @@ def served(url: str | None) -> Iterator[str]:
         yield url
         return
     with tempfile.TemporaryDirectory() as folder:
-        words = ["up", "--data-dir", folder, "--port", "0", "--no-runner"]
+        words = ["up", "--insecure", "--data-dir", folder, "--port", "0", "--no-runner"]
         up = subprocess.Popen(
             command_of(words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

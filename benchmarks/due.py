@@ -161,8 +161,8 @@ async def measured(
     count: int, rate: int, seconds: int, idle: float, nats: str | None = None
 ) -> list[str]:
     """The answer, a line each."""
-    async with system(nats) as (url, find):
-        bus = await Bus.connect(url, name="admit-bench")
+    async with system(nats) as (url, access, find):
+        bus = await Bus.connect(url, name="admit-bench", access=access)
         try:
             await generator.create(bus, bench_plan(count + rate * seconds))
             publisher = Publisher(bus)

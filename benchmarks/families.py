@@ -82,8 +82,8 @@ async def cost(count: int, variants: int, full: int, kept: int, nats: str | None
     def hear_submitted(subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
         told["variants"] += b"-variant-" in subject
 
-    async with system(nats) as (url, find):
-        bus = await Bus.connect(url, name="admit-bench")
+    async with system(nats) as (url, access, find):
+        bus = await Bus.connect(url, name="admit-bench", access=access)
         try:
             for word in DECISIONS:
                 await bus.nc.listen(f"admit.workload.{word}.>", hear)
@@ -118,8 +118,8 @@ async def cost(count: int, variants: int, full: int, kept: int, nats: str | None
 async def held(count: int, variants: int, full: int) -> float:
     """Bytes that the services' process grows by for each that is admitted and runs on."""
     what = bench_plan(count + WARM, variants, full, FOR_EVER)
-    async with system(None) as (url, find):
-        bus = await Bus.connect(url, name="admit-bench")
+    async with system(None) as (url, access, find):
+        bus = await Bus.connect(url, name="admit-bench", access=access)
         try:
             await generator.create(bus, what)
             publisher = Publisher(bus)

@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 from admittance.cli.bench import system
 from admittance.cli.bench.generator import BenchPlan, bench_plan, read
+from admittance.cli.bench.load_user import with_load_user
 from admittance.cli.bench.run import loop_factory, main_of, play
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.errors import SetupError
 from benchmarks import latency
-from benchmarks.locked_server import with_load_user
 
 BASELINE = Path(__file__).parent / "baseline.yaml"
 
@@ -48,7 +47,7 @@ async def _figures(locked: bool, load: BenchPlan, steady: BenchPlan) -> Figures:
         try:
             url = await child.ready()
             start = clock.monotonic() - began
-            access = await with_load_user(data / "auth", url) if locked else NO_OPTIONS
+            access = await with_load_user(data / "auth", url)
             bus = await Bus.connect(url, name="benchmark", access=access)
             try:
                 delays = await play(bus, steady, lambda: system.family(child.pid))

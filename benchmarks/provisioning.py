@@ -224,7 +224,15 @@ async def _until_booked(bus: Bus, wanted: int) -> None:
 async def measured(requests: int, rate: float, bookings: int) -> list[str]:
     """The answer, a line each. Raises SetupError when something does not come."""
     with tempfile.TemporaryDirectory(prefix="admit-provisioning-") as folder:
-        arguments = ["up", "--port", "0", "--no-runner", "--data-dir", str(Path(folder) / "data")]
+        arguments = [
+            "up",
+            "--insecure",
+            "--port",
+            "0",
+            "--no-runner",
+            "--data-dir",
+            str(Path(folder) / "data"),
+        ]
         log = Path(folder) / "log"
         child = await start(arguments, log)
         try:

@@ -54,7 +54,15 @@ def bench_plan(pending: int) -> BenchPlan:
 async def measured(what: BenchPlan) -> list[str]:
     """Fills, kills, starts again. Raises SetupError when it does not come back whole."""
     with tempfile.TemporaryDirectory(prefix="admit-restart-") as folder:
-        arguments = ["up", "--port", "0", "--no-runner", "--data-dir", str(Path(folder) / "data")]
+        arguments = [
+            "up",
+            "--insecure",
+            "--port",
+            "0",
+            "--no-runner",
+            "--data-dir",
+            str(Path(folder) / "data"),
+        ]
         log = Path(folder) / "log"
         first = await start(arguments, log)
         bus = await Bus.connect(await first.ready(), name="admit-bench")

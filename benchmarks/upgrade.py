@@ -56,8 +56,8 @@ def bench_plan(families: int, checks: int = 0) -> BenchPlan:
 async def measured(families: int, checks: int, nats: str | None) -> list[str]:
     """The answer, a line each. Raises SetupError when an upgrade does not come."""
     what = bench_plan(families, checks)
-    async with system(nats) as (url, _):
-        bus = await Bus.connect(url, name="admit-bench")
+    async with system(nats) as (url, access, _):
+        bus = await Bus.connect(url, name="admit-bench", access=access)
         try:
             await generator.create(bus, what)
             publisher = Publisher(bus)

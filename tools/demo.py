@@ -28,6 +28,7 @@ from admittance.events import codec, facts
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.connection_options import connection_options
 from admittance.runtime.errors import AdmittanceError, SetupError
 
 
@@ -174,6 +175,12 @@ OTHERS: Final = ("other-1-reservation", "other-1-on-demand")
 BURST: Final = "burst"
 IN_ITS_WAY: Final = ("other-on-reservation", "other-on-spot")
 """Of the sample: the workload that gets capacity, and the ones that hold it at first."""
+HEARD: Final = (
+    *("admit.workload.*.*.*", "admit.check.reported.*.*.*"),
+    *("admit.provisioning.*.*.*.*", "admit.user.*.*.*.*"),
+)
+"""The facts that the demo shows."""
+CONTROLLER: Final = "example.com/allowance"
 PATIENCE_SECONDS: Final = 15.0
 """Limit of one wait: two jobs that borrow, capacity that comes at the second attempt."""
 
@@ -191,10 +198,13 @@ def _audit() -> str:
 
 
 class Demo:
-    """One run of the demo against the system at ``url``."""
+    """One run of the demo against the system at ``url``. ``folder``: has the context and the data
+    folder that `admit up` wrote."""
 
-    def __init__(self, url: str, samples: Path) -> None:
+    def __init__(self, url: str, samples: Path, folder: Path) -> None:
         self._url = url
+        self._folder = folder
+        self._env = {**os.environ, "ADMIT_NATS_URL": url, "XDG_CONFIG_HOME": str(folder)}
         self._samples = samples
         self._began = clock.monotonic()
         self._seen: set[str] = set()
@@ -203,11 +213,11 @@ class Demo:
 
     async def run(self) -> bool:
         """Runs the demo; returns whether everything finished."""
-        bus = await Bus.connect(self._url, name="admit-demo")
+        access = connection_options(self._env, url=self._url)
+        bus = await Bus.connect(self._url, name="admit-demo", access=access)
         try:
-            await bus.nc.listen("admit.workload.>", self._hear)
-            await bus.nc.listen("admit.check.reported.>", self._hear)
-            await bus.nc.listen("admit.provisioning.>", self._hear)
+            for subjects in HEARD:
+                await bus.nc.listen(subjects, self._hear)
             await self._act()
             async with asyncio.timeout(LIMIT_SECONDS):
                 while self.tally.open:
@@ -218,6 +228,34 @@ class Demo:
         finally:
             await bus.close()
         return self.tally.all_finished
+
+    @asynccontextmanager
+    async def allowance_check(self) -> AsyncIterator[None]:
+        """Runs the sample check as a separate process, with credentials of its own on a locked
+        server."""
+        env = self._env
+        users = self._folder / "data" / "auth"
+        if users.exists():
+            heading("A check of your own is a user of its own")
+            file = str(self._folder / "allowance.creds")
+            words = ("auth", "add", "check", "allowance", "--controller", CONTROLLER)
+            await self.admit(*words, "--dir", str(users), "-o", file)
+            env = {**env, "ADMIT_NATS_CREDS": file}
+        with (self._folder / "check.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(self._samples / "checks" / "allowance" / "allowance.py"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+            )
+        try:
+            yield
+        finally:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
 
     async def _act(self) -> None:
         heading("Two teams, quota for each, one cohort in which they lend to each other")
@@ -314,7 +352,7 @@ class Demo:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "ADMIT_NATS_URL": self._url, "COLUMNS": "110"},
+            env={**self._env, "COLUMNS": "110"},
         )
         out, err = await process.communicate(text.encode())
         for line in (out + err).decode(errors="replace").rstrip().splitlines():
@@ -366,26 +404,6 @@ def _places(subject: str, data: bytes) -> str:
     return ", ".join(dict.fromkeys(one for pods in fact.pod_sets for one in pods.flavors.values()))
 
 
-@asynccontextmanager
-async def budget_check(samples: Path, url: str, log: Path) -> AsyncIterator[None]:
-    """Runs the sample check as a separate process."""
-    with log.open("ab") as words:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(samples / "checks" / "allowance" / "allowance.py"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=words,
-            stderr=words,
-            env={**os.environ, "ADMIT_NATS_URL": url},
-        )
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
-
-
 def heading(text: str) -> None:
     output.say(f"\n{styled(text, '1;34')}")
 
@@ -415,8 +433,8 @@ async def main(samples: Path) -> int:
         try:
             url = await child.ready()
             output.say(f"  ready {url}   ({clock.monotonic() - began:.1f} s)")
-            demo = Demo(url, samples)
-            async with budget_check(samples, url, Path(folder) / "check.log"):
+            demo = Demo(url, samples, Path(folder))
+            async with demo.allowance_check():
                 finished = await demo.run()
             await demo.close()
         finally:

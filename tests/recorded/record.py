@@ -64,7 +64,7 @@ async def _record(name: str, folder: Path) -> None:
     data = folder / "data"
     log = (folder / "services.log").open("wb")
     up = await asyncio.create_subprocess_exec(
-        ADMIT, "up", "--no-runner", "--port", "0", "--data-dir", str(data),
+        ADMIT, "up", "--insecure", "--no-runner", "--port", "0", "--data-dir", str(data),
         "--config", str(folder / "configuration.yaml"),
         env={**os.environ, "ADMIT_CHECKPOINT_SECONDS": "5"},
         stdout=asyncio.subprocess.PIPE, stderr=log, start_new_session=True,

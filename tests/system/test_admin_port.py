@@ -60,7 +60,7 @@ def checked(text: str) -> str:
 
 async def test_admit_up_is_alive_ready_and_scraped_at_one_port() -> None:
     port = a_free_port()
-    async with embedded("--no-runner", "--admin", f"127.0.0.1:{port}") as system:
+    async with embedded("--insecure", "--no-runner", "--admin", f"127.0.0.1:{port}") as system:
         assert await ask(port, "/livez") == (200, "ok\n")
         assert await ask(port, "/readyz") == (200, "ok\n")
         bus = await Bus.connect(system.url, name="test")

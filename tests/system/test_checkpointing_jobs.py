@@ -52,7 +52,7 @@ class Up:
     def start(self) -> None:
         with (self.folder / "log").open("a") as log:
             self._process = subprocess.Popen(
-                [ADMIT, "up", "--data-dir", self.folder / "data", "--port", "0"],
+                [ADMIT, "up", "--insecure", "--data-dir", self.folder / "data", "--port", "0"],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

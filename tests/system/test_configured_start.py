@@ -52,7 +52,7 @@ def test_a_closed_terminal_ends_admit_up_and_its_server_in_order(tmp_path: Path)
     terminal, side = os.openpty()
     try:
         with subprocess.Popen(
-            [ADMIT, "up", "--no-runner", "--port", "0", "--data-dir", tmp_path],
+            [ADMIT, "up", "--insecure", "--no-runner", "--port", "0", "--data-dir", tmp_path],
             stdin=side, stdout=subprocess.PIPE, stderr=side, start_new_session=True,
         ) as up:  # fmt: skip
             os.close(side)

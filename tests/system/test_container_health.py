@@ -25,7 +25,7 @@ pytestmark = pytest.mark.bus
 
 
 async def test_a_ready_service_of_this_host_is_well_and_a_missing_one_is_not() -> None:
-    async with embedded("--no-runner") as system:
+    async with embedded("--insecure", "--no-runner") as system:
         here = socket.gethostname()
         assert await why_not_ready("scheduler", system.url, host=here) == ""
         assert await why_not_ready("runner", system.url, host=here) == "runner does not answer"
@@ -44,7 +44,7 @@ async def test_the_health_check_reports_why_a_service_is_not_ready() -> None:
 
     here = socket.gethostname()
     instance = f"{token(here)}-1"
-    async with embedded("--no-runner") as system:
+    async with embedded("--insecure", "--no-runner") as system:
         bus = await Bus.connect(system.url, name="digger")
         async with health.answer_queries(bus, "digger", instance, told):
             assert (
@@ -105,7 +105,7 @@ async def test_a_service_keeps_the_file_of_its_health(
         details = health.trouble_details(trouble[0])
         return HealthReply(service="digger", instance="one", ready=True, details=details)
 
-    async with embedded("--no-runner") as system:
+    async with embedded("--insecure", "--no-runner") as system:
         bus = await Bus.connect(system.url, name="digger")
         settings = Settings(service="digger", instance="one")
         async with health.answer_queries(bus, "digger", "one", told):

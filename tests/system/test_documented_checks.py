@@ -304,7 +304,7 @@ def test_manifests_of_a_page_are_accepted(page: Path) -> None:
 
 @pytest.mark.bus
 async def test_manifests_of_the_pages_are_applied_unchanged() -> None:
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         for page in (FLOW, MIGRATING):
             for text in blocks(page, "yaml"):
                 if "kind: Configuration" not in text:

@@ -30,7 +30,7 @@ async def answer(*command: str) -> str:
 async def test_the_python_of_the_docs_submits_a_job_that_runs() -> None:
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         assert "nats://127.0.0.1:4222" in found.group(1)
         program = found.group(1).replace("nats://127.0.0.1:4222", system.url)
         samples = str(ROOT / "deploy" / "samples" / "queues.yaml")
@@ -42,7 +42,7 @@ async def test_the_python_of_the_docs_submits_a_job_that_runs() -> None:
 
 
 async def test_the_samples_are_accepted_and_run_to_their_end() -> None:
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = (str(ADMIT), "--nats", system.url)
         samples = ROOT / "deploy" / "samples"
         await answer(*admit, "apply", "-f", str(samples / "queues.yaml"))

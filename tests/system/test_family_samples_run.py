@@ -55,7 +55,7 @@ def _with_time_to_move(folder: Path, number: int) -> str:
 async def test_every_sample_is_accepted_and_the_short_ones_run_as_described(
     tmp_path: Path,
 ) -> None:
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = Command(system.url)
         for number in range(1, 8):
             told = await admit("apply", "-f", _with_time_to_move(tmp_path, number))

@@ -104,7 +104,8 @@ async def _up(folder: Path, tmp_path: Path) -> AsyncIterator[str]:
     config.write_text(yaml.safe_dump(CONFIGURATION))
     with (tmp_path / "services.log").open("wb") as log:
         up = await asyncio.create_subprocess_exec(
-            ADMIT, "up", "--no-runner", "--port", "0", "--data-dir", folder, "--config", config,
+            ADMIT, "up", "--insecure", "--no-runner", "--port", "0", "--data-dir", folder,
+            "--config", config,
             stdout=asyncio.subprocess.PIPE, stderr=log, env=os.environ,
         )  # fmt: skip
     assert up.stdout is not None

@@ -28,7 +28,7 @@ async def test_every_call_answers_as_the_page_says(tmp_path: Path) -> None:
     for name, manifests in re.findall(r"```yaml\n# (\S+)\n(.*?)```", text, re.DOTALL):
         (tmp_path / name).write_text(manifests)
     calls = 0
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
             for call in re.findall(r"^\$ admit (.*\n(?:(?!\$ ).*\n)*)", block, re.MULTILINE):
                 command, _, said = call.partition("\n")

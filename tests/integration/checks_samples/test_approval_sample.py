@@ -21,7 +21,10 @@ pytestmark = pytest.mark.bus
 async def waiting(folder: Path, *names: str) -> AsyncIterator[Admit]:
     """Workloads that wait for a person."""
     command = (sys.executable, SAMPLES / "approval" / "approval.py")
-    async with embedded() as system, program(folder / "log", *command, ADMIT_NATS_URL=system.url):
+    async with (
+        embedded("--insecure") as system,
+        program(folder / "log", *command, ADMIT_NATS_URL=system.url),
+    ):
         admit = Admit(system)
         await admit("apply", "-f", SAMPLES / "approval" / "manifests.yaml")
         await asyncio.gather(
@@ -65,7 +68,7 @@ async def test_an_approval_during_downtime_of_the_check_is_kept(
         "spec": {"controllerName": "example.com/other"},
     }
     command = (sys.executable, SAMPLES / "approval" / "approval.py")
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = Admit(system)
         await admit("apply", "-f", "-", text=yaml.safe_dump_all([*documents, other]))
         await admit("submit", "-q", "approved", "--name", "early", "--", "true")

@@ -57,7 +57,7 @@ async def test_the_sample_delays_30_60_120_240_seconds_without_own_counter(
     manifests = (FOLDER / "manifests.yaml").read_text()
     assert "http://capacity.example.com/free" in manifests
     command = (sys.executable, FOLDER / "backoff.py")
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = Admit(system)
         bus = await Bus.connect(system.url, name="test")
         verdicts = await bus.nc.subscribe("admit.check.reported.>")

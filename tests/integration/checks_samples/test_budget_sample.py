@@ -86,7 +86,7 @@ async def test_a_namespace_over_its_budget_is_delayed_until_the_next_week(
 ) -> None:
     for namespace in ("default", "research"):
         await meter.shows(namespace, 0)
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = Admit(system)
         await admit("apply", "-f", "-", text=manifests(meter))
         async with check(tmp_path, admit):
@@ -119,7 +119,7 @@ async def test_a_namespace_over_its_budget_is_delayed_until_the_next_week(
 async def test_a_held_job_starts_in_the_next_week(meter: Meters, tmp_path: Path) -> None:
     await meter.shows("turning", 0)
     await meter.spend("turning", 150)
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = Admit(system)
         await admit("apply", "-f", "-", text=manifests(meter, "turning"))
         async with check(tmp_path, admit):
@@ -142,7 +142,7 @@ async def test_a_restarted_check_stops_jobs_that_it_admitted_before(
     meter: Meters, tmp_path: Path
 ) -> None:
     await meter.shows("crashing", 0)
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = Admit(system)
         await admit("apply", "-f", "-", text=manifests(meter, "crashing"))
         async with check(tmp_path, admit) as killed:

@@ -25,7 +25,7 @@ async def test_a_job_is_delayed_while_the_file_exists_and_then_runs(tmp_path: Pa
     freeze = tmp_path / "freeze"
     freeze.touch()
     settings = {"FREEZE_FILE": str(freeze), "DELAY_SECONDS": "1"}
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = Admit(system)
         await admit("apply", "-f", SAMPLES / "shell" / "manifests.yaml")
         async with program(
@@ -47,7 +47,7 @@ async def test_requests_sent_while_the_sample_was_down_are_redelivered(tmp_path:
     manifests = (SAMPLES / "shell" / "manifests.yaml").read_text()
     assert "checkTimeoutSeconds: 60" in manifests
     manifests = manifests.replace("checkTimeoutSeconds: 60", "checkTimeoutSeconds: 3")
-    async with embedded() as system:
+    async with embedded("--insecure") as system:
         admit = Admit(system)
         await admit("apply", "-f", "-", text=manifests)
         await admit("submit", "-q", "freezable", "--name", "early", "--", "true")

@@ -86,8 +86,8 @@ async def outcome_of(
     what: BenchPlan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
 ) -> tuple[Report, Outcome]:
     """The figures of one plan, and the outcome that they are computed from."""
-    async with system(nats_url) as (url, find):
-        bus = await Bus.connect(url, name="admit-bench", access=access)
+    async with system(nats_url, access) as (url, login, find):
+        bus = await Bus.connect(url, name="admit-bench", access=login)
         try:
             return await play(bus, what, find)
         finally:
@@ -122,14 +122,16 @@ async def play(bus: Bus, what: BenchPlan, find: Find) -> tuple[Report, Outcome]:
 
 
 @asynccontextmanager
-async def system(nats_url: str | None) -> AsyncIterator[tuple[str, Find]]:
-    """URL and processes of the system under test; an embedded one unless a URL is given."""
+async def system(
+    nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
+) -> AsyncIterator[tuple[str, ConnectionOptions, Find]]:
+    """URL, login and processes of the system under test; an embedded one unless a URL is given."""
     if nats_url is not None:
         found = measure.connected(nats_url)
-        yield nats_url, lambda: found
+        yield nats_url, access, lambda: found
         return
     async with embedded("--no-runner") as child:
-        yield child.url, lambda: measure.family(child.pid)
+        yield child.url, child.access, lambda: measure.family(child.pid)
 
 
 STREAM: Final = "ADMITTANCE_BENCH_RAW"

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
+from admittance.cli.bench.load_user import with_load_user
+from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.errors import SetupError
 
 READY_SECONDS: Final = 120.0
@@ -29,6 +31,8 @@ class Child:
         self.process = process
         self.log = log
         self.url = ""
+        self.access = NO_OPTIONS
+        """The login of a load generator."""
 
     @property
     def pid(self) -> int:
@@ -104,7 +108,8 @@ async def embedded(*arguments: str) -> AsyncIterator[Child]:
             ["up", "--port", "0", "--data-dir", str(data), *arguments], Path(folder) / "log"
         )
         try:
-            await child.ready()
+            url = await child.ready()
+            child.access = await with_load_user(data / "auth", url)
             yield child
         finally:
             await child.stop()

@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from admittance.runtime.auth.keys import new_key
 from admittance.runtime.auth.reload import reload
 from admittance.runtime.auth.store import CONFIG, SYSTEM
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 
-USERS = "    users: ["
+USERS: Final = "    users: ["
 
 
 def add_load_user(auth: Path) -> ConnectionOptions:
     """Adds the user to the file that the server includes, until `admit auth` or `admit up` writes
-    the file again. ``auth``: the folder of users. Returns the user's login."""
+    the file again. ``auth``: the folder of users; if it does not exist, the server is open. Returns
+    the user's login."""
+    if not auth.exists():
+        return NO_OPTIONS
     key = new_key()
     file = auth.parent / "load.creds"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -33,5 +37,6 @@ def add_load_user(auth: Path) -> ConnectionOptions:
 async def with_load_user(auth: Path, url: str) -> ConnectionOptions:
     """`add_load_user`, for a server that runs."""
     login = add_load_user(auth)
-    await reload(url, str(auth / SYSTEM), NO_OPTIONS)
+    if login is not NO_OPTIONS:
+        await reload(url, str(auth / SYSTEM), NO_OPTIONS)
     return login
