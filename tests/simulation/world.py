@@ -136,6 +136,7 @@ class World:
                 processors=[structlog.contextvars.merge_contextvars, self._log],
                 wrapper_class=structlog.make_filtering_bound_logger(20 if self.story.keep else 50),
             )
+            _collect_earlier()
             # The collector would run `finally` clauses of dead processes.
             gc.disable()
             try:
@@ -352,6 +353,14 @@ class World:
         rest = " ".join(f"{name}={value}" for name, value in event.items())
         self.story.tell(current.name if current is not None else "-", f"{level} {what} {rest}")
         raise structlog.DropEvent
+
+
+def _collect_earlier() -> None:
+    """Collects the story before this one. Objects of modules are kept from the collector, which
+    would look at them after each story."""
+    gc.collect()
+    if not gc.get_freeze_count():
+        gc.freeze()
 
 
 _SHELL: Final = scheduler.SchedulerService

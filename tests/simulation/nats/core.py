@@ -117,8 +117,11 @@ class Interest:
         """Those of ``<prefix>.*``, by prefix: inboxes of requests."""
         self._wild: dict[str, list[tuple[Matches, Subscription]]] = {}
         """Those with other wildcards, by the first token."""
+        self._found: dict[str, list[Subscription]] = {}
+        """What `of` has found since a subscription was added or removed."""
 
     def add(self, one: Subscription) -> None:
+        self._found.clear()
         subject = one.subject
         if is_literal(subject):
             self._literal.setdefault(subject, []).append(one)
@@ -128,6 +131,7 @@ class Interest:
             self._wild.setdefault(_first(subject), []).append((matching([subject]), one))
 
     def remove(self, one: Subscription) -> None:
+        self._found.clear()
         for where, key in ((self._literal, one.subject), (self._under, one.subject[:-2])):
             members = where.get(key, [])
             if one in members:
@@ -140,7 +144,10 @@ class Interest:
 
     def of(self, subject: str) -> list[Subscription]:
         """All subscriptions that a message on this subject is for."""
-        found = [*self._literal.get(subject, ())]
+        known = self._found.get(subject)
+        if known is not None:
+            return known
+        found = self._found[subject] = [*self._literal.get(subject, ())]
         found += self._under.get(subject.rpartition(".")[0], ())
         for first in (_first(subject), "*", ">"):
             for matches, one in self._wild.get(first, ()):
