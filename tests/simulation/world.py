@@ -250,7 +250,9 @@ class World:
     def _claims_are_held(self) -> bool:
         """Whether a job is claimed whose end is to come."""
         return any(
-            not claim.gone and not claim.subject.startswith("_")
+            not claim.gone
+            and not claim.subject.startswith("_")
+            and not any(one.is_left_hanging(claim.subject) for one in self.machines.values())
             for claim in self.server.claims.last.values()
         )
 

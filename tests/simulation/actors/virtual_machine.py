@@ -34,6 +34,8 @@ CLAIM_SECONDS: Final = 12.0
 STARTS: Final = (0.001, 0.05)
 """Seconds until a shim has started: at least, and at most so much more."""
 UP: Final = (0.01, 0.1)
+HANG_SECONDS: Final = 150.0
+"""Longest time after which a runner has killed a shim that hangs."""
 STOP_SECONDS: Final = 3.0
 """Longest time that a job takes to end when it is told to."""
 
@@ -280,15 +282,23 @@ class VirtualMachine:
             process, on_change = self.listener
             self.loop.post(process, on_change, key)
 
+    def is_left_hanging(self, key: str) -> bool:
+        """Whether the run's shim hangs, and its runner has had time to kill it."""
+        disk = self.disks.get(key)
+        shim = disk.shim if disk is not None else None
+        return shim is not None and self.loop.now > shim.hangs_since + HANG_SECONDS
+
 
 class Shim:
     """The shim of one start of a run, with its pods. ``over``: its pods have ended. ``dead``: it
-    was killed, and its pods live on until they are swept."""
+    was killed, and its pods live on until they are swept. ``hangs_since``: its pods ended then, and
+    it does not write that they have."""
 
     def __init__(self, machine: VirtualMachine, disk: Disk, spec: Spec) -> None:
         self.spec = spec
         self.alive = True
         self.dead = False
+        self.hangs_since = inf
         self._machine = machine
         self._disk = disk
         self._why = ""
@@ -362,8 +372,9 @@ class Shim:
         if not self.over:
             self.over = True
             self._machine.on_end(self.spec.key, kind)
-            # A shim that hangs is killed by its runner.
-            if self._why != "stopped" or not self._course.mute:
+            if self._why == "stopped" and self._course.mute:
+                self.hangs_since = self._machine.loop.now
+            else:
                 self._tell_end(kind)
 
     def die(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
+from math import inf
 from random import Random
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
@@ -22,6 +23,7 @@ from admittance.provisioning.observed_state import ObservedState
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step, Write
 from admittance.provisioning_check.step_performer import StepPerformer
+from admittance.runner import run_manager
 from admittance.runner.claims import Claim, Claims, ClaimState
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused
@@ -265,18 +267,26 @@ _TRANSITION: Final = (reconcile, "transition")
 _OVER_QUOTA: Final = "over quota"
 _RUNS_TWICE: Final = "runs on .* and starts on"
 
+
+def _hanging(rng: Random) -> Scenario:
+    """Long jobs, and runners that end in order while the shims of their jobs hang."""
+    faults = [Fault(10 * n, rng.choice(("r-a", "r-b")), "kill", 1.0, 0.0) for n in range(1, 20)]
+    courses = Courses(lengths=(15.0,), mute=1.0)
+    return checked(rng)._replace(courses=courses, faults=faults)
+
+
 MUTATIONS: Final = {
     "a deposed leader would hand out quota a second time": Mutation(
-        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 26
+        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 14
     ),
     "what was stored and not synced would be lost with the machine": Mutation(
         (Patch(core.Server, "unsynced_seconds", 2.0), Patch(Stream, "keeps_replaced", True)),
         scenario,
         "counts, and had no effect|is lost",
-        6,
+        42,
     ),
     "a new leader would not know what its predecessor handed out": Mutation(
-        (Patch(LeaderElector, "take", _take_without_barrier),), _usurped, _OVER_QUOTA, 12
+        (Patch(LeaderElector, "take", _take_without_barrier),), _usurped, _OVER_QUOTA, 29
     ),
     "facts read again after a crash would be applied twice": Mutation(
         (Patch(controller, "Workloads", _Forgetful),), _fallen, "fact .* after|went from", 2
@@ -285,7 +295,7 @@ MUTATIONS: Final = {
         (Patch(Controller, "settle_load", _settle_load_in_silence),),
         preempting,
         "was never said",
-        0,
+        12,
     ),
     "decisions made before a quota was cut would be applied after it": Mutation(
         (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 0
@@ -300,13 +310,13 @@ MUTATIONS: Final = {
         (Patch(VirtualMachine, "renewed_at", property(lambda _: 1e9, lambda *_: None)),),
         scenario,
         f"gives up its quota, and .* runs on|{_RUNS_TWICE}",
-        1,
+        37,
     ),
     "checks that come later would never be asked": Mutation(
         (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 10
     ),
     "a verdict on an earlier reservation would judge this one": Mutation(
-        (Patch(*_TRANSITION, _of_any_cycle),), checked, "does not count|nobody said", 0
+        (Patch(*_TRANSITION, _of_any_cycle),), checked, "does not count|nobody said", 1
     ),
     "a slow check would never be heard beside a fast one": Mutation(
         (Patch(*_TRANSITION, _without_rounds),),
@@ -318,10 +328,13 @@ MUTATIONS: Final = {
         (Patch(*_TRANSITION, _without_frost),), checked, "no row says so|went while it waits", 2
     ),
     "a runner that says nothing would hold quota forever": Mutation(
-        (Patch(*_TRANSITION, _without_drain),),
+        (Patch(*_TRANSITION, _without_drain), Patch(run_manager, "HUNG_SECONDS", inf)),
         checked,
-        "stuck in its eviction|never comes to rest|waits",
+        "stuck in its eviction",
         21,
+    ),
+    "a shim that hangs would keep its claim forever": Mutation(
+        (Patch(run_manager, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 22
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
@@ -340,7 +353,7 @@ MUTATIONS: Final = {
         ),
         _forgetful,
         "waits|stuck|never comes to rest|reserved for ever",
-        11,
+        2,
     ),
     "a workload would be admitted beside its victims": Mutation(
         (
@@ -371,10 +384,10 @@ MUTATIONS: Final = {
         ),
         exclusive,
         "others have gone for",
-        12,
+        23,
     ),
     "a sibling would take what another has only once others have gone": Mutation(
-        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 8
+        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 37
     ),
     "variants of no parent would stay": Mutation(
         (
@@ -414,7 +427,7 @@ MUTATIONS: Final = {
         1,
     ),
     "a request that is not kept would be sent": Mutation(
-        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 29
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 8
     ),
 }
 """By what would happen without the mechanism."""
