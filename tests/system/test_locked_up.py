@@ -41,8 +41,9 @@ class Folder:
         self.auth = self.data / "auth"
 
     @asynccontextmanager
-    async def up(self, *options: str) -> AsyncIterator[Child]:
-        arguments = ["up", "--no-runner", "--port", "0", "--data-dir", str(self.data), *options]
+    async def up(self, *options: str, runner: bool = False) -> AsyncIterator[Child]:
+        options = options if runner else (*options, "--no-runner")
+        arguments = ["up", "--port", "0", "--data-dir", str(self.data), *options]
         child = await start(arguments, self.root / "log")
         try:
             await child.ready()
@@ -124,7 +125,7 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
 async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Folder]:
     """A new folder with a locked `admit up` on it."""
     made = Folder(tmp_path_factory.mktemp("locked_up"))
-    async with made.up("--lock"):
+    async with made.up("--lock", runner=True):
         yield made
 
 
@@ -145,6 +146,18 @@ async def test_commands_find_server_and_credentials_by_the_context(folder: Folde
 async def test_doctor_finds_a_locked_system_healthy(folder: Folder) -> None:
     status, out, err = await folder.admit("doctor", "-o", "json")
     assert (status, json.loads(out)["healthy"]) == (0, True), err
+
+
+async def test_job_of_a_person_runs_and_the_log_says_who_submitted_it(folder: Folder) -> None:
+    samples = Path(__file__).parents[2] / "deploy" / "samples"
+    submit = ("submit", "-q", "research", "--name", "hello", "--wait", "--", "echo", "hello")
+    wait = ("wait", "workload", "hello", "--for", "Finished")
+    for words in (("apply", "-f", str(samples / "queues.yaml")), submit, wait):
+        status, _, err = await folder.admit(*words)
+        assert status == 0, err
+    assert (await folder.admit("logs", "workload", "hello"))[1] == "hello\n"
+    assert "by admin" in (await folder.admit("events", "--workload", "hello"))[1]
+    assert (await folder.admit("explain", "workload", "hello"))[0] == 0
 
 
 async def test_services_lack_no_permission(folder: Folder) -> None:

@@ -122,8 +122,18 @@ def up(
             "--sync-always", help="Every write reaches the disk before it counts; slower."
         ),
     ] = False,
-    lock: Annotated[bool, typer.Option("--lock", hidden=True)] = False,
-    insecure: Annotated[bool, typer.Option("--insecure", hidden=True)] = False,
+    lock: Annotated[
+        bool,
+        typer.Option(
+            "--lock", help="The server demands credentials; yours are written into a context."
+        ),
+    ] = False,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", help="Every program of this machine may do everything; loopback only."
+        ),
+    ] = False,
 ) -> None:
     """Run everything in the foreground: an embedded NATS server and all services.
 

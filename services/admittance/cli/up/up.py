@@ -79,7 +79,7 @@ class Access(StrEnum):
 
 
 DEFAULT_ACCESS: Final = Access.OPEN
-"""`LOCKED` once the workload-controller answers people through the border."""
+"""What `admit up` does without --lock and --insecure."""
 WHAT_INSECURE_MEANS: Final = (
     "--insecure: every program of this machine may do everything here, also run commands as the "
     "Unix user of the runner"
