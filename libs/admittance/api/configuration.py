@@ -111,7 +111,7 @@ class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
 
 
 class UserLimits(Strict, frozen=True, kw_only=True):
-    """Limits for people, where the server has users; not in Kueue. 0: no limit.
+    """Limits of what people may submit on a server with users; not in Kueue. 0: no limit.
 
     ``maxManifestBytes``: of one manifest. ``maxPendingPerNamespace``, ``maxPendingPerLocalQueue``:
     the most pending workloads; more submissions are refused. ``maxPerSecondPerNamespace``: the most

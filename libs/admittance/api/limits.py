@@ -27,8 +27,8 @@ PARAMETER_MAX: Final = 255
 """
 
 MANIFEST_BYTES_MAX: Final = 512 * 1024
-"""The most bytes that metadata and spec of a workload may have. The server's message of 1 MiB must
-also hold the status, the updates of checks and the outbox."""
+"""The most bytes that metadata and spec of a workload may have. The stored workload, with
+status, updates of checks and outbox, must fit into one message of 1 MiB."""
 GROUPS_MAX: Final = 16
 PER_GROUP_MAX: Final = 64
 CHECKS_MAX: Final = 64

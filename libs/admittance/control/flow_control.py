@@ -1,8 +1,8 @@
-"""Which requests of people enter the log next, and which are refused. The module is pure.
+"""Decides which requests of people are published on the log next, and which are refused. Pure.
 
 The log is applied in order, so a user that publishes 20,000 facts at once would delay all others.
-Requests therefore wait here, by namespace. One namespace after the other has its turn, and only
-`IN_FLIGHT_MAX` facts of people are between here and the workload's put at once: the fact of a quiet
+So requests wait in `FlowControl`, by namespace. One namespace after the other has its turn, and
+at most `IN_FLIGHT_MAX` facts of people are published and not yet applied: the fact of a quiet
 namespace has at most that many facts before it.
 """
 
@@ -25,12 +25,13 @@ ALL_WAITING_BYTES_MAX: Final = 4 * WAITING_BYTES_MAX
 FACT_BYTES_MAX: Final = 64 * 1024
 """The most bytes of a fact without a manifest, and of a submission around its manifest."""
 BUCKETS_MAX: Final = 4096
-"""How many namespaces are remembered with their rates before the idle ones are forgotten."""
+"""The most namespaces whose rates are remembered; with more, the rates of idle namespaces are
+forgotten."""
 WRONG: Final = 400
 CONFLICT: Final = 409
 TOO_LARGE: Final = 413
 TOO_MANY: Final = 429
-"""Codes of a refusal. A client may send the request again after `TOO_MANY`."""
+"""Error codes of a refusal. After `TOO_MANY` a client may send the request again later."""
 
 
 class UserRequest(NamedTuple):
@@ -75,7 +76,8 @@ class FlowControl:
         self._rates: dict[str, tuple[float, float]] = {}
 
     def arrive(self, request: UserRequest, now: float) -> Refusal | None:
-        """Lets the request wait for its turn; returns why it is refused instead. ``now``: seconds
+        """Lets the request wait for its turn; returns the refusal if the request is refused.
+        ``now``: seconds
         of a clock that never goes back."""
         refusal = next(self._refusals(request, now), None)
         if refusal is None:
@@ -85,7 +87,8 @@ class FlowControl:
         return refusal
 
     def take(self) -> list[UserRequest]:
-        """The requests to publish now: of each namespace one, in turn, as long as there is room."""
+        """The requests to publish now: one request of each namespace in turn, until
+        `IN_FLIGHT_MAX` facts are in flight."""
         found = []
         while self._waiting and self._taken + len(self._unapplied) < IN_FLIGHT_MAX:
             namespace, requests = self._waiting.popitem(last=False)
@@ -100,7 +103,7 @@ class FlowControl:
         return found
 
     def stored(self, request: UserRequest, sequence: int) -> None:
-        """Records that the log has the fact."""
+        """Records that the fact of the request is stored on the log."""
         self._taken -= 1
         if sequence <= self._applied:
             self._count(request, -1)
@@ -108,12 +111,12 @@ class FlowControl:
             heappush(self._unapplied, (sequence, request))
 
     def dropped(self, request: UserRequest) -> None:
-        """Records that the log did not take the fact, or gave no answer."""
+        """Records that the fact of the request was refused by the log, or was not acknowledged."""
         self._taken -= 1
         self._count(request, -1)
 
     def applied(self, through: int) -> None:
-        """Records that every fact up to ``through`` is applied."""
+        """Records that every fact of the log up to the sequence ``through`` is applied."""
         self._applied = through
         while self._unapplied and self._unapplied[0][0] <= through:
             _, request = heappop(self._unapplied)
@@ -125,7 +128,7 @@ class FlowControl:
         return sum(map(len, self._waiting.values()))
 
     def _count(self, request: UserRequest, amount: int) -> None:
-        """Counts submissions that are not stored yet: they will be pending."""
+        """Counts the submissions of the request that are not stored yet as pending workloads."""
         if request.verb == "submitted":
             self._entering[request.namespace, request.queue] += amount
             self._entering_in[request.namespace] += amount

@@ -172,7 +172,7 @@ def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> lis
 
 
 def with_user(meta: ObjectMeta, user: str) -> ObjectMeta:
-    """The metadata with the user that applied the manifest; "": without a user."""
+    """The metadata with the annotation `APPLIED_BY` set to the user; "": without the annotation."""
     notes = {name: value for name, value in meta.annotations.items() if name != APPLIED_BY}
     if user:
         notes[APPLIED_BY] = user
@@ -232,7 +232,9 @@ def statement(
 
 def _named_user(meta: ObjectMeta, deleted: bool) -> str:
     if deleted and meta.deletion_timestamp is None:
-        return ""  # The manifest names the user that applied it, not the one that deletes it.
+        return (
+            ""  # A deleted manifest names the user that applied it, not the user that deletes it.
+        )
     return meta.annotations.get(APPLIED_BY, "")
 
 

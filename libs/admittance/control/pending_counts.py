@@ -1,4 +1,4 @@
-"""How many workloads wait for quota, by namespace and by LocalQueue. The module is pure."""
+"""Counts workloads that wait for quota, by namespace and by LocalQueue. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class PendingCounts:
         self._queues: Counter[tuple[str, str]] = Counter()
 
     def note(self, key: str, workload: StoredWorkload | None) -> None:
-        """Records the workload at the key; None: the workload is gone."""
+        """Updates the counts by the new state of the workload at the key; None: the workload
+        was deleted."""
         where = _where(workload) if workload is not None else None
         before = self._where.get(key)
         if before == where:

@@ -1,7 +1,7 @@
-"""What facts that people cause, ``admit.user.<user>.<verb>.<ns>.<name>``, stand for.
-
-The module is pure. The user in the subject is the one that the server knows: only the
-workload-controller publishes there, for requests whose subject the server has guarded.
+"""Translates facts that people cause, ``admit.user.<user>.<verb>.<ns>.<name>``, into facts of
+workloads. Pure. The user in the subject is the user that is connected: only the
+workload-controller publishes on these subjects, for requests whose subject the server's
+permissions guard.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def user_behind(logged: LogMessage) -> str:
 
 
 def fact_of(logged: LogMessage) -> Fact:
-    """The fact that the message stands for. Raises Undecodable."""
+    """The fact that the workload-controller applies for the message. Raises Undecodable."""
     fact = decode(logged.subject, logged.data)
     user = user_of(logged.subject)
     return _meant(fact, user, logged.time) if user else fact
@@ -35,10 +35,11 @@ def _meant(fact: Fact, user: str, now: datetime) -> Fact:
         case facts.Verdict():
             return _verdict(fact, user, now)
         case facts.Activated() | facts.Deactivated() if fact.reason:
-            # A reason marks a fact of the variant-controller.
+            # Only facts of the variant-controller have a reason.
             return replace(fact, reason="")
         case facts.Finished() if fact.revision:
-            # With a revision the fact would be a report that the job has ended by itself.
+            # A fact `finished` with a revision would count as a runner's report that the job has
+            # ended by itself.
             return replace(fact, revision=0)
     return fact
 

@@ -72,8 +72,8 @@ class Deleted(Fact, frozen=True, kw_only=True):
 
 
 class Verdict(Fact, frozen=True, kw_only=True):
-    """The verdict of a person on an approval check, in the workload's ``cycle``. The message of the
-    check names the person of the subject.
+    """The verdict of a person on an approval check, in the workload's ``cycle``. The user in
+    the subject is named in the message of the check.
     """
 
     check: str
@@ -82,11 +82,11 @@ class Verdict(Fact, frozen=True, kw_only=True):
 
 
 class Approved(Verdict, frozen=True, kw_only=True):
-    """A person approves the workload: the check is Ready."""
+    """A person approves the workload: its approval check becomes Ready."""
 
 
 class Denied(Verdict, frozen=True, kw_only=True):
-    """A person denies the workload: the check is Rejected."""
+    """A person denies the workload: its approval check becomes Rejected."""
 
 
 # Published by the variant-controller, beside facts of users. -----------------------------

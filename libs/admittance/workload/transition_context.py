@@ -127,7 +127,7 @@ class QueueView(TimeRules, Protocol):
 
 
 def no_submitter(_workload: str) -> str:
-    """Knows no user."""
+    """A ``submitter`` for a server without users: always ""."""
     return ""
 
 
@@ -148,7 +148,7 @@ class TransitionContext(NamedTuple):
 
     @property
     def by_user(self) -> str:
-        """`` by ada``, to end a message; "": the user is unknown."""
+        """The end of a message, like `` by ada``; "": the user is unknown."""
         return f" by {self.user}" if self.user else ""
 
 

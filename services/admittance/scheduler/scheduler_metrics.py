@@ -16,7 +16,8 @@ INADMISSIBLE: Final = ("inadmissible",)
 
 
 class AttemptMetrics:
-    """Attempts to admit: cycles of one domain. The result is success if any workload got quota."""
+    """Attempts to admit: cycles of one domain. The label ``result`` is success if any workload
+    got quota in the cycle."""
 
     def __init__(self) -> None:
         about = "Cycles of a domain; success: a workload got quota, inadmissible: none did"

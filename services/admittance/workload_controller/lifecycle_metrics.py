@@ -19,7 +19,8 @@ from admittance.workload.stored import StoredWorkload
 
 
 class Place(NamedTuple):
-    """Where a workload counts. ``local_queue`` "": no such LocalQueue exists."""
+    """The ClusterQueue and the LocalQueue for which a workload is counted. ``local_queue`` "":
+    the LocalQueue does not exist."""
 
     cluster_queue: str
     local_queue: str
@@ -28,7 +29,7 @@ class Place(NamedTuple):
 
 
 class QueueCounter:
-    """A counter for ClusterQueues and its twin for LocalQueues."""
+    """Two counters of the same events: one by ClusterQueue, one by LocalQueue."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str] = ()) -> None:
         last = (*labels, "priority_class")
@@ -48,7 +49,7 @@ class QueueCounter:
 
 
 class QueueHistogram:
-    """A histogram for ClusterQueues and its twin for LocalQueues."""
+    """Two histograms of the same times: one by ClusterQueue, one by LocalQueue."""
 
     def __init__(self, name: str, about: str) -> None:
         last = ("priority_class",)
@@ -56,13 +57,13 @@ class QueueHistogram:
         self.locals = Histogram(f"local_queue_{name}", about, ("name", "namespace", *last))
 
     def observe(self, place: Place, begun: datetime | None, ended: datetime | None) -> None:
-        """Counts the time between two times; nothing if one is not known."""
+        """Counts the seconds between two times; counts nothing if one of the times is unknown."""
         if begun is None or ended is None:
             return
         self.observe_seconds(place, (ended - begun).total_seconds())
 
     def observe_seconds(self, place: Place, seconds: float) -> None:
-        """Counts the seconds; a clock that was set back makes them 0."""
+        """Counts the seconds; a negative number, after a clock was set back, counts as 0."""
         seconds = max(0.0, seconds)
         self.clusters.observe((place.cluster_queue, place.priority_class), seconds)
         if place.local_queue:
@@ -75,7 +76,8 @@ class QueueHistogram:
 
 
 class LifecycleMetrics:
-    """Reservations, admissions, starts, evictions and ends, with the times between them."""
+    """Metrics of reservations, admissions, starts, evictions and ends of workloads, with the
+    times between these steps."""
 
     def __init__(self) -> None:
         self.reserved = QueueCounter(
@@ -131,7 +133,7 @@ class LifecycleMetrics:
         return *(one for pair in pairs for one in pair.metrics), self.released, self.preempted
 
     def stepped(self, place: Place, before: StoredWorkload, after: StoredWorkload) -> None:
-        """Counts what a write changed in the conditions of a workload that is no variant."""
+        """Counts the steps that a write stored for a regular workload or a parent."""
         since = queued_since(before)
         reserved = became_true(before, after, Type.QUOTA_RESERVED)
         if reserved is not None:
@@ -188,7 +190,7 @@ def queued_since(workload: StoredWorkload) -> datetime | None:
 
 
 def became_true(before: StoredWorkload, after: StoredWorkload, kind: str) -> Condition | None:
-    """The condition if the write made it true; else None."""
+    """The condition of that type if the write made it true; else None."""
     now = find(after, kind)
     return now if _is_true(now) and not _is_true(find(before, kind)) else None
 

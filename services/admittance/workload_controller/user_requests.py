@@ -1,7 +1,10 @@
-"""Answers people: checks their facts and publishes these on the log with the name of the user.
+"""Answers requests of people: checks their facts, and publishes the facts on the log with the
+name of the user.
 
-A person publishes on ``admit.user.<user>.<verb>.<ns>.<name>`` as on a stream. The border between
-the accounts renames the subject to ``admit.api.user.…``, and the answer is that of JetStream. A
+A person publishes a fact on ``admit.user.<user>.<verb>.<ns>.<name>`` as if a stream had this
+subject. The border between
+the accounts renames the subject to ``admit.api.user.…``, and the answer has the form of an
+acknowledgement of JetStream. A
 client that gets no answer sends the fact again with the same message id; the log then has the fact
 once.
 """
@@ -79,17 +82,19 @@ class UserRequests:
         self._throttle = LogThrottle()
 
     async def start(self) -> None:
-        """Begins to hear people."""
+        """Begins to receive requests of people."""
         self._subscription = await self._bus.nc.listen(FACTS, self._hear, queue=GROUP)
 
     async def stop(self) -> None:
-        """Ends hearing people. Requests without an answer are sent again by their clients."""
+        """Stops receiving requests of people. Clients send requests without an answer again, to
+        the next leader."""
         if self._subscription is not None:
             await self._bus.nc.unlisten(self._subscription)
             self._subscription = None
 
     def applied(self, through: int) -> None:
-        """Records that every fact up to ``through`` is applied, which makes room for others."""
+        """Records that every fact up to ``through`` is applied, which makes room for further
+        facts."""
         self._flow.applied(through)
         self._wake.set()
 
@@ -123,7 +128,7 @@ class UserRequests:
         identity = self._identity(user, given.get(HEADER_MSG_ID, ""))
         known = self._open.get(identity)
         if known is not None:
-            # The client got no answer yet and has sent its request again.
+            # The client has got no answer yet and has sent its request again.
             if answer_to:
                 known[1].append(answer_to)
             return
@@ -142,7 +147,7 @@ class UserRequests:
         return self._controller.message_builder.identity(what)
 
     def _unfit(self, fact: facts.Verdict) -> str:
-        """Why people may not judge the check; "" if they may."""
+        """Why people may not give a verdict of the check; "" if people may."""
         check = self._controller.objects.check(fact.check)
         if check is None:
             return f'AdmissionCheck "{fact.check}" does not exist'
@@ -194,7 +199,7 @@ def _request(identity: str, user: str, verb: str, fact: Fact, size: int) -> User
     try:
         queue = _manifest.decode(fact.workload).spec.queue_name
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        queue = ""  # The workload-controller refuses the manifest when it applies the fact.
+        queue = ""  # An invalid manifest is refused when the workload-controller applies the fact.
     length = len(fact.workload)
     return UserRequest(identity, user, verb, fact.namespace, size, queue, length)
 

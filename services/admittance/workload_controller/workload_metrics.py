@@ -140,7 +140,7 @@ class WorkloadMetrics:
             self._retried(controller, before, after)
 
     def committed(self, facts: int, seconds: float) -> None:
-        """Counts one commit."""
+        """Counts one commit: its number of facts and its duration."""
         self.batches.observe((), facts)
         self.durations.observe((), seconds)
 

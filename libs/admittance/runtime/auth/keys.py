@@ -13,7 +13,7 @@ SEED_BYTES: Final = 32
 
 
 class KeyPair(NamedTuple):
-    """The NKey of a user. ``seed`` is the secret half, ``public`` the other."""
+    """The NKey of a user. ``public``: the public key. ``seed``: the secret seed."""
 
     public: str
     seed: str

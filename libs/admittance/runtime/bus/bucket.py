@@ -158,8 +158,8 @@ class BucketReader:
     After a restart of the server the reader continues after the last revision that it read.
     ``loaded`` is set just before `batches` yields the batch that completes the entries present at
     the start, so the body of a loop over `batches` can check it. ``last`` is the newest revision
-    that was yielded. ``request``: makes the consumer in place of the reader, after the given
-    revision, or with all present entries.
+    that was yielded. ``request``: a function that creates the consumer instead of the reader,
+    beginning after the given revision; None: beginning with all present entries.
     """
 
     def __init__(

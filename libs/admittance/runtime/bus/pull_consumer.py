@@ -183,11 +183,12 @@ class PullConsumer:
                     await asyncio.sleep(0.05)
                     self._wake.set()
                     continue
-                # Report bugs to the reader too: otherwise the reader would wait without end and
-                # seem healthy.
+                # Bugs are reported to the reader too, because otherwise the reader would wait
+                # without end and seem healthy.
                 if not self.failed.done():
                     self.failed.set_exception(error)
-                    # Marks the exception as retrieved: a reader that has ended does not read it.
+                    # The exception is marked as retrieved, because a reader that has ended does not
+                    # retrieve it.
                     self.failed.exception()
                 return
 

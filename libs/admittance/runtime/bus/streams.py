@@ -201,7 +201,7 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
 
 async def _with_subjects(bus: Bus, stream: Stream, found: dict[str, Any]) -> dict[str, Any]:
     """Adds the subjects that an existing stream lacks because an earlier version created it;
-    returns its settings. A stream with other subjects stays as it is."""
+    returns its settings. A stream that also has other subjects is not changed."""
     wanted = stream.required["subjects"]
     if not set(found.get("subjects") or ()) < set(wanted):
         return found

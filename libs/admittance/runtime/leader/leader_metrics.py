@@ -1,4 +1,5 @@
-"""Metrics of leader election: what an instance leads, and how long the bus takes to answer."""
+"""Metrics of leader election: the domains that an instance leads, and how long the bus takes to
+acknowledge heartbeats."""
 
 from __future__ import annotations
 

@@ -112,7 +112,8 @@ class Histogram(Metric):
         named = self.definition.labels
         comma = "," if named else ""
         bounds = [*map(str, self._bounds), "+Inf"]
-        # One form for all lines of a series: a form for each line would take three times as long.
+        # All lines of a series are made by one format string, because one for each line would take
+        # three times as long.
         form = "".join(f'{name}_bucket{{%s{comma}le="{bound}"}} %s\n' for bound in bounds)
         form += f"{name}_count{{%s}} %s\n{name}_sum{{%s}} %s\n"
         for labels, kept in self.values.copy().items():

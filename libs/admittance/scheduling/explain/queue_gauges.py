@@ -241,7 +241,7 @@ def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
         for cause, group in tuple(cls.by_reason.items()):
             add(NO_RESERVATION, cause, len(group))
             left -= len(group)
-        # A refusal of these workloads is on its way; their status does not have its reason yet.
+        # The refusal of these workloads is in flight, so their status does not have its reason yet.
         add(NO_RESERVATION, "", max(0, left))
     for workload in tuple(queue.parked_workloads):
         if workload.family is None:

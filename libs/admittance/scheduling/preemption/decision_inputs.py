@@ -1,4 +1,4 @@
-"""The numbers behind a decision, in the form in which the log has them."""
+"""Computes the numbers behind a decision, in the form that is published with the decision."""
 
 from __future__ import annotations
 

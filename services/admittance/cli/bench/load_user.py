@@ -1,4 +1,5 @@
-"""A user for load generators on a locked server: it may do everything in the account of the
+"""Adds a user for load generators to a locked server. The user may do everything in the account
+of the
 services, because a load generator plays people, runners and checks at once.
 """
 
@@ -28,14 +29,14 @@ def add_load_user(auth: Path) -> ConnectionOptions:
     with os.fdopen(descriptor, "w") as credentials:
         credentials.write(f"{key.seed}\n")
     config = auth / CONFIG
-    # The users of CORE come first.
+    # The list of CORE's users is the first in the file.
     text = config.read_text().replace(USERS, f"{USERS}\n      {{ nkey: {key.public} }}", 1)
     config.write_text(text)
     return ConnectionOptions(creds=str(file))
 
 
 async def with_load_user(auth: Path, url: str) -> ConnectionOptions:
-    """`add_load_user`, for a server that runs."""
+    """Adds a user as `add_load_user` does, and reloads the running server."""
     login = add_load_user(auth)
     if login is not NO_OPTIONS:
         await reload(url, str(auth / SYSTEM), NO_OPTIONS)

@@ -32,7 +32,7 @@ class Child:
         self.log = log
         self.url = ""
         self.access = NO_OPTIONS
-        """The login of a load generator."""
+        """The login with which a load generator connects to the system under test."""
 
     @property
     def pid(self) -> int:

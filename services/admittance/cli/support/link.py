@@ -78,8 +78,8 @@ ANSWERED_BY: Final = {
 
 
 OWN_CODES: Final = 1000
-"""Errors with a code below this one are those of the workload-controller, in a sentence for the
-user; the codes of JetStream are above."""
+"""Error codes below this number come from the workload-controller, with a sentence for the
+user; codes of JetStream are greater."""
 
 
 class NoResponder(AnswerIsNo):
