@@ -94,13 +94,15 @@ attempt the outcome is unknown.
 class Bus:
     """One connection to the bus, made by `connect`.
 
-    The bus calls the functions in ``reconnected``, synchronously, after each reconnect.
+    The bus calls the functions in ``reconnected``, synchronously, after each reconnect, and those
+    in ``login_refused`` when the server refuses to let this login connect again.
     """
 
     nc: Connection
 
     def __init__(self) -> None:
         self.reconnected: list[Callable[[], None]] = []
+        self.login_refused: list[Callable[[AccessDenied], None]] = []
         self.heartbeat_seconds = HEARTBEAT_SECONDS
         self.refused: AccessDenied | None = None
         """Why the server refuses to let this login connect again; None while it is connected."""
@@ -146,6 +148,11 @@ class Bus:
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, AccessDenied):
             self.refused = error
+            # While the connection is still up, its login may have been renewed: only the attempt to
+            # connect again shows whether the server refuses it.
+            if not self._up.is_set():
+                for callback in list(self.login_refused):
+                    callback(error)
         if isinstance(error, OSError | nats.errors.UnexpectedEOF | nats.errors.NoServersError):
             return
         # Each attempt to reconnect may fail with the same error, which is logged once.

@@ -171,7 +171,7 @@ class ProgramDurables:
     ) -> None:
         self._prefix = prefix
         self._filters = filters
-        self._ack_wait = ack_wait
+        self.ack_wait = ack_wait
 
     def durable(self, name: str) -> str:
         """The name of the program's durable."""
@@ -186,7 +186,7 @@ class ProgramDurables:
             "filter_subjects": self._filters(name),
             "deliver_policy": "new",
             "ack_policy": "explicit",
-            "ack_wait": self._ack_wait * 1_000_000_000,
+            "ack_wait": self.ack_wait * 1_000_000_000,
             "max_ack_pending": self.MAX_ACK_PENDING,
             "max_deliver": -1,
             "max_waiting": 512,

@@ -131,12 +131,13 @@ class KeyFollower:
     async def batches(self) -> AsyncGenerator[list[Entry]]:
         """Yields the present entries, then every change, in batches by revision; a deleted key has
         no value. Raises Unavailable and Refused if the first reading fails, and AccessDenied if
-        this login may not follow or read the keys.
+        this login may not follow or read the keys, or may not connect again.
         """
         nc = self._bus.nc
         subscriptions: list[Subscription] = []
         self._bus.reconnected.append(self._on_reconnected)
         nc.on_denied_subscription.append(self._on_denied)
+        self._bus.login_refused.append(self._on_refused)
         try:
             for pattern in self._patterns:
                 subscriptions.append(await nc.listen(self._prefix + pattern, self._on_write))
@@ -147,13 +148,17 @@ class KeyFollower:
         finally:
             self._bus.reconnected.remove(self._on_reconnected)
             nc.on_denied_subscription.remove(self._on_denied)
+            self._bus.login_refused.remove(self._on_refused)
             for one in subscriptions:
                 await nc.unlisten(one)
 
     def _on_denied(self, subject: str) -> None:
         if any(subject == (self._prefix + pattern).lower() for pattern in self._patterns):
-            self._denied = AccessDenied(self._bus.nc.denied)
-            self._wake.set()
+            self._on_refused(AccessDenied(self._bus.nc.denied))
+
+    def _on_refused(self, error: AccessDenied) -> None:
+        self._denied = error
+        self._wake.set()
 
     def _on_reconnected(self) -> None:
         self._stale = True
