@@ -9,6 +9,7 @@ import pytest
 
 from admittance.conformance.kit import FAILED, PASSED, KitOptions, KitReport
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import provider_durables
 from support.servers import within
 
 R = TypeVar("R", bound=KitReport)
@@ -26,6 +27,16 @@ def shorten_waits(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     """Shortens the waits of the kits to `SHORT_WAITS`, or to these seconds."""
     for name, length in {**SHORT_WAITS, **seconds}.items():
         monkeypatch.setattr(f"admittance.conformance.kit.{name}", length)
+
+
+def shorten_redelivery(monkeypatch: pytest.MonkeyPatch, seconds: int = 2) -> None:
+    """Shortens the time until a request is redelivered that a provider did not acknowledge."""
+    monkeypatch.setattr(provider_durables, "ack_wait", seconds)
+
+
+def shrink_burst(monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
+    """Lowers the number of simultaneous requests, for providers that are slow for each of them."""
+    monkeypatch.setattr("admittance.conformance.providers.failure_cases.BURST", requests)
 
 
 async def run_kit(

@@ -22,7 +22,13 @@ from integration.checks.strays import at_work
 from integration.provisioning import stray_providers as strays
 from integration.provisioning.stray_providers import STRAY_CLASS, StrayProvider
 from support.cluster import Cluster
-from support.conformance_runs import assert_only_failure, details_by_case, run_kit, shorten_waits
+from support.conformance_runs import (
+    assert_only_failure,
+    details_by_case,
+    run_kit,
+    shorten_redelivery,
+    shorten_waits,
+)
 from support.requests import apply
 from support.servers import TestServer, within
 
@@ -34,6 +40,7 @@ RACK = Path(__file__).with_name("rack_provider.py")
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     shorten_waits(monkeypatch, WATCH_SECONDS=0.8)
+    shorten_redelivery(monkeypatch)
     monkeypatch.setattr("admittance.conformance.providers.provider_cases.CLEAR_SECONDS", 2.0)
 
 

@@ -19,7 +19,13 @@ from admittance.events.subjects import ASKED, PROVISIONING_FACTS
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import provider_durables
 from integration.checks.test_checks_page import put_tools_on_path
-from support.conformance_runs import assert_passed, run_kit, shorten_waits
+from support.conformance_runs import (
+    assert_passed,
+    run_kit,
+    shorten_redelivery,
+    shorten_waits,
+    shrink_burst,
+)
 from support.servers import TestServer
 
 pytestmark = pytest.mark.bus
@@ -43,6 +49,9 @@ def block(language: str) -> str:
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shorten_waits(monkeypatch, GRACE_SECONDS=0.5, QUIET_SECONDS=0.5)
+    shorten_redelivery(monkeypatch)
+    # The sample starts several processes for each message.
+    shrink_burst(monkeypatch, 20)
     folder = tmp_path / "rack"
     folder.mkdir()
     for number in range(2):
