@@ -24,10 +24,13 @@ from support.servers import until
 pytestmark = pytest.mark.bus
 
 
-async def test_a_ready_service_of_this_host_is_well_and_a_missing_one_is_not() -> None:
+async def test_a_ready_service_of_this_host_is_well_and_a_missing_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with embedded("--insecure", "--no-runner") as system:
         here = socket.gethostname()
         assert await why_not_ready("scheduler", system.url, host=here) == ""
+        monkeypatch.setattr("admittance.cli.up.health.PATIENCE", 0.5)
         assert await why_not_ready("runner", system.url, host=here) == "runner does not answer"
         elsewhere = await why_not_ready("scheduler", system.url, host="elsewhere")
         assert elsewhere == "scheduler does not answer"

@@ -28,6 +28,7 @@ from support.conformance_runs import (
     run_kit,
     shorten_redelivery,
     shorten_waits,
+    shrink_burst,
 )
 from support.requests import apply
 from support.servers import TestServer, within
@@ -184,7 +185,7 @@ async def test_a_provider_without_the_helper_passes(
             strays.Timeless, "deadline", "an hour after", id="providing after the deadline"
         ),
         pytest.param(strays.Fragile, "garbage", "did not answer any more", id="dying of garbage"),
-        pytest.param(strays.Overwhelmed, "burst", "of 100", id="lost in a burst"),
+        pytest.param(strays.Overwhelmed, "burst", "of 20", id="lost in a burst"),
         pytest.param(
             strays.Chattering, "repeats", "times for one request", id="saying it again and again"
         ),
@@ -201,7 +202,9 @@ async def test_a_fault_of_a_provider_is_named(
     make: Callable[[Bus], StrayProvider],
     case: str,
     sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    shrink_burst(monkeypatch, 20)
     async with at_work(make, nats_server.url):
         report = await tried(
             bus,

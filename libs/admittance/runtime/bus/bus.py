@@ -92,10 +92,8 @@ attempt the outcome is unknown.
 
 
 class Bus:
-    """One connection to the bus, made by `connect`.
-
-    The bus calls the functions in ``reconnected``, synchronously, after each reconnect, and those
-    in ``login_refused`` when the server refuses to let this login connect again.
+    """One connection to the bus, made by `connect`. It calls the functions in ``reconnected`` after
+    each reconnect, and those in ``login_refused`` when this login may not connect again.
     """
 
     nc: Connection
@@ -148,11 +146,9 @@ class Bus:
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, AccessDenied):
             self.refused = error
-            # While the connection is still up, its login may have been renewed: only the attempt to
-            # connect again shows whether the server refuses it.
-            if not self._up.is_set():
-                for callback in list(self.login_refused):
-                    callback(error)
+            # A refusal on an open connection is not final: the login may have been renewed.
+            for callback in () if self._up.is_set() else self.login_refused[:]:
+                callback(error)
         if isinstance(error, OSError | nats.errors.UnexpectedEOF | nats.errors.NoServersError):
             return
         # Each attempt to reconnect may fail with the same error, which is logged once.
