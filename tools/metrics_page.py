@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from admittance.provisioning_check.service import REQUESTS
+from admittance.runner.service import RUNS
 from admittance.runtime.leader.leader_metrics import LEADER_METRICS
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
 from admittance.scheduler.scheduler_metrics import QUEUE_GAUGES, AttemptMetrics
 from admittance.variant_controller.service import FAMILY_GAUGES
-from admittance.workload_controller.workload_metrics import WorkloadMetrics
+from admittance.workload_controller.workload_metrics import CHECK_ACTIVE, WorkloadMetrics
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"
 
@@ -43,8 +45,10 @@ def by_service() -> Mapping[str, list[Definition]]:
     counted = [one for metric in WorkloadMetrics().metrics for one in metric.definitions]
     return {
         "scheduler": [*QUEUE_GAUGES, *attempts],
-        "workload-controller": counted,
+        "workload-controller": [*counted, CHECK_ACTIVE],
         "variant-controller": list(FAMILY_GAUGES),
+        "provisioning-check": [REQUESTS],
+        "runner": [RUNS],
         "every service with leaders": list(LEADER_METRICS),
         "every process": [BUILD_INFO],
     }

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,6 +23,7 @@ from admittance.cli.bench.system import embedded
 from admittance.runtime.bus.bus import Bus
 from support.builders import a_manifest
 from support.requests import apply, eventually, queues, submit
+from support.servers import within
 
 pytestmark = pytest.mark.bus
 
@@ -28,6 +35,7 @@ def a_free_port() -> int:
         return port
 
 
+PREFIX = "admittance_"
 STATUS = ("active", "inadmissible")
 
 
@@ -58,21 +66,78 @@ def checked(text: str) -> str:
     return found.stdout + found.stderr
 
 
-async def test_admit_up_is_alive_ready_and_scraped_at_one_port() -> None:
+def sleeping(name: str) -> dict[str, Any]:
+    manifest = a_manifest(name, queue="lq-cq")
+    container = manifest["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+    container["command"] = ["sleep", "600"]
+    return manifest
+
+
+CONFIG = """
+global: {scrape_interval: 500ms, scrape_timeout: 500ms}
+scrape_configs:
+  - job_name: admittance
+    static_configs: [{targets: ["127.0.0.1:%d"]}]
+"""
+
+
+@asynccontextmanager
+async def prometheus(folder: Path, scraped: int) -> AsyncIterator[int]:
+    """A Prometheus that scrapes the port; yields its own port."""
+    config, port = folder / "prometheus.yml", a_free_port()
+    config.write_text(CONFIG % scraped)
+    with (folder / "prometheus.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            "prometheus",
+            f"--config.file={config}",
+            f"--storage.tsdb.path={folder / 'tsdb'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield port
+    finally:
+        process.terminate()
+        await within(process.wait())
+
+
+async def shows(port: int, query: str, wanted: dict[str, float]) -> bool:
+    """Whether Prometheus answers the query with these values by ClusterQueue."""
+    try:
+        status, text = await ask(port, f"/api/v1/query?{urlencode({'query': query})}")
+    except OSError:
+        return False  # it starts
+    if status != 200:
+        return False
+    result = json.loads(text)["data"]["result"]
+    return {one["metric"]["cluster_queue"]: float(one["value"][1]) for one in result} == wanted
+
+
+async def test_admit_up_is_alive_ready_and_scraped_at_one_port(tmp_path: Path) -> None:
     port = a_free_port()
-    async with embedded("--insecure", "--no-runner", "--admin", f"127.0.0.1:{port}") as system:
+    async with embedded("--insecure", "--admin", f"127.0.0.1:{port}") as system:
         assert await ask(port, "/livez") == (200, "ok\n")
         assert await ask(port, "/readyz") == (200, "ok\n")
         bus = await Bus.connect(system.url, name="test")
         await apply(bus, *queues("cq", cpu=2))
-        await submit(bus, [a_manifest(f"w-{number}", queue="lq-cq") for number in range(4)])
+        await submit(bus, [sleeping(f"w-{number}") for number in range(4)])
         labels = (("cluster_queue", "cq"),)
 
         async def counted() -> bool:
             found = series((await ask(port, "/metrics"))[1])
-            return found.get(("admittance_admitted_active_workloads", labels)) == 2
+            jobs = found.get(("admittance_runner_jobs", (("stage", "running"),)))
+            return jobs == found.get(("admittance_admitted_active_workloads", labels)) == 2
 
         await eventually(counted)
+        if shutil.which("prometheus"):
+            async with prometheus(tmp_path, port) as queried:
+                query = f"sum by (cluster_queue) ({PREFIX}pending_workloads)"
+                await eventually(lambda: shows(queried, query, {"cq": 2.0}))
+                # a query of Kueue's dashboards
+                usage = f"{PREFIX}cluster_queue_resource_usage"
+                query = f"sum by (cluster_queue) ({usage} / {PREFIX}cluster_queue_nominal_quota)"
+                assert await shows(queried, query, {"cq": 1.0})
         await bus.close()
         status, text = await ask(port, "/metrics")
     assert status == 200
@@ -90,6 +155,7 @@ async def test_admit_up_is_alive_ready_and_scraped_at_one_port() -> None:
     assert found["admittance_commit_facts_count", ()] >= 1
     admitted = (*labels, ("priority_class", ""))
     assert found["admittance_admission_wait_time_seconds_count", admitted] == 2
+    assert found["admittance_ready_wait_time_seconds_count", admitted] == 2
     assert found["admittance_cluster_queue_status", (*labels, ("status", "active"))] == 1
     shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
     documented = {one.full_name for found in by_service().values() for one in found}

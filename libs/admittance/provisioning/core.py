@@ -245,6 +245,16 @@ class ProvisioningCore:
         self._blocked = BlockedSlots(self._slots, self._memory, on_error)
         self._intake = AnswerIntake(self.observed, self._memory)
 
+    def counts(self) -> dict[tuple[str, ...], float]:
+        """The number of capacity requests by class and state, for metrics, which read it in another
+        thread."""
+        found: dict[tuple[str, ...], float] = {}
+        for one in tuple(self.observed.records.values()):
+            record = one.record
+            labels = record.spec.provisioning_class_name, str(record.status.state.value)
+            found[labels] = found.get(labels, 0) + 1
+        return found
+
     # Steps. --------------------------------------------------------------------
 
     def steps(self, now: datetime) -> Iterator[Step]:

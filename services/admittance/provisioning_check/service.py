@@ -30,8 +30,10 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
+from admittance.runtime.telemetry.metrics import Gauges, gauge
 
 SERVICE: Final = "provisioning-check"
 FILTERS: Final = [
@@ -253,6 +255,12 @@ def _status_of(delivery: Delivery) -> ProvisioningStatus | str:
 
 __all__ = ["SERVICE", "run"]
 
+REQUESTS: Final = gauge(
+    "capacity_requests",
+    "Capacity requests that are stored, by their state",
+    ("provisioning_class", "state"),
+)
+
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs the provisioning check while this instance leads, until ``stop`` is set."""
@@ -263,4 +271,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     elected = LeaderElectedService(
         bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda one: one.lag
     )
-    await elected.run(stop)
+
+    def gauges() -> dict[str, dict[tuple[str, ...], float]]:
+        work = elected.work
+        return {REQUESTS.name: work.core.counts()} if work is not None else {}
+
+    async with show_metrics(settings, Gauges((REQUESTS,), gauges)):
+        await elected.run(stop)

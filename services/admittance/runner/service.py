@@ -18,6 +18,7 @@ from admittance.events.subjects import CLAIMS, RUNNER_ORDERS
 from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
+from admittance.runner.decide import Stage
 from admittance.runner.fact_handlers import admit, admit_current, evict, on_claims_changed, recover
 from admittance.runner.local_machine import LocalMachine
 from admittance.runner.logs import LogReader
@@ -29,9 +30,11 @@ from admittance.runtime.bus.bucket import follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.metrics import Gauges, gauge
 
 SERVICE: Final = "runner"
 BATCH: Final = 200
@@ -89,21 +92,32 @@ async def run(
     )
     try:
         await manager.launcher.open()
-        await _serve(
-            bus,
-            settings,
-            manager,
-            stop,
-            ready,
-            retention_seconds,
-            retention_runs,
-            executor,
-            name or folder.runner,
-            detach_jobs=detach_jobs,
-        )
+        async with show_metrics(settings, Gauges((RUNS,), partial(_gauges, manager))):
+            await _serve(
+                bus,
+                settings,
+                manager,
+                stop,
+                ready,
+                retention_seconds,
+                retention_runs,
+                executor,
+                name or folder.runner,
+                detach_jobs=detach_jobs,
+            )
     finally:
         await manager.close()
         folder.close()
+
+
+RUNS: Final = gauge("runner_jobs", "Jobs of the runner, by the stage of their run", ("stage",))
+
+
+def _gauges(manager: RunManager) -> dict[str, dict[tuple[str, ...], float]]:
+    found: dict[tuple[str, ...], float] = {(one.value,): 0 for one in Stage}
+    for run in tuple(manager.runs.values()):
+        found[(run.stage.value,)] += 1
+    return {RUNS.name: found}
 
 
 async def _serve(

@@ -26,6 +26,7 @@ from admittance.runtime.leader.leader_elected_service import LeaderElectedServic
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import task_group
+from admittance.runtime.telemetry.metrics import Gauges
 from admittance.workload.limits import Limits, differing, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.commit_writer import (
@@ -42,7 +43,11 @@ from admittance.workload_controller.journal import HistoryRecorder
 from admittance.workload_controller.manifest_writer import Deletions, ManifestWriter
 from admittance.workload_controller.takeover import follow_manifests, load_controller
 from admittance.workload_controller.user_requests import UserRequests
-from admittance.workload_controller.workload_metrics import WorkloadMetrics
+from admittance.workload_controller.workload_metrics import (
+    CHECK_ACTIVE,
+    WorkloadMetrics,
+    active_checks,
+)
 
 SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
@@ -79,7 +84,14 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         config=differing(limits),
         lag=lambda one: one.lag,
     )
-    async with show_metrics(settings, *(metrics.metrics if metrics is not None else ())):
+
+    def gauges() -> dict[str, dict[tuple[str, ...], float]]:
+        active = elected.work
+        controller = active.controller if active is not None else None
+        return {CHECK_ACTIVE.name: active_checks(controller)} if controller is not None else {}
+
+    counted = metrics.metrics if metrics is not None else ()
+    async with show_metrics(settings, *counted, Gauges((CHECK_ACTIVE,), gauges)):
         await elected.run(stop)
 
 

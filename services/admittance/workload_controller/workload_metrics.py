@@ -19,7 +19,8 @@ from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.events.requests import SettledReply
-from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric
+from admittance.quota.activity import is_check_active
+from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric, gauge
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.migration import MIGRATION, OF_PARENT
 from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_class
@@ -28,6 +29,22 @@ from admittance.workload_controller.lifecycle_metrics import LifecycleMetrics, P
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
 """The label for a check that does not exist."""
+
+
+CHECK_ACTIVE: Final = gauge(
+    "admission_check_active",
+    "1 if the controller of the AdmissionCheck can judge, 0 if its heartbeats are missing, "
+    "or the condition Active has another reason",
+    ("check", "controller"),
+)
+
+
+def active_checks(controller: Controller) -> dict[tuple[str, ...], float]:
+    """The gauge `CHECK_ACTIVE`, read from the stored AdmissionChecks."""
+    return {
+        (check.metadata.name, check.spec.controller_name): int(is_check_active(check))
+        for check in controller.objects.of_kind("admissioncheck")
+    }
 
 
 class _Named(msgspec.Struct):
