@@ -160,6 +160,15 @@ async def test_job_of_a_person_runs_and_the_log_says_who_submitted_it(folder: Fo
     assert (await folder.admit("explain", "workload", "hello"))[0] == 0
 
 
+async def test_admin_reads_objects_of_foreign_kinds(folder: Folder) -> None:
+    file = folder.root / "weekly.yaml"
+    file.write_text("apiVersion: example.com/v1\nkind: Budget\nmetadata: {name: weekly}\n")
+    status, out, err = await folder.admit("apply", "-f", str(file))
+    assert (status, "created (foreign parameters)" in out) == (0, True), err
+    status, out, err = await folder.admit("get", "budget.example.com", "weekly", "-o", "name")
+    assert (status, "weekly" in out) == (0, True), err
+
+
 async def test_services_lack_no_permission(folder: Folder) -> None:
     log = (folder.root / "log").read_text().lower()
     assert [line for line in log.splitlines() if "permission" in line or "may not" in line] == []

@@ -80,7 +80,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
     *_crossings("admit.api.consumer.runner.*"),
     *_crossings(f"$JS.ACK.{LOG}.>"),
     *_crossings(
-        *direct_get(KV, *_KEYS),
+        *direct_get(KV, f"$KV.{subjects.BUCKET}.*.*.*", f"$KV.{subjects.BUCKET}.*.*"),
         *direct_get(KV_CLAIMS, _CLAIMS),
         *direct_get(KV_PROVIDERS, _STATUSES),
         *direct_get(

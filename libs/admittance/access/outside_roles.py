@@ -210,10 +210,17 @@ def approver(user: User) -> Permissions:
     return Permissions(publish, subscribe)
 
 
+SECRETS: Final = rules(
+    "only services read what is no object",
+    *direct_get(KV, f"$KV.{subjects.BUCKET}._admittance.*"),
+)
+"""Keys of services, such as a secret, which have two tokens as objects without a namespace have."""
+
+
 def viewer(user: User) -> Permissions:
     """The permissions of the role viewer: a person that reads everything and changes nothing."""
     publish = (*CONNECT, *_reads_all())
-    return Permissions(publish, (*inbox(user), *_follows_all(user)))
+    return Permissions(publish, (*inbox(user), *_follows_all(user)), SECRETS)
 
 
 def admin(user: User) -> Permissions:
@@ -226,7 +233,7 @@ def admin(user: User) -> Permissions:
         *rules("change manifests", *requests, *(f"{one}.*" for one in requests)),
         *_reads_all(),
     )
-    return Permissions(publish, (*inbox(user), *_follows_all(user)))
+    return Permissions(publish, (*inbox(user), *_follows_all(user)), SECRETS)
 
 
 def _acts(user: User, verbs: tuple[str, ...]) -> tuple[Rule, ...]:
@@ -267,7 +274,7 @@ def _follows(user: User) -> tuple[Rule, ...]:
 
 
 def _reads_all() -> tuple[Rule, ...]:
-    keys = (f"$KV.{subjects.BUCKET}.*.*.*", *cluster_keys())
+    keys = (f"$KV.{subjects.BUCKET}.*.*.*", f"$KV.{subjects.BUCKET}.*.*")
     return (
         *stream_info(STREAMS),
         *rules("list consumers", f"{JS}.CONSUMER.LIST.{LOG}"),
