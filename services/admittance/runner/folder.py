@@ -24,13 +24,13 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from admittance.runner.machine import RunIdentity, RunJournal, Spec, StopNote
+from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 
@@ -263,3 +263,24 @@ class DataFolder:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
                 identity = _identity.decode((path / "earlier.json").read_bytes())
                 yield RunFolder(path, identity)
+
+
+def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
+    """Returns the run of that key in one of the folders, or None; ``roots``: runner id to path of
+    its folder.
+    """
+    for runner, root in roots.items():
+        path = Path(root)
+        try:
+            if not path.is_absolute() or (path / "id").read_text().strip() != runner:
+                continue
+            found = open_run(path, key)
+        except (OSError, ValueError):
+            continue
+        if found is None:
+            continue
+        try:
+            return OtherRun(found, (path / "secret").read_text().strip().encode())
+        except (OSError, ValueError):
+            return OtherRun(found, None)
+    return None

@@ -1,4 +1,6 @@
-"""Starts shims, forwards the notifications that shims send, and tells shims to stop."""
+"""Starts shims, forwards the notifications that shims send, and tells shims to stop. `LocalMachine`
+is the machine of this process: data folders of files, and jobs that are processes or containers.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ import psutil
 import structlog
 
 from admittance.events.facts import Admitted
-from admittance.runner.machine import Executor, RunFiles, RunnerFiles
+from admittance.runner.folder import DataFolder, find_run
+from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
 from admittance.runner.plan import RunPlan, plan_docker, plan_local, sweep_docker
+from admittance.runner.shim import boot_seconds
 from admittance.runtime.errors import SetupError
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
@@ -263,3 +267,24 @@ def _signal_shim(run: RunFiles, sig: signal.Signals) -> None:
     if pid and run.shim_lives():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, sig)
+
+
+class LocalMachine:
+    """The files, shims and clock of this machine, as
+    `admittance.runner.machine.HostMachine` defines them.
+    """
+
+    def boot_seconds(self) -> float:
+        return boot_seconds()
+
+    def executor(self, name: str) -> Executor:
+        return executor_of(name)
+
+    def open_files(self, data_dir: Path) -> RunnerFiles:
+        return DataFolder.open(data_dir)
+
+    def shims(self, files: RunnerFiles, on_change: Callable[[str], None]) -> Shims:
+        return Launcher(files, on_change)
+
+    def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
+        return find_run(roots, key)

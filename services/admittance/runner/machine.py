@@ -1,8 +1,8 @@
 """What a runner needs of the machine that it runs on, and the records that runner and machine
 exchange.
 
-`admittance.runner.local_machine` provides these with files, pipes and processes. The simulation
-provides the machine in memory, with jobs in virtual time.
+`admittance.runner.launcher.LocalMachine` provides the machine with files, pipes and processes. The
+simulation provides the machine in memory, with jobs in virtual time.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Stage
 from admittance.runner.fact_handlers import admit, admit_current, evict, on_claims_changed, recover
-from admittance.runner.local_machine import LocalMachine
+from admittance.runner.launcher import LocalMachine
 from admittance.runner.logs import LogReader
 from admittance.runner.machine import HostMachine, RunFiles
 from admittance.runner.run_manager import RunManager

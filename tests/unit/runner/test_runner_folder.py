@@ -12,8 +12,7 @@ import pytest
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.requests import Logs, LogsReply
 from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
-from admittance.runner.folder import DataFolder, RunFolder
-from admittance.runner.local_machine import find_run
+from admittance.runner.folder import DataFolder, RunFolder, find_run
 from admittance.runner.logs import LogReader, read_logs
 from admittance.runner.machine import (
     ClosedRuns,
