@@ -261,3 +261,17 @@ class TestClaims:
         assert await a.renew() == [KEY]
         assert (await a.take([KEY], again=True))[0].runner == "a"
         assert not await b.mark_over(KEY, dead_only=True)
+
+    async def test_a_runner_reports_an_end_that_its_last_process_marked(
+        self, testbed: RunnerTestbed
+    ) -> None:
+        await Claims(testbed.bus, "a", 1.0).take([KEY])
+
+        async def expired() -> bool:
+            return (await Claims(testbed.bus, "b", 1.0).read(KEY)).state is ClaimState.EXPIRED
+
+        await until(expired, "the end of the claim")
+        for _ in range(2):
+            # The first process ended before it got an answer.
+            assert await Claims(testbed.bus, "b", 1.0).mark_over(KEY, dead_only=True)
+        assert not await Claims(testbed.bus, "c", 1.0).mark_over(KEY, dead_only=True)
