@@ -155,6 +155,18 @@ SUBJECTS = """
     admit.provisioning.failed.{class}.{namespace}.{name}
     admit.provisioning.booking_expired.{class}.{namespace}.{name}
     admit.provisioning.capacity_revoked.{class}.{namespace}.{name}
+    admit.user.{user}.submitted.{namespace}.{name}
+    admit.user.{user}.activated.{namespace}.{name}
+    admit.user.{user}.deactivated.{namespace}.{name}
+    admit.user.{user}.held.{namespace}.{name}
+    admit.user.{user}.released.{namespace}.{name}
+    admit.user.{user}.reprioritized.{namespace}.{name}
+    admit.user.{user}.deleted.{namespace}.{name}
+    admit.user.{user}.finished.{namespace}.{name}
+    admit.user.{user}.approved.{namespace}.{name}
+    admit.user.{user}.denied.{namespace}.{name}
+    admit.user.{user}.apply
+    admit.user.{user}.delete
     admit.timer.due.{kind}.{namespace}.{name}
     admit.object.applied.{kind}.{namespace}.{name}
     admit.object.deleted.{kind}.{namespace}.{name}

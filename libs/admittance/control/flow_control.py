@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from admittance.api.configuration import UserLimits
 from admittance.control.pending_counts import PendingCounts
 
-IN_FLIGHT_MAX: Final = 256
+IN_FLIGHT_MAX: Final = 64
 """The most facts of people that are published and not yet applied."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """The most bytes of requests of one namespace that wait for their turn."""

@@ -31,7 +31,6 @@ from admittance.events.subjects import (
     STREAM,
     USER_FACTS,
     USER_REQUESTS,
-    user_of,
 )
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
@@ -44,6 +43,8 @@ from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 FACTS: Final = f"{USER_REQUESTS}*.*.*.*"
 GROUP: Final = "workload-controller"
+REPLIES_MAX: Final = 4
+"""How many of the reply subjects of one request get the answer, the newest ones."""
 log = structlog.get_logger()
 
 
@@ -116,21 +117,21 @@ class UserRequests:
         answer_to = text_of(reply)
         named = f"{USER_FACTS}{text_of(subject).removeprefix(USER_REQUESTS)}"
         given = parse_headers(headers)
+        tokens = named.split(".")
+        user, verb = tokens[2], tokens[3]
+        identity = self._identity(user, given.get(HEADER_MSG_ID, ""))
+        known = self._open.get(identity)
+        if known is not None:
+            # The client has got no answer yet and has sent its request again.
+            known[1][:] = [*known[1][1 - REPLIES_MAX :], *([answer_to] if answer_to else [])]
+            return
         try:
             fact = decode(named, data)
         except Undecodable as error:
             self._refuse(answer_to, Refusal(WRONG, "Undecodable", str(error)), named)
             return
-        user, verb = user_of(named), named.split(".")[3]
         if isinstance(fact, facts.Verdict) and (why := self._unfit(fact)):
             self._refuse(answer_to, Refusal(CONFLICT, "NoApproval", why), named)
-            return
-        identity = self._identity(user, given.get(HEADER_MSG_ID, ""))
-        known = self._open.get(identity)
-        if known is not None:
-            # The client has got no answer yet and has sent its request again.
-            if answer_to:
-                known[1].append(answer_to)
             return
         request = _request(identity, user, verb, fact, len(data))
         refusal = self._flow.arrive(request, clock.monotonic())
@@ -141,8 +142,8 @@ class UserRequests:
         self._open[identity] = message, [answer_to] if answer_to else []
 
     def _identity(self, user: str, given: str) -> str:
-        """The message id on the log. A user chooses only among ids of its own, which no other
-        program can guess."""
+        """The message id on the log. ``user``: as a token. A user chooses only among ids of its
+        own, which no other program can guess."""
         what = f"user-id/{user}/{given}" if given else f"user/{user}/{chance.token_hex(12)}"
         return self._controller.message_builder.identity(what)
 
