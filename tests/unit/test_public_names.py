@@ -78,9 +78,9 @@ SERVICE_NAMES = """
 """``admit serve <service>``; also in subjects, durables, metrics and permissions."""
 
 COMMANDS = """
-    activate apply approve auth bench cancel check-test completion delete deny describe doctor
-    events explain finish get hold logs priority provider-test release replay serve simulate stop
-    submit token up wait
+    activate apply approve auth bench cancel check-test completion context delete deny describe
+    doctor events explain finish get hold logs priority provider-test release replay serve
+    simulate stop submit token up wait
 """
 
 ENVIRONMENT = """
@@ -118,6 +118,18 @@ KEY_PREFIXES = """
 """First tokens of keys in the buckets, or whole keys."""
 
 SUBJECTS = """
+    admit.user.{user}.submitted.{namespace}.{name}
+    admit.user.{user}.activated.{namespace}.{name}
+    admit.user.{user}.deactivated.{namespace}.{name}
+    admit.user.{user}.held.{namespace}.{name}
+    admit.user.{user}.released.{namespace}.{name}
+    admit.user.{user}.reprioritized.{namespace}.{name}
+    admit.user.{user}.deleted.{namespace}.{name}
+    admit.user.{user}.approved.{namespace}.{name}
+    admit.user.{user}.denied.{namespace}.{name}
+    admit.user.{user}.finished.{namespace}.{name}
+    admit.user.{user}.apply
+    admit.user.{user}.delete
     admit.workload.submitted.{namespace}.{name}
     admit.workload.activated.{namespace}.{name}
     admit.workload.deactivated.{namespace}.{name}

@@ -135,7 +135,7 @@ class Objects:
         return "" if not key or key in self._kept or key in coming else absence(check)
 
     def checks_by_parameters(self, key: str) -> frozenset[str]:
-        """Names of the checks that name the object at the key in ``parameters``."""
+        """The names of the AdmissionChecks whose ``parameters`` name the object at the key."""
         return frozenset(
             check.metadata.name
             for check in self.of_kind("admissioncheck")

@@ -3,7 +3,7 @@ results. The module is pure.
 
 A decision records in its `Scan` what neither the bucket nor the log shows: which heads had their
 turn earlier in the cycle, and behind which flavors the scans of these heads began. The replay sets
-the heads that had their turn earlier and calls the function that decides in the live scheduler.
+the heads that were processed earlier and calls the function that decides in the live scheduler.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class LoggedDecision(NamedTuple):
 
 class Repetition(NamedTuple):
     """The result of repeating a decision. ``differences``: one sentence for each difference; empty:
-    the repeated decision is the same. ``made``: the repeated decisions. ``turns``: the heads that
-    had their turn; ``workloads``, ``objects``, ``inflight``: the size of the rebuilt state and the
+    the repeated decision is the same. ``made``: the repeated decisions. ``turns``: the
+    processed heads; ``workloads``, ``objects``, ``inflight``: the size of the rebuilt state and the
     number of decisions in flight."""
 
     differences: list[str]
@@ -280,7 +280,9 @@ class DecisionReplay(Scheduler):
             queue = workload.queue
             assert queue is not None and workload.cls is not None, "it is a head"
             if queue in found.ready and queue.preemptor is not workload:
-                raise CannotRepeat(f"two workloads of ClusterQueue {queue.name} had their turn")
+                raise CannotRepeat(
+                    f"two workloads of ClusterQueue {queue.name} were processed in one cycle"
+                )
             queue.preemptor = workload
             found.ready[queue] = None
             workload.cursor = None
@@ -425,7 +427,7 @@ def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
         scan = one.scan
         if scan is not None:
             if scan.lost:
-                raise CannotRepeat("too many heads had their turn before it in the same cycle")
+                raise CannotRepeat("too many heads were processed before it in the same cycle")
             for head in scan.heads:
                 turns.setdefault(key_of(head.name), head.cursor)
         turns.setdefault(_decided_for(one), scan.cursor if scan is not None else ())

@@ -392,7 +392,7 @@ class Shim:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
             if now >= deadline and self.pods:
-                deadline = self.lease_deadline()  # the runner may have renewed the lease
+                deadline = self.lease_deadline()  # the runner may have renewed the lease by now
                 if now >= deadline:
                     limit = self.spec["leaseKill"] - self.spec["leaseStop"]
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)

@@ -94,7 +94,7 @@ class UsageKeys:
                 continue
             for key, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, Refused):
-                    # Another leader has written the key of the LocalQueue. The record of that
+                    # Another leader has written the key of the LocalQueue. The record of the other
                     # leader arrives through the bucket.
                     log.info(
                         "usage_refused", namespace=key[0], local_queue=key[1], error=str(outcome)

@@ -142,7 +142,7 @@ async def _open(
         else:
             nc._setup_server_pool([one.address for one in order if one is not server])
             return nc, target
-    # If several servers failed, the error that a person can fix is raised before the error that a
+    # If several servers failed, the error that a person can fix is raised, not the error that a
     # server does not answer.
     raise min(failures, key=lambda failure: isinstance(failure, NoServer))
 

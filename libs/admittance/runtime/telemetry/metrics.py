@@ -181,7 +181,8 @@ def _lines(prefix: str, one: Definition, values: Mapping[Labels, float]) -> list
     inside = ",".join(f'{label}="%s"' for label in one.labels)
     form = f"{name}{{{inside}}} %s\n" if inside else f"{name} %s\n"
     kept = islice(values.items(), GAUGES_MAX)
-    # One look at all labels together: names of objects need no escapes.
+    # All label values are searched together for characters to escape, because names of objects
+    # never have such characters.
     if _SPECIAL.search("".join(chain.from_iterable(values))) is None:
         return [form % (*labels, value) for labels, value in kept]
     return [form % (*_plain(labels), value) for labels, value in kept]

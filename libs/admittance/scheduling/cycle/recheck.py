@@ -225,7 +225,8 @@ def decide_victims(
     issued = (before is not None and before.issued) or not is_deferred(state, workload)
     staying = [one for one in victims if not one.workload.is_leaving] if issued else []
     if staying and workload.family is not None and workload.closed_gate:
-        # After the reservation, a sibling got the gate. The variant must compete again before it
+        # After the reservation of the variant, the preemption gate of a sibling was opened. The
+        # variant must compete again before it
         # may preempt.
         return [_revoked(state, domain, workload, short, now)]
     if any(one.workload.in_flight for one in staying):
