@@ -12,6 +12,7 @@ once.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import Any, Final
 
 import msgspec
@@ -45,6 +46,10 @@ FACTS: Final = f"{USER_REQUESTS}*.*.*.*"
 GROUP: Final = "workload-controller"
 REPLIES_MAX: Final = 4
 """How many of the reply subjects of one request get the answer, the newest ones."""
+ANSWERED_MAX: Final = 20_000
+"""How many stored requests are remembered, to answer one that is sent again at once."""
+ANSWERED_SECONDS: Final = 60.0
+"""How long: shorter than the log remembers message ids."""
 log = structlog.get_logger()
 
 
@@ -77,6 +82,8 @@ class UserRequests:
         self._metrics = metrics
         self._open: dict[str, tuple[Message, list[str]]] = {}
         """Message and reply subjects of each request that has no answer yet."""
+        self._stored: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        """Sequence and time of the newest stored requests, by message id."""
         self._answers: list[bytes] = []
         self._wake = asyncio.Event()
         self._subscription: Subscription | None = None
@@ -125,6 +132,11 @@ class UserRequests:
             # The client has got no answer yet and has sent its request again.
             known[1][:] = [*known[1][1 - REPLIES_MAX :], *([answer_to] if answer_to else [])]
             return
+        sequence, at = self._stored.get(identity, (0, 0.0))
+        if sequence and clock.monotonic() - at < ANSWERED_SECONDS:
+            # The answer crossed with the repeated request, or got lost.
+            self._say([answer_to] if answer_to else [], {"stream": STREAM, "seq": sequence})
+            return
         try:
             fact = decode(named, data)
         except Undecodable as error:
@@ -166,6 +178,9 @@ class UserRequests:
         message, replies = self._open.pop(request.id)
         if isinstance(outcome, int):
             self._flow.stored(request, outcome)
+            self._stored[request.id] = outcome, clock.monotonic()
+            if len(self._stored) > ANSWERED_MAX:
+                self._stored.popitem(last=False)
             self._say(replies, {"stream": STREAM, "seq": outcome})
             return
         self._flow.dropped(request)
