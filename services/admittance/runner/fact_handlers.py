@@ -173,10 +173,18 @@ async def admit_current(manager: RunManager, namespace: str, name: str) -> None:
 # The start of a runner. ----------------------------------------------------------------
 
 
-async def recover(manager: RunManager) -> None:
-    """Continues the runs in this data folder and starts admissions that no runner has claimed."""
+async def resume_runs(manager: RunManager) -> None:
+    """Reads the runs in this data folder and takes their claims again. Needs no other service, so
+    that claims of running jobs do not expire while the workload-controller does not answer.
+    """
     _read_folder(manager)
     await _take_claims_again(manager)
+
+
+async def recover(manager: RunManager) -> None:
+    """Compares the resumed runs with the stored workloads and starts admissions that no runner has
+    claimed.
+    """
     views = await manager.retry(manager.admissions.all_views)
     for key, run in list(manager.runs.items()):
         view = view_of(views.get((run.namespace, run.name)), run.revision)

@@ -19,7 +19,14 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Stage
-from admittance.runner.fact_handlers import admit, admit_current, evict, on_claims_changed, recover
+from admittance.runner.fact_handlers import (
+    admit,
+    admit_current,
+    evict,
+    on_claims_changed,
+    recover,
+    resume_runs,
+)
 from admittance.runner.launcher import LocalMachine
 from admittance.runner.logs import LogReader
 from admittance.runner.machine import HostMachine, RunFiles
@@ -213,6 +220,7 @@ async def _serve(
 
 
 async def _begin(manager: RunManager, puller: Puller) -> None:
+    await resume_runs(manager)
     # The consumer is made before the bucket is read: later changes arrive as facts.
     await manager.retry(puller.start)
     await recover(manager)

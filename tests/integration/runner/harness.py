@@ -61,8 +61,9 @@ async def running_testbed(tmp: Path) -> AsyncIterator[RunnerTestbed]:
     bus = await Bus.connect(await server.start(), name="test")
     try:
         await streams.ensure(bus)
-        await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
-        yield RunnerTestbed(server, bus, tmp)
+        testbed = RunnerTestbed(server, bus, tmp)
+        await testbed.start_endpoints()
+        yield testbed
     finally:
         await bus.close()
         await server.stop()
@@ -75,6 +76,11 @@ class RunnerTestbed:
         self.server = server
         self.bus = bus
         self.tmp = tmp
+
+    async def start_endpoints(self) -> None:
+        """The workload-controller's endpoints answer from now on, until `endpoints` is stopped."""
+        name = "workload-controller"
+        self.endpoints = await micro.serve(self.bus, name, "test", reading_endpoints(self.bus))
 
     async def kill_server(self) -> None:
         os.kill(self.server.pid, signal.SIGKILL)

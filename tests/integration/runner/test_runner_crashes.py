@@ -10,13 +10,22 @@ from pathlib import Path
 import psutil
 import pytest
 
+from admittance.events.subjects import CLAIMS
+from admittance.runner.machine import run_key
 from admittance.runner.service import run
 from admittance.runtime.bus import streams
+from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
-from integration.runner.harness import CHECKPOINTS, NAMESPACE, RunnerProcess, RunnerTestbed, until
+from integration.runner.harness import (
+    CHECKPOINTS,
+    NAMESPACE,
+    RunnerProcess,
+    RunnerTestbed,
+    until,
+)
 
 pytestmark = pytest.mark.bus
 
@@ -238,6 +247,37 @@ async def test_every_job_runs_once_when_the_runner_is_killed_repeatedly(
             assert finished.succeeded, finished.message
     assert await testbed.count("stopped") == 0
     assert await testbed.count("finished") == count, "each is said once, however often it was tried"
+
+
+async def test_a_runner_renews_claims_while_no_workload_controller_answers(
+    testbed: RunnerTestbed,
+) -> None:
+    """Otherwise another runner takes the claims and reports the running jobs as lost."""
+    flag = testbed.tmp / "flag"
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        revision = await testbed.admit("train", f"while ! test -e {flag}; do sleep 0.02; done")
+        await testbed.wait_for_fact("started", "train")
+        await first.kill()
+    await testbed.endpoints.stop()
+
+    async def claimed() -> int:
+        claim = await get(testbed.bus, run_key(NAMESPACE, "train", revision), bucket=CLAIMS)
+        return claim.revision if claim is not None else 0
+
+    before = await claimed()
+    runner = testbed.runner(claim_ttl=3.0)
+    starting = asyncio.create_task(runner.__aenter__())
+
+    async def renewed() -> bool:
+        return await claimed() > before + 1
+
+    await until(renewed, "two renewals of the claim")
+    assert not starting.done()
+    await testbed.start_endpoints()
+    await starting
+    flag.touch()
+    assert (await testbed.wait_for_fact("finished", "train")).succeeded
+    await runner.__aexit__()
 
 
 async def test_a_runner_ends_while_it_waits_for_a_workload_controller(tmp_path: Path) -> None:
