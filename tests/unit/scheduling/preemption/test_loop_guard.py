@@ -160,7 +160,7 @@ def test_the_third_preemption_has_a_warning() -> None:
     life = a_pair()
     said = [one for one in life.decided if isinstance(one, facts.Preempted)]
     assert [one.times for one in said] == [1, 2, 3]
-    assert "for time 3" in said[-1].message
+    assert "This is preemption 3 of this pair" in said[-1].message
     assert [list(life.core.repeated(one)) for one in said] == [
         [], [], [("ns/borrower", "ns/owner", 3)],
     ]  # fmt: skip
