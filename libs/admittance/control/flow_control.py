@@ -68,6 +68,7 @@ class FlowControl:
         self._pending = pending
         self._waiting: OrderedDict[str, deque[UserRequest]] = OrderedDict()
         self._bytes: Counter[str] = Counter()
+        self._all_bytes = 0
         self._taken = 0
         self._unapplied: list[tuple[int, UserRequest]] = []
         self._applied = 0
@@ -77,12 +78,12 @@ class FlowControl:
 
     def arrive(self, request: UserRequest, now: float) -> Refusal | None:
         """Lets the request wait for its turn; returns the refusal if the request is refused.
-        ``now``: seconds
-        of a clock that never goes back."""
+        ``now``: seconds of a clock that never goes back."""
         refusal = next(self._refusals(request, now), None)
         if refusal is None:
             self._waiting.setdefault(request.namespace, deque()).append(request)
             self._bytes[request.namespace] += request.size
+            self._all_bytes += request.size
             self._count(request, 1)
         return refusal
 
@@ -94,6 +95,7 @@ class FlowControl:
             namespace, requests = self._waiting.popitem(last=False)
             request = requests.popleft()
             self._bytes[namespace] -= request.size
+            self._all_bytes -= request.size
             if requests:
                 self._waiting[namespace] = requests
             else:
@@ -148,19 +150,19 @@ class FlowControl:
                 "ManifestTooLarge",
                 f"the manifest has {request.manifest_size:,} bytes, {most:,} are allowed",
             )
-        if request.size - request.manifest_size > FACT_BYTES_MAX:
+        beside = request.size - request.manifest_size
+        if beside > FACT_BYTES_MAX:
             yield Refusal(
                 TOO_LARGE,
                 "MessageTooLarge",
-                f"the message has {request.size:,} bytes beside a manifest, "
+                f"the message has {beside:,} bytes beside a manifest, "
                 f"{FACT_BYTES_MAX:,} are allowed",
             )
         if request.verb == "submitted":
             yield from self._pending_refusals(request)
-        everything = sum(self._bytes.values())
         if (
             self._bytes[namespace] + request.size > WAITING_BYTES_MAX
-            or everything + request.size > ALL_WAITING_BYTES_MAX
+            or self._all_bytes + request.size > ALL_WAITING_BYTES_MAX
         ):
             yield Refusal(
                 TOO_MANY,

@@ -8,6 +8,8 @@ import pytest
 
 from admittance.api.configuration import UserLimits
 from admittance.control.flow_control import (
+    ALL_WAITING_BYTES_MAX,
+    FACT_BYTES_MAX,
     IN_FLIGHT_MAX,
     WAITING_BYTES_MAX,
     FlowControl,
@@ -111,6 +113,26 @@ def test_a_request_that_is_too_large_is_refused(request_: UserRequest, reason: s
     refusal = flow(max_manifest_bytes=1024).arrive(request_, 0)
     assert refusal is not None
     assert (refusal.code, refusal.reason) == (413, reason)
+
+
+def test_a_refused_message_is_measured_without_its_manifest() -> None:
+    refusal = flow().arrive(asks("a")._replace(manifest_size=500, size=70_500), 0.0)
+    assert refusal is not None
+    assert "has 70,000 bytes beside a manifest" in refusal.description
+
+
+def test_bytes_of_all_namespaces_are_bounded_and_freed_by_their_turns() -> None:
+    control = flow()
+    size = FACT_BYTES_MAX - 100
+    for number in count():
+        namespace = f"ns-{number}"
+        refusal = control.arrive(asks(namespace, verb="held", size=size), 0.0)
+        if refusal is not None:
+            break
+    assert refusal.reason == "TooManyWaiting"
+    assert number == ALL_WAITING_BYTES_MAX // size
+    assert control.take()
+    assert control.arrive(asks(namespace, verb="held", size=size), 0.0) is None
 
 
 def test_pending_workloads_limit_submissions_and_nothing_else() -> None:

@@ -71,7 +71,7 @@ class Lock:
             await server.start()
 
     async def remove_expired(self, server: EmbeddedServer) -> None:
-        """Removes users whose time is over, until cancelled."""
+        """Removes expired users, until cancelled."""
 
         async def told(_: Sequence[User]) -> None:
             await self._reload(server)

@@ -190,7 +190,7 @@ async def up(call: Call, options: Options) -> int:
 
 
 async def _server_tasks(server: EmbeddedServer, lock: Lock | None) -> list[ServiceTask]:
-    """What runs beside the server: its watch, and the removal of users whose time is over."""
+    """What runs beside the server: its watch, and the removal of expired users."""
     if lock is None:
         return [ServiceTask("nats-server", lambda serves: watch(server, serves))]
     await lock.apply(server)
