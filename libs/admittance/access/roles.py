@@ -104,14 +104,14 @@ _ROWS: Final = (
     Role(
         "check",
         _OUT,
-        "hear and answer requests to one controller",
+        "receive and answer requests to one controller",
         outside_roles.check,
         needs=(Names.CONTROLLER,),
     ),
     Role(
         "provider",
         _OUT,
-        "hear and answer requests for capacity of one class",
+        "receive and answer requests for capacity of one class",
         outside_roles.provider,
         needs=(Names.CLASS,),
     ),

@@ -1,4 +1,4 @@
-"""Users whose time is over are found, and the next one is known in advance."""
+"""Expired users are found, and the next one is known in advance."""
 
 from datetime import UTC, datetime, timedelta
 
