@@ -134,7 +134,7 @@ async def _measured(flood: int, jobs: int) -> list[str]:
 
 async def _way(folder: Path, way: str, flood: int, jobs: int) -> str:
     data = folder / "data"
-    arguments = ["up", "--lock", "--no-runner", "--port", "0", "--data-dir", str(data)]
+    arguments = ["up", "--no-runner", "--port", "0", "--data-dir", str(data)]
     child = await system.start(arguments, folder / "log")
     try:
         url = await child.ready()

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.locked [GENERATOR.yaml] [--scale 1] [--rounds 3] [--rate 50] [--seconds 20]``
 
-Each round measures `admit up --insecure` and `admit up --lock`, one after the other. The load
+Each round measures `admit up --insecure` and `admit up`, one after the other. The load
 generator is a user of the services' account, so messages of people do not cross the border.
 """
 
@@ -42,7 +42,7 @@ async def _figures(locked: bool, load: BenchPlan, steady: BenchPlan) -> Figures:
         arguments = ["up", "--no-runner", "--port", "0", "--data-dir", str(data)]
         began = clock.monotonic()
         child = await system.start(
-            [*arguments, "--lock" if locked else "--insecure"], Path(name) / "log"
+            arguments if locked else [*arguments, "--insecure"], Path(name) / "log"
         )
         try:
             url = await child.ready()

@@ -192,8 +192,8 @@ def test_a_family_is_stopped_approved_and_activated_by_its_user(admit: Up) -> No
     story = admit.ok("events", "--workload", "job").out
     for words in (
         f"{BEST}  CreatedVariant: reservation of job",
-        f"{BEST}  DeactivatedVariant: reservation: User",
-        f"{BEST}  ActivatedVariant: reservation",
+        f"{BEST}  DeactivatedVariant: by admin, reservation: User",
+        f"{BEST}  ActivatedVariant: by admin, reservation",
         f"takes over from {WORST} once its job has stopped",
         "default/job  VariantEvicted",
     ):

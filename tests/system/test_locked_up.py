@@ -99,14 +99,14 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
     with tarfile.open(RECORDED / "2026-11-22.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     folder = Folder(tmp_path)
-    async with folder.up() as open_up:
+    async with folder.up("--insecure") as open_up:
         before = await stored(open_up.url, NO_OPTIONS)
         listed = await folder.workloads()
         # The open server stays behind, and the locked start ends it.
         open_up.kill()
     assert before["durables"]
     assert len(listed) > 5
-    async with folder.up("--lock") as locked:
+    async with folder.up() as locked:
         assert await stored(locked.url, folder.creds("workload-controller")) == before
         assert await folder.workloads() == listed
         stranger = await folder.admit("get", "wl", XDG_CONFIG_HOME=str(tmp_path / "stranger"),
@@ -117,7 +117,7 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
         assert await stored(insecure.url, NO_OPTIONS) == before
         assert await folder.workloads() == listed
         assert "every program of this machine may do everything here" in insecure.log.read_text()
-    async with folder.up("--lock") as locked:
+    async with folder.up() as locked:
         assert await stored(locked.url, folder.creds("workload-controller")) == before
 
 
@@ -125,7 +125,7 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
 async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Folder]:
     """A new folder with a locked `admit up` on it."""
     made = Folder(tmp_path_factory.mktemp("locked_up"))
-    async with made.up("--lock", runner=True):
+    async with made.up(runner=True):
         yield made
 
 
@@ -197,14 +197,14 @@ async def test_user_is_disconnected_when_its_time_is_over(folder: Folder) -> Non
 
 async def test_lost_credentials_of_a_service_are_made_anew(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    async with folder.up("--lock"):
+    async with folder.up():
         pass
     admin = (folder.auth / "admin.creds").read_text()
     (folder.auth / "scheduler.creds").unlink()
-    async with folder.up("--lock") as again:
+    async with folder.up() as again:
         again.kill()
     # The server stays behind with the users of then.
     (folder.auth / "retry-timer.creds").unlink()
-    async with folder.up("--lock"):
+    async with folder.up():
         assert (await folder.admit("doctor"))[0] == 0
     assert (folder.auth / "admin.creds").read_text() == admin

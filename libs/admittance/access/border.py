@@ -27,6 +27,7 @@ from admittance.access.parts import (
     cluster_keys,
     direct_get,
     each,
+    read_stream,
 )
 from admittance.events import subjects
 
@@ -88,7 +89,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
             *each("admit.workload.{}.*.*", WORKLOAD_ORDERS),
             f"{subjects.EPOCH}*",
         ),
-        *direct_get(subjects.CHECKPOINTS, "admit.checkpoint.>"),
+        *read_stream(LOG, subjects.CHECKPOINTS),
         many=True,
     ),
     *_crossings(_CLAIMS, f"$KV.{subjects.CLAIMS}._runner.*", _STATUSES),

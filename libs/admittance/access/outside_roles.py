@@ -26,6 +26,7 @@ from admittance.access.parts import (
     micro_endpoints,
     namespaced_keys,
     own_durable,
+    read_stream,
     rules,
     stream_info,
 )
@@ -281,9 +282,7 @@ def _reads_all() -> tuple[Rule, ...]:
         *rules("read objects", *direct_get(KV, *keys)),
         *rules("read claims", *direct_get(KV_CLAIMS, f"$KV.{subjects.CLAIMS}.*.*.*")),
         *rules("read epochs", *direct_get(LOG, f"{subjects.EPOCH}*")),
-        *rules(
-            "read the history for replays", *direct_get(subjects.CHECKPOINTS, "admit.checkpoint.>")
-        ),
+        *rules("read the history for replays", *read_stream(LOG, subjects.CHECKPOINTS)),
         *rules(
             "ask about everything",
             *each("admit.api.{}", GENERAL_QUESTIONS),

@@ -98,6 +98,12 @@ def direct_get(stream: str, *keys: str) -> tuple[str, ...]:
     return each(f"{JS}.DIRECT.GET.{stream}.{{}}", keys)
 
 
+def read_stream(*streams: str) -> tuple[str, ...]:
+    """The requests for any messages of whole streams, which are named in the body of the request:
+    only for users that may read all of it."""
+    return each(f"{JS}.DIRECT.GET.{{}}", streams)
+
+
 def namespaced_keys(user: User, kind: str = "*") -> tuple[str, ...]:
     """The subjects of the bucket's keys in the user's namespaces."""
     return each(f"$KV.{subjects.BUCKET}.{kind}.{{}}.*", user.namespace_tokens)

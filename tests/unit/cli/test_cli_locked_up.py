@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from admittance.access.users import User
-from admittance.cli.commands.program import invoke
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock
-from admittance.cli.up.up import Access, refuse_unprotected
+from admittance.cli.up.up import refuse_unprotected
 from admittance.runtime.auth.store import AuthStore
 from admittance.runtime.errors import SetupError
 
@@ -20,41 +19,33 @@ NEAR = "nats://127.0.0.1:4222,nats://localhost:4223"
 
 
 @pytest.mark.parametrize(
-    ("url", "access", "given"),
+    ("url", "insecure", "given"),
     [
-        (NEAR, Access.INSECURE, {}),
-        (NEAR, Access.LOCKED, {}),
-        (FAR, Access.LOCKED, {"creds": "/mine"}),
-        ("nats://ada:x@nats.example.com", Access.LOCKED, {}),
-        (FAR, Access.OPEN, {}),
+        (NEAR, True, {}),
+        (NEAR, False, {}),
+        (FAR, False, {"creds": "/mine"}),
+        ("nats://ada:x@nats.example.com", False, {}),
     ],
 )
 def test_server_with_credentials_or_on_loopback_is_used(
-    url: str, access: Access, given: dict[str, str]
+    url: str, insecure: bool, given: dict[str, str]
 ) -> None:
-    refuse_unprotected(Call(url=url, url_from=UrlFrom.OPTION, given=given), access)
+    refuse_unprotected(Call(url=url, url_from=UrlFrom.OPTION, given=given), insecure)
 
 
 @pytest.mark.parametrize(
-    ("url", "access", "complaint"),
+    ("url", "insecure", "complaint"),
     [
-        (FAR, Access.LOCKED, "is not on loopback: name credentials with --creds"),
-        (FAR, Access.INSECURE, "--insecure is for loopback only, and .* is not"),
-        (f"{NEAR},{FAR}", Access.INSECURE, "--insecure is for loopback only"),
+        (FAR, False, "is not on loopback: name credentials with --creds"),
+        (FAR, True, "--insecure is for loopback only, and .* is not"),
+        (f"{NEAR},{FAR}", True, "--insecure is for loopback only"),
     ],
 )
 def test_server_elsewhere_without_credentials_is_refused(
-    url: str, access: Access, complaint: str
+    url: str, insecure: bool, complaint: str
 ) -> None:
     with pytest.raises(BadInput, match=complaint):
-        refuse_unprotected(Call(url=url, url_from=UrlFrom.OPTION), access)
-
-
-def test_lock_and_insecure_contradict_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert invoke(["up", "--lock", "--insecure", "--data-dir", str(tmp_path)]) == 2
-    assert "--lock and --insecure contradict each other" in capsys.readouterr().err
+        refuse_unprotected(Call(url=url, url_from=UrlFrom.OPTION), insecure)
 
 
 def test_users_and_their_keys_stay_from_start_to_start(tmp_path: Path) -> None:

@@ -87,9 +87,10 @@ async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Stor
 
 
 async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
-    """The message of the log with that sequence, read from the leader of the stream; None if the
-    log has no such message."""
-    return await _from_leader(bus, subjects.STREAM, {"seq": sequence})
+    """The message of the log with that sequence, from any replica; None if the log has no such
+    message. Raises Unavailable or Refused."""
+    found = await read_messages(bus, ["admit.>"], after=sequence - 1, limit=1)
+    return found[0] if found and found[0].sequence == sequence else None
 
 
 async def _from_leader(bus: Bus, stream: str, query: dict[str, Any]) -> StoredMessage | None:

@@ -122,22 +122,18 @@ def up(
             "--sync-always", help="Every write reaches the disk before it counts; slower."
         ),
     ] = False,
-    lock: Annotated[
-        bool,
-        typer.Option(
-            "--lock", help="The server demands credentials; yours are written into a context."
-        ),
-    ] = False,
     insecure: Annotated[
         bool,
         typer.Option(
-            "--insecure", help="Every program of this machine may do everything; loopback only."
+            "--insecure",
+            help="Demand no credentials: every program of this machine may do everything.",
         ),
     ] = False,
 ) -> None:
     """Run everything in the foreground: an embedded NATS server and all services.
 
-    Prints `ready nats://…` once everything serves. Ctrl-C ends the services cleanly and stops the
+    Prints `ready nats://…` once everything serves. The server demands credentials: your commands
+    find yours by a context. Ctrl-C ends the services cleanly and stops the
     jobs; after the next start the jobs run again and keep their earlier output. With --detach-jobs
     the jobs keep running. With --nats no server is embedded: the services use yours.
     """
@@ -146,13 +142,8 @@ def up(
     call, options = given
     if call.url_from is UrlFrom.OPTION and port is not None:
         raise BadInput("--port is for the embedded server; it does not go with --nats")
-    if lock and insecure:
-        raise BadInput("--lock and --insecure contradict each other")
-    access = up.DEFAULT_ACCESS
-    if lock or insecure:
-        access = up.Access.LOCKED if lock else up.Access.INSECURE
     options = options._replace(
-        port=port, runner=not no_runner, sync_always=sync_always, access=access
+        port=port, runner=not no_runner, sync_always=sync_always, insecure=insecure
     )
     run_forever(up.up(call, options))
 

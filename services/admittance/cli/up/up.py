@@ -9,7 +9,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from enum import StrEnum
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -69,17 +68,6 @@ WAIT_SECONDS: Final = 1.0
 log = structlog.get_logger()
 
 
-class Access(StrEnum):
-    """Which clients the embedded server of `admit up` accepts. ``LOCKED``: those with credentials.
-    ``INSECURE``: all, as the person asked for. ``OPEN``: all, without a word."""
-
-    LOCKED = "locked"
-    INSECURE = "insecure"
-    OPEN = "open"
-
-
-DEFAULT_ACCESS: Final = Access.OPEN
-"""What `admit up` does without --lock and --insecure."""
 WHAT_INSECURE_MEANS: Final = (
     "--insecure: every program of this machine may do everything here, also run commands as the "
     "Unix user of the runner"
@@ -99,7 +87,7 @@ class Options(NamedTuple):
     config: Path | None = None
     admin: str | None = None
     metrics_prefix: str | None = None
-    access: Access = Access.OPEN
+    insecure: bool = False
 
 
 def refuse_wrong(options: Options, executor: str | None) -> None:
@@ -129,11 +117,11 @@ async def up(call: Call, options: Options) -> int:
         # The runner checks the executor as well, but only after everything else has started.
         await executor_of(executor).check()
     if not embeds(call, options):
-        refuse_unprotected(call, options.access)
+        refuse_unprotected(call, options.insecure)
     stop = _stop_on_signals()
     collect_garbage_less_often()
     _warn(options.config)
-    if options.access is Access.INSECURE:
+    if options.insecure:
         output.warn(WHAT_INSECURE_MEANS)
     # The options of the call are for another server than the embedded one.
     connection = NO_OPTIONS if embeds(call, options) else call.connection
@@ -153,7 +141,7 @@ async def up(call: Call, options: Options) -> int:
         url, instance = call.url, None
         lock: Lock | None = None
         if embeds(call, options):
-            lock = Lock(options.data_dir) if options.access is Access.LOCKED else None
+            lock = None if options.insecure else Lock(options.data_dir)
             server = await stack.enter_async_context(_embedded(options, lock))
             url, instance = server.url, lasting_instance(options.data_dir)
             tasks += await _server_tasks(server, lock)
@@ -206,15 +194,15 @@ async def _server_tasks(server: EmbeddedServer, lock: Lock | None) -> list[Servi
     ]
 
 
-def refuse_unprotected(call: Call, access: Access) -> None:
+def refuse_unprotected(call: Call, insecure: bool) -> None:
     """Raises BadInput for a server that other machines reach and that demands no credentials."""
     try:
         local = all(is_loopback(one.address) for one in read_urls(call.url))
     except BadUrl:
         return  # `check_url` reports it.
-    if local or access is Access.OPEN:
+    if local:
         return
-    if access is Access.INSECURE:
+    if insecure:
         raise BadInput(f"--insecure is for loopback only, and {call.shown_url} is not")
     if not call.has_login and not call.connection.tls_cert:
         raise BadInput(
