@@ -16,31 +16,31 @@ from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.telemetry.metrics import Gauges, gauge, text_of
 from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.scheduling_story import Story
+from support.cores.stepped_scheduler import SteppedScheduler
 
 
-def a_story(queues: int) -> Story:
+def a_scheduler(queues: int) -> SteppedScheduler:
     """A scheduler with so many ClusterQueues."""
-    story = Story(Config(fair_sharing=FairSharing()))
+    scheduler = SteppedScheduler(Config(fair_sharing=FairSharing()))
     for number in range(queues):
         resources = [{"name": one, "nominalQuota": "10"} for one in ("cpu", "memory")]
         group = {
             "coveredResources": ["cpu", "memory"],
             "flavors": [{"name": "default", "resources": resources}],
         }
-        story.queue(f"cq-{number}", f"team-{number // 10}", resourceGroups=[group])
+        scheduler.queue(f"cq-{number}", f"team-{number // 10}", resourceGroups=[group])
         for one in range(20):
             pods = [{"requests": {"cpu": "1", "memory": "1"}}]
-            story.submit(f"w-{number}-{one}", f"cq-{number}", pods=pods)
-    story.settle()
-    return story
+            scheduler.submit(f"w-{number}-{one}", f"cq-{number}", pods=pods)
+    scheduler.settle()
+    return scheduler
 
 
 def main() -> None:
     """Measures and prints."""
     collect_garbage_less_often()  # as in a service
-    story = a_story(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)
-    metric = Gauges((gauge(name, *of) for name, of in GAUGES.items()), story.core.gauges)
+    scheduler = a_scheduler(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000)
+    metric = Gauges((gauge(name, *of) for name, of in GAUGES.items()), scheduler.core.gauges)
     times = []
     for _ in range(5):
         begun = time.perf_counter()

@@ -12,8 +12,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.conditions import is_true
-
-from family_living import LOWER, FamilyLife, a_family_life
+from support.cores.family_cores import LOWER, FamilyCores, cores_with_families
 
 scenario = pytest.mark.scenario
 FLAVORS = ("a", "b", "c")
@@ -30,7 +29,7 @@ class Chance:
         self.checks = {name: [f"check-{name}"] for name in self.flavors if rng.random() < 0.5}
         self.explicit = self._explicit() if rng.random() < 0.4 else []
         mode = rng.choice(("UpgradeOnly", "UpgradeOnly", "NoMigration"))
-        self.life = a_family_life(
+        self.cores = cores_with_families(
             self.flavors,
             mode,
             explicit=self.explicit,
@@ -39,11 +38,11 @@ class Chance:
         )
         for names in self.checks.values():
             if rng.random() < 0.4:
-                self.life.check(names[0], preemptionPolicy="AfterCheckPassedOrOnDemand")
+                self.cores.check(names[0], preemptionPolicy="AfterCheckPassedOrOnDemand")
         self.names: list[str] = []
         mishap = rng.choice(("", "", "restless", "forgetful", "belated", "laggard"))
         if mishap:
-            setattr(self.life, mishap, True)
+            setattr(self.cores, mishap, True)
 
     def _explicit(self) -> list[dict[str, Any]]:
         names = list(self.flavors)
@@ -62,13 +61,13 @@ class Chance:
         for _ in range(STEPS):
             self.something()
             if self.rng.random() < 0.7:
-                self.life.go()
+                self.cores.go()
             if self.rng.random() < 0.5:
-                self.life.advance(self.rng.choice((1, 10, 45, 400)))
-        self.life.go()
+                self.cores.advance(self.rng.choice((1, 10, 45, 400)))
+        self.cores.go()
 
     def something(self) -> None:
-        life, rng = self.life, self.rng
+        cores, rng = self.cores, self.rng
         kind = rng.choice(
             ("submit", "submit", "judge", "judge", "judge", "finish", "quota", "switch", "delete",
              "restart", "stop", "stubborn", "variant", "policy", "hold", "priority")
@@ -77,42 +76,42 @@ class Chance:
         if kind == "submit" and len(self.names) < 6:
             name = f"w{len(self.names)}"
             self.names.append(name)
-            life.job(name, rng.choice((1, 2, 4)), priority=rng.choice((0, 0, 10)))
+            cores.job(name, rng.choice((1, 2, 4)), priority=rng.choice((0, 0, 10)))
         elif kind == "judge":
             self.judge()
         elif kind == "quota":
             changed = {name: rng.choice((0, 2, 4, 8)) for name in self.flavors}
-            life.offer(changed, checks=self.checks)
+            cores.offer(changed, checks=self.checks)
         elif kind == "restart":
-            life.restart_all()
+            cores.restart_all()
         elif kind == "policy":
-            life.policy(rng.choice(("UpgradeOnly", "NoMigration")), explicit=self.explicit)
+            cores.policy(rng.choice(("UpgradeOnly", "NoMigration")), explicit=self.explicit)
         elif kind == "hold":
-            life.says(stopPolicy=rng.choice(("None", "None", "Hold", "HoldAndDrain")))
-        elif not name or not life.has(name):
+            cores.edit_queue(stopPolicy=rng.choice(("None", "None", "Hold", "HoldAndDrain")))
+        elif not name or not cores.has(name):
             return
         elif kind == "finish":
-            life.finish(name)
+            cores.finish(name)
         elif kind == "priority":
-            life.say(facts.Reprioritized, name, priority=rng.choice((0, 5, 20)))
+            cores.publish(facts.Reprioritized, name, priority=rng.choice((0, 5, 20)))
         elif kind == "switch":
-            life.say(rng.choice((facts.Activated, facts.Deactivated)), name)
+            cores.publish(rng.choice((facts.Activated, facts.Deactivated)), name)
         elif kind == "delete" and rng.random() < 0.3:
-            life.say(facts.Deleted, name)
+            cores.publish(facts.Deleted, name)
         elif kind == "stubborn":
-            life.stubborn.add(name)
-        elif kind == "stop" and is_true(life.stored(name), "Evicted"):
-            life.stop(name)
-        elif kind == "variant" and (found := list(life.variants(name).values())):
+            cores.stubborn.add(name)
+        elif kind == "stop" and is_true(cores.stored(name), "Evicted"):
+            cores.stop(name)
+        elif kind == "variant" and (found := list(cores.variants(name).values())):
             one = rng.choice(found).metadata.name
-            life.say(rng.choice((facts.Activated, facts.Deactivated, facts.Deleted)), one)
+            cores.publish(rng.choice((facts.Activated, facts.Deactivated, facts.Deleted)), one)
 
     def judge(self) -> None:
         """One of the checks without a verdict so far reports a verdict."""
-        life = self.life
+        cores = self.cores
         waiting = [
             (one.metadata.name, row.name)
-            for one in life.workloads()
+            for one in cores.workloads()
             for row in one.status.admission_checks
             if row.state in ("Pending", "Ready") and one.status.admission is not None
         ]
@@ -120,26 +119,26 @@ class Chance:
             name, check = self.rng.choice(waiting)
             state = self.rng.choice(("Ready", "Ready", "Ready", "Retry", "Rejected"))
             more = {"after": self.rng.choice((0, 20))} if state == "Retry" else {}
-            life.answer(name, check, state, **more)
+            cores.answer(name, check, state, **more)
 
 
-def calm(life: FamilyLife, names: list[str]) -> None:
+def calm(cores: FamilyCores, names: list[str]) -> None:
     """All workloads may continue, and there is room for all of them."""
-    life.stubborn.clear()
-    life.says(stopPolicy="None")
-    life.offer(dict.fromkeys(life.flavors(), 100), checks={})
-    life.go()
+    cores.stubborn.clear()
+    cores.edit_queue(stopPolicy="None")
+    cores.offer(dict.fromkeys(cores.flavors(), 100), checks={})
+    cores.go()
     for name in names:
-        if not life.has(name) or is_true(life.stored(name), "Finished"):
+        if not cores.has(name) or is_true(cores.stored(name), "Finished"):
             continue
-        if is_true(life.stored(name), "Evicted") and life.stored(name).status.admission:
-            life.stop(name)
-        if not life.has(name):
+        if is_true(cores.stored(name), "Evicted") and cores.stored(name).status.admission:
+            cores.stop(name)
+        if not cores.has(name):
             continue
-        life.say(facts.Activated, name)
-        for one in life.variants(name).values():
-            life.say(facts.Activated, one.metadata.name)
-    life.advance(3600)
+        cores.publish(facts.Activated, name)
+        for one in cores.variants(name).values():
+            cores.publish(facts.Activated, one.metadata.name)
+    cores.advance(3600)
 
 
 @scenario("D25")
@@ -149,12 +148,12 @@ def test_never_two_of_one_family_and_never_more_than_there_is(start: int) -> Non
         chance = Chance(seed)
         try:
             chance.play()
-            calm(chance.life, chance.names)
+            calm(chance.cores, chance.names)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
         stuck = [
             name
             for name in chance.names
-            if chance.life.has(name) and chance.life.phase(name) not in ("Admitted", "Finished")
+            if chance.cores.has(name) and chance.cores.phase(name) not in ("Admitted", "Finished")
         ]
         assert stuck == [], f"seed {seed}"

@@ -16,9 +16,8 @@ from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.stored import head
-from support.cores.scheduling_story import groups
-
-from long_living import LongLife, a_long_life
+from support.cores.stepped_scheduler import groups
+from support.cores.timed_cores import TimedCores, cores_with_queue
 
 scenario = pytest.mark.scenario
 CHECKS = ("c1", "c2")
@@ -38,37 +37,37 @@ LATE: list[Late] = [
 ]
 
 
-def steps(life: LongLife, delay: int | None, *, admitted: bool) -> Iterator[str]:
+def steps(cores: TimedCores, delay: int | None, *, admitted: bool) -> Iterator[str]:
     """The eight steps of the race, each where something else may come in between."""
-    life.submit("w", "cq", "8")
+    cores.submit("w", "cq", "8")
     yield "created"
-    decisions = life.cycle(apply=False, later=0)
+    decisions = cores.cycle(apply=False, later=0)
     yield "decided"
     for decision in decisions:
-        life.apply(decision)
+        cores.apply(decision)
     yield "reserved"
     if admitted:
         for check in CHECKS:
-            if life.has("w"):
-                life.answer("w", check, "Ready")
-        life.go()
+            if cores.has("w"):
+                cores.answer("w", check, "Ready")
+        cores.go()
         yield "admitted"
-    life.answer("w", "c1", "Retry", after=delay)
+    cores.answer("w", "c1", "Retry", after=delay)
     yield "evicted"
-    life.answer("w", "c1", "Retry", after=delay)
+    cores.answer("w", "c1", "Retry", after=delay)
     yield "said twice"
-    life.stop("w")
+    cores.stop("w")
     yield "released"
-    life.now += timedelta(seconds=5)
-    life._set_timers()
-    due = life._next_due()
-    if due is not None and due.want.at <= life.now:
-        life._ring(due)
+    cores.now += timedelta(seconds=5)
+    cores._set_timers()
+    due = cores._next_due()
+    if due is not None and due.want.at <= cores.now:
+        cores._ring(due)
     yield "woken"
-    decisions = life.cycle(apply=False, later=0)
+    decisions = cores.cycle(apply=False, later=0)
     yield "decided anew"
     for decision in decisions:
-        life.apply(decision)
+        cores.apply(decision)
     yield "reserved anew"
 
 
@@ -79,28 +78,28 @@ FIRST_DELAYS = (None, 5)
 def play(delay: int | None, admitted: bool, late: dict[int, list[Late]]) -> None:
     """The steps with late verdicts after some of them; then all checks report Ready, and the
     workload must be admitted, unless a check rejected it."""
-    life = a_long_life(*CHECKS)
-    life.stubborn.add("w")
-    for number, _ in enumerate(steps(life, delay, admitted=admitted)):
+    cores = cores_with_queue(*CHECKS)
+    cores.stubborn.add("w")
+    for number, _ in enumerate(steps(cores, delay, admitted=admitted)):
         for check, state, after, first in late.get(number, ()):
             cycle = {"cycle": 0} if first else {}
-            life.answer("w", check, state, after=after, **cycle)
-    ends_well(life)
+            cores.answer("w", check, state, after=after, **cycle)
+    ends_well(cores)
 
 
-def ends_well(life: LongLife) -> None:
+def ends_well(cores: TimedCores) -> None:
     """All checks report Ready from now on: the workload is admitted in the end, or was rejected."""
-    life.stubborn.clear()
+    cores.stubborn.clear()
     for _ in range(6):
-        life.stop("w") if life.phase("w") in ("Evicting", "Rejected", "Deactivated") else None
-        life.go()
-        if life.phase("w") == "QuotaReserved":
-            for check in life.rows("w"):
-                life.judge("w", check, "Ready")
-        if life.phase("w") in ("Admitted", "Running", "Rejected"):
+        cores.stop("w") if cores.phase("w") in ("Evicting", "Rejected", "Deactivated") else None
+        cores.go()
+        if cores.phase("w") == "QuotaReserved":
+            for check in cores.rows("w"):
+                cores.judge("w", check, "Ready")
+        if cores.phase("w") in ("Admitted", "Running", "Rejected"):
             return
-        life.advance(200)
-    raise AssertionError(f"stuck: {life.phase('w')}\n{life.stored('w')}")
+        cores.advance(200)
+    raise AssertionError(f"stuck: {cores.phase('w')}\n{cores.stored('w')}")
 
 
 @scenario("L7")
@@ -135,12 +134,13 @@ class Chaos:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.life = a_long_life(*CHECKS, limits=LIMITS, preemption={"withinClusterQueue": "Any"})
-        self.life.put("ResourceFlavor", "other")
-        self.life.queue("cq", **self.a_queue())
+        preemption = {"withinClusterQueue": "Any"}
+        self.cores = cores_with_queue(*CHECKS, limits=LIMITS, preemption=preemption)
+        self.cores.put("ResourceFlavor", "other")
+        self.cores.queue("cq", **self.a_queue())
         self.undecided: list[facts.Decision] = []
         self.others = 0
-        self.life.stubborn.add("w")
+        self.cores.stubborn.add("w")
 
     def a_queue(
         self, nominal: str = "10", of_flavor: tuple[str, ...] = (), other: str = "", **more: Any
@@ -159,7 +159,7 @@ class Chaos:
         }
 
     def run(self, moves: int) -> None:
-        self.life.submit("w", "cq", "8")
+        self.cores.submit("w", "cq", "8")
         kinds: list[Callable[[], None]] = [
             *[self.verdict] * 10,
             *[self.decide] * 5,
@@ -177,17 +177,17 @@ class Chaos:
             self.random.choice(kinds)()
         while self.undecided:
             self.write()
-        self.life.queue("cq", **self.a_queue())
-        for name in self.living():
-            self.life.say(facts.Deleted, name)
-        self.life.go()
-        if not head(self.life.stored("w")).active:
-            self.life.say(facts.Activated, "w")
-        ends_well(self.life)
+        self.cores.queue("cq", **self.a_queue())
+        for name in self.living_others():
+            self.cores.publish(facts.Deleted, name)
+        self.cores.go()
+        if not head(self.cores.stored("w")).active:
+            self.cores.publish(facts.Activated, "w")
+        ends_well(self.cores)
 
     def verdict(self) -> None:
-        name = self.random.choice(["w", "w", *self.living()])
-        cycle = self.life.stored(name).status.admission_cycle
+        name = self.random.choice(["w", "w", *self.living_others()])
+        cycle = self.cores.stored(name).status.admission_cycle
         check = self.random.choice(CHECKS)
         state, after = self.random.choice([*STATES[:-1], *STATES])
         judged = max(0, cycle - self.random.choice((0, 0, 0, 1, 2, 5)))
@@ -195,56 +195,56 @@ class Chaos:
         if state == "Ready" and self.random.random() < 0.5:
             more["pod_set_updates"] = (PodSetUpdate(name="main", labels={check: "on"}),)
         reason = "PreemptionRequired" if self.random.random() < 0.1 else ""
-        self.life.answer(name, check, state, cycle=judged, reason=reason, **more)
+        self.cores.answer(name, check, state, cycle=judged, reason=reason, **more)
 
-    def living(self) -> list[str]:
+    def living_others(self) -> list[str]:
         """The others that are still there."""
         names = [f"high-{number}" for number in range(self.others)]
-        return [name for name in names if self.life.has(name)]
+        return [name for name in names if self.cores.has(name)]
 
     def end(self) -> None:
-        for name in self.living()[:1]:
-            self.life.say(self.random.choice((facts.Finished, facts.Deleted)), name)
+        for name in self.living_others()[:1]:
+            self.cores.publish(self.random.choice((facts.Finished, facts.Deleted)), name)
 
     def defer(self) -> None:
         policy = self.random.choice(("Anytime", "AfterCheckPassedOrOnDemand"))
-        self.life.check(self.random.choice(CHECKS), preemptionPolicy=policy)
+        self.cores.check(self.random.choice(CHECKS), preemptionPolicy=policy)
 
     def decide(self) -> None:
-        if self.life.core.has_work():
-            self.undecided += self.life.cycle(apply=False, later=0)
+        if self.cores.core.has_work():
+            self.undecided += self.cores.cycle(apply=False, later=0)
 
     def write(self) -> None:
         if self.undecided:
-            self.life.apply(self.undecided.pop(0))
+            self.cores.apply(self.undecided.pop(0))
 
     def time(self) -> None:
         """Due timers are applied at once; the scheduler and its decisions lag behind."""
-        life = self.life
-        life.now += timedelta(seconds=self.random.choice((1, 5, 7, 20, 60)))
-        life.core.wake(now=life.now)
-        life._set_timers()
-        due = life._next_due()
-        if due is not None and due.want.at <= life.now:
-            life._ring(due)
+        cores = self.cores
+        cores.now += timedelta(seconds=self.random.choice((1, 5, 7, 20, 60)))
+        cores.core.wake(now=cores.now)
+        cores._set_timers()
+        due = cores._next_due()
+        if due is not None and due.want.at <= cores.now:
+            cores._ring(due)
 
     def stop(self) -> None:
-        if self.life.phase("w") in ("Evicting", "Rejected", "Deactivated"):
-            self.life.stop("w")
-            self.life.stubborn.add("w")
+        if self.cores.phase("w") in ("Evicting", "Rejected", "Deactivated"):
+            self.cores.stop("w")
+            self.cores.stubborn.add("w")
 
     def pods(self) -> None:
-        if self.life.phase("w") == "Admitted":
-            self.life.ready("w")
-        elif self.life.phase("w") == "Running":
-            self.life.not_ready("w")
+        if self.cores.phase("w") == "Admitted":
+            self.cores.ready("w")
+        elif self.cores.phase("w") == "Running":
+            self.cores.not_ready("w")
 
     def switch(self) -> None:
-        kind = facts.Deactivated if head(self.life.stored("w")).active else facts.Activated
-        self.life.say(kind, "w")
+        kind = facts.Deactivated if head(self.cores.stored("w")).active else facts.Activated
+        self.cores.publish(kind, "w")
 
     def configure(self) -> None:
-        self.life.queue(
+        self.cores.queue(
             "cq",
             **self.random.choice(
                 [
@@ -265,7 +265,7 @@ class Chaos:
     def preempt(self) -> None:
         name = f"high-{self.others}"
         self.others += 1
-        self.life.submit(name, "cq", "8", priority=self.others)
+        self.cores.submit(name, "cq", "8", priority=self.others)
 
 
 @scenario("A24")

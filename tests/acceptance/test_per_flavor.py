@@ -18,8 +18,7 @@ from admittance.api.reading.manifest import ManifestError, read
 from admittance.events import facts
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.required_checks import CheckLists, ConflictingChecks, required_checks
-
-from long_living import LongLife
+from support.cores.timed_cores import TimedCores
 
 scenario = pytest.mark.scenario
 VERSION = "kueue.x-k8s.io/v1beta2"
@@ -48,23 +47,23 @@ def a_manifest(spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": meta, "spec": spec}
 
 
-def a_life(
+def configured_cores(
     *groups: dict[str, Any], checks: Mapping[str, str] | Sequence[str] = (), **spec: Any
-) -> LongLife:
+) -> TimedCores:
     """A queue with these resource groups. ``checks``: all AdmissionChecks, each with its
     controller."""
-    life = LongLife()
+    cores = TimedCores()
     controllers = checks if isinstance(checks, Mapping) else dict.fromkeys(checks, "")
     for name, controller in controllers.items():
-        life.check(name, controller)
+        cores.check(name, controller)
     for group in groups:
         for flavor in group["flavors"]:
-            life.put("ResourceFlavor", flavor["name"])
-    life.queue("cq", resourceGroups=list(groups), **spec)
-    return life
+            cores.put("ResourceFlavor", flavor["name"])
+    cores.queue("cq", resourceGroups=list(groups), **spec)
+    return cores
 
 
-def submit(life: LongLife, name: str, *pods: Mapping[str, str]) -> None:
+def submit(cores: TimedCores, name: str, *pods: Mapping[str, str]) -> None:
     """A workload with a pod set for each of these requests."""
     sets = [
         {
@@ -86,7 +85,7 @@ def submit(life: LongLife, name: str, *pods: Mapping[str, str]) -> None:
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"queueName": "cq", "podSets": sets},
     }
-    life.say(facts.Submitted, name, workload=msgspec.Raw(json.dumps(manifest).encode()))
+    cores.publish(facts.Submitted, name, workload=msgspec.Raw(json.dumps(manifest).encode()))
 
 
 # Which checks a workload has. ---------------------------------------------------------------
@@ -147,124 +146,126 @@ def test_an_assignment_lists_the_checks_of_its_flavors(
 
 @scenario("B1")
 def test_each_flavor_has_its_own_check() -> None:
-    life = a_life(offered({"f": ["x"], "g": ["y"]}), checks=["x", "y"])
-    life.submit("first", "cq", "8", age=2)
-    life.submit("second", "cq", "8", age=1)
-    life.go()
-    assert (life.flavor("first"), life.states("first")) == ("f", {"x": "Pending"})
-    assert (life.flavor("second"), life.states("second")) == ("g", {"y": "Pending"})
-    assert [one.name for one in life.requests("x")] == ["first"]
-    assert [one.name for one in life.requests("y")] == ["second"]
-    life.judge("first", "x", "Ready")
-    assert life.phases("first", "second") == ["Admitted", "QuotaReserved"]
+    cores = configured_cores(offered({"f": ["x"], "g": ["y"]}), checks=["x", "y"])
+    cores.submit("first", "cq", "8", age=2)
+    cores.submit("second", "cq", "8", age=1)
+    cores.go()
+    assert (cores.flavor("first"), cores.states("first")) == ("f", {"x": "Pending"})
+    assert (cores.flavor("second"), cores.states("second")) == ("g", {"y": "Pending"})
+    assert [one.name for one in cores.requests("x")] == ["first"]
+    assert [one.name for one in cores.requests("y")] == ["second"]
+    cores.judge("first", "x", "Ready")
+    assert cores.phases("first", "second") == ["Admitted", "QuotaReserved"]
 
 
 @scenario("B2")
 def test_a_flavor_check_is_listed_beside_a_queue_check_of_another_controller() -> None:
-    life = a_life(offered({"f": ["x"]}), checks=["x", "y"], admissionChecks=["y"])
-    life.submit("w", "cq", "8")
-    assert life.states("w") == {"x": "Pending", "y": "Pending"}
-    life.go()
-    assert life.states("w") == {"x": "Pending", "y": "Pending"}
-    life.judge("w", "x", "Ready")
-    assert life.phase("w") == "QuotaReserved"
-    life.judge("w", "y", "Ready")
-    assert life.phase("w") == "Admitted"
+    cores = configured_cores(offered({"f": ["x"]}), checks=["x", "y"], admissionChecks=["y"])
+    cores.submit("w", "cq", "8")
+    assert cores.states("w") == {"x": "Pending", "y": "Pending"}
+    cores.go()
+    assert cores.states("w") == {"x": "Pending", "y": "Pending"}
+    cores.judge("w", "x", "Ready")
+    assert cores.phase("w") == "QuotaReserved"
+    cores.judge("w", "y", "Ready")
+    assert cores.phase("w") == "Admitted"
 
 
 @scenario("B3")
 def test_the_flavors_check_replaces_a_queue_wide_one_of_its_controller() -> None:
-    life = a_life(
+    cores = configured_cores(
         offered({"f": ["x"], "g": []}), checks={"x": "k", "y": "k"}, admissionChecks=["y"]
     )
-    life.submit("w", "cq", "8", age=1)
-    life.submit("other", "cq", "8")
-    life.go()
-    assert (life.flavor("w"), life.states("w")) == ("f", {"x": "Pending"})
-    assert (life.flavor("other"), life.states("other")) == ("g", {"y": "Pending"})
-    assert not life.requests("y", "w"), "what is replaced is not evaluated"
-    life.judge("w", "x", "Ready", controller="k")
-    assert life.phase("w") == "Admitted"
+    cores.submit("w", "cq", "8", age=1)
+    cores.submit("other", "cq", "8")
+    cores.go()
+    assert (cores.flavor("w"), cores.states("w")) == ("f", {"x": "Pending"})
+    assert (cores.flavor("other"), cores.states("other")) == ("g", {"y": "Pending"})
+    assert not cores.requests("y", "w"), "what is replaced is not evaluated"
+    cores.judge("w", "x", "Ready", controller="k")
+    assert cores.phase("w") == "Admitted"
 
 
 @scenario("B4")
 def test_only_workloads_on_spot_request_provisioning() -> None:
-    life = a_life(offered({"reservation": [], "spot": ["provisioning"]}), checks=["provisioning"])
-    life.submit("kept", "cq", "8")
-    life.go()
-    assert (life.phase("kept"), life.flavor("kept")) == ("Admitted", "reservation")
-    assert not life.requests("provisioning")
-    life.submit("late", "cq", "8")
-    life.go()
-    assert (life.phase("late"), life.flavor("late")) == ("QuotaReserved", "spot")
-    (asked,) = life.requests("provisioning")
+    cores = configured_cores(
+        offered({"reservation": [], "spot": ["provisioning"]}), checks=["provisioning"]
+    )
+    cores.submit("kept", "cq", "8")
+    cores.go()
+    assert (cores.phase("kept"), cores.flavor("kept")) == ("Admitted", "reservation")
+    assert not cores.requests("provisioning")
+    cores.submit("late", "cq", "8")
+    cores.go()
+    assert (cores.phase("late"), cores.flavor("late")) == ("QuotaReserved", "spot")
+    (asked,) = cores.requests("provisioning")
     assert asked.name == "late"
     assert asked.admission is not None
     assert asked.admission.pod_set_assignments[0].flavors == {"cpu": "spot"}
-    life.judge("late", "provisioning", "Ready")
-    assert life.phase("late") == "Admitted"
+    cores.judge("late", "provisioning", "Ready")
+    assert cores.phase("late") == "Admitted"
 
 
-def evicted_from_spot(verdict: str, *, reservation: Sequence[str] = ()) -> LongLife:
+def evicted_from_spot(verdict: str, *, reservation: Sequence[str] = ()) -> TimedCores:
     """``w`` went to spot, where ``x`` judged; then there is room on the reservation."""
-    life = a_life(
+    cores = configured_cores(
         offered({"reservation": reservation, "spot": ["x"]}),
         checks=["x", "y"],
         preemption={"withinClusterQueue": "LowerPriority"},
     )
-    life.submit("big", "cq", "8")
-    life.go()
+    cores.submit("big", "cq", "8")
+    cores.go()
     for check in reservation:
-        life.judge("big", check, "Ready")
-    life.submit("w", "cq", "8")
-    life.go()
-    assert (life.flavor("w"), life.states("w")) == ("spot", {"x": "Pending"})
+        cores.judge("big", check, "Ready")
+    cores.submit("w", "cq", "8")
+    cores.go()
+    assert (cores.flavor("w"), cores.states("w")) == ("spot", {"x": "Pending"})
     if verdict != "Pending":
-        life.judge("w", "x", verdict)
-    life.finish("big")
+        cores.judge("w", "x", verdict)
+    cores.finish("big")
     if verdict == "Ready":
-        assert life.phase("w") == "Admitted"
-    life.answer("w", "x", "Retry")
-    life.go()
-    return life
+        assert cores.phase("w") == "Admitted"
+    cores.answer("w", "x", "Retry")
+    cores.go()
+    return cores
 
 
 @scenario("B5")
 @pytest.mark.parametrize("verdict", ["Pending", "Ready"], ids=["left Pending", "left Ready"])
 def test_check_states_of_another_flavor_do_not_block_admission(verdict: str) -> None:
-    life = evicted_from_spot(verdict)
-    assert (life.phase("w"), life.flavor("w")) == ("Admitted", "reservation")
-    assert life.states("w") == {}
+    cores = evicted_from_spot(verdict)
+    assert (cores.phase("w"), cores.flavor("w")) == ("Admitted", "reservation")
+    assert cores.states("w") == {}
 
 
 @scenario("B5")
 @pytest.mark.parametrize("verdict", ["Pending", "Ready"], ids=["left Pending", "left Ready"])
 def test_check_states_of_another_flavor_do_not_admit_a_workload(verdict: str) -> None:
-    life = evicted_from_spot(verdict, reservation=["y"])
-    assert (life.phase("w"), life.flavor("w")) == ("QuotaReserved", "reservation")
-    assert life.states("w") == {"y": "Pending"}
-    late = life.answer("w", "x", "Ready")
+    cores = evicted_from_spot(verdict, reservation=["y"])
+    assert (cores.phase("w"), cores.flavor("w")) == ("QuotaReserved", "reservation")
+    assert cores.states("w") == {"y": "Pending"}
+    late = cores.answer("w", "x", "Ready")
     assert late is not None
-    assert life.phase("w") == "QuotaReserved"
-    life.judge("w", "y", "Ready")
-    assert life.phase("w") == "Admitted"
+    assert cores.phase("w") == "QuotaReserved"
+    cores.judge("w", "y", "Ready")
+    assert cores.phase("w") == "Admitted"
 
 
 @scenario("B5")
 def test_a_flavors_check_goes_on_counting_when_the_flavor_comes_back() -> None:
-    life = evicted_from_spot("Pending", reservation=["y"])
-    assert life.stored("w").status.check_retry_counts == {"x": 1}
-    life.submit("high", "cq", "8", priority=10)
-    life.submit("higher", "cq", "8", priority=11)
-    life.go()
-    assert life.phase("w") == "Pending"
-    life.finish("higher")
-    life.finish("high")
+    cores = evicted_from_spot("Pending", reservation=["y"])
+    assert cores.stored("w").status.check_retry_counts == {"x": 1}
+    cores.submit("high", "cq", "8", priority=10)
+    cores.submit("higher", "cq", "8", priority=11)
+    cores.go()
+    assert cores.phase("w") == "Pending"
+    cores.finish("higher")
+    cores.finish("high")
     reservation = offered({"spot": ["x"]})
-    life.queue("cq", resourceGroups=[reservation])
-    life.go()
-    assert life.flavor("w") == "spot"
-    assert life.requests("x", "w")[-1].retry_count == 1
+    cores.queue("cq", resourceGroups=[reservation])
+    cores.go()
+    assert cores.flavor("w") == "spot"
+    assert cores.requests("x", "w")[-1].retry_count == 1
 
 
 SHARED = {"x": "one", "y": "one"}
@@ -283,46 +284,48 @@ def test_flavors_with_checks_of_one_controller_are_not_used_together(
     cpus: dict[str, list[str]] = {"c1": ["x"]}
     gpus: dict[str, list[str]] = {"g1": ["y"]}
     (cpus if free == "cpu" else gpus)["other"] = []
-    life = a_life(offered(cpus), offered(gpus, resource="gpu"), checks=SHARED)
-    submit(life, "w", *pods)
-    life.go()
-    assert life.phase("w") == "QuotaReserved"
-    admission = life.stored("w").status.admission
+    cores = configured_cores(offered(cpus), offered(gpus, resource="gpu"), checks=SHARED)
+    submit(cores, "w", *pods)
+    cores.go()
+    assert cores.phase("w") == "QuotaReserved"
+    admission = cores.stored("w").status.admission
     assert admission is not None
     used = {f for place in admission.pod_set_assignments for f in place.flavors.values()}
     assert used == ({"other", "g1"} if free == "cpu" else {"c1", "other"})
-    assert set(life.states("w")) == ({"y"} if free == "cpu" else {"x"})
+    assert set(cores.states("w")) == ({"y"} if free == "cpu" else {"x"})
 
 
 @scenario("B6")
 @pytest.mark.parametrize("pods", PODS)
 def test_where_no_combination_is_left_both_checks_are_named(pods: list[dict[str, str]]) -> None:
-    life = a_life(offered({"c1": ["x"]}), offered({"g1": ["y"]}, resource="gpu"), checks=SHARED)
-    submit(life, "w", *pods)
-    life.go()
-    life.advance(10)
-    assert life.phase("w") == "Pending"
-    assert life.reason("w", "QuotaReserved") == "False: ConflictingAdmissionChecks"
+    cores = configured_cores(
+        offered({"c1": ["x"]}), offered({"g1": ["y"]}, resource="gpu"), checks=SHARED
+    )
+    submit(cores, "w", *pods)
+    cores.go()
+    cores.advance(10)
+    assert cores.phase("w") == "Pending"
+    assert cores.reason("w", "QuotaReserved") == "False: ConflictingAdmissionChecks"
     for name in ("x", "y"):
-        assert name in life.message("w", "QuotaReserved")
+        assert name in cores.message("w", "QuotaReserved")
     # Each of them alone is fine.
-    submit(life, "alone", {"cpu": "1"})
-    life.go()
-    assert (life.phase("alone"), life.states("alone")) == ("QuotaReserved", {"x": "Pending"})
+    submit(cores, "alone", {"cpu": "1"})
+    cores.go()
+    assert (cores.phase("alone"), cores.states("alone")) == ("QuotaReserved", {"x": "Pending"})
 
 
 @scenario("B7")
 def test_only_checks_of_all_flavors_are_listed_before_an_assignment() -> None:
-    life = a_life(
+    cores = configured_cores(
         offered({"f": ["x", "z"], "g": ["y", "z"]}),
         checks=["x", "y", "z", "wide"],
         admissionChecks=["wide"],
     )
-    life.submit("w", "cq", "8")
-    assert life.states("w") == {"wide": "Pending", "z": "Pending"}
-    assert not life.asked
-    life.go()
-    assert life.states("w") == {"wide": "Pending", "x": "Pending", "z": "Pending"}
+    cores.submit("w", "cq", "8")
+    assert cores.states("w") == {"wide": "Pending", "z": "Pending"}
+    assert not cores.check_facts
+    cores.go()
+    assert cores.states("w") == {"wide": "Pending", "x": "Pending", "z": "Pending"}
 
 
 # What is refused. ---------------------------------------------------------------------------
@@ -371,17 +374,17 @@ def test_an_invalid_list_of_checks_is_refused(spec: dict[str, Any], word: str) -
 def test_a_second_check_of_a_controller_that_comes_later_stops_the_queue(of_flavor: bool) -> None:
     lists = ["x", "y"]
     group = offered({"f": lists if of_flavor else []})
-    life = a_life(group, checks={"x": "one"}, admissionChecks=[] if of_flavor else lists)
-    life.submit("w", "cq", "8")
-    life.go()
-    assert life.activity("cq") == "AdmissionCheckNotFound"
-    life.check("y", "one")
-    life.go()
-    assert (life.activity("cq"), life.phase("w")) == ("ConflictingAdmissionChecks", "Pending")
-    life.delete("AdmissionCheck", "y")
-    life.check("y", "two")
-    life.go()
-    assert (life.activity("cq"), life.phase("w")) == ("", "QuotaReserved")
+    cores = configured_cores(group, checks={"x": "one"}, admissionChecks=[] if of_flavor else lists)
+    cores.submit("w", "cq", "8")
+    cores.go()
+    assert cores.activity("cq") == "AdmissionCheckNotFound"
+    cores.check("y", "one")
+    cores.go()
+    assert (cores.activity("cq"), cores.phase("w")) == ("ConflictingAdmissionChecks", "Pending")
+    cores.delete("AdmissionCheck", "y")
+    cores.check("y", "two")
+    cores.go()
+    assert (cores.activity("cq"), cores.phase("w")) == ("", "QuotaReserved")
 
 
 FORMS = [
@@ -409,15 +412,15 @@ def test_the_same_rules_in_any_form_make_the_same_rows(
         flavor.update(of_flavors.get(flavor["name"], {}))
     spec = {"namespaceSelector": {}, "resourceGroups": [group], **wide}
     (document,) = read(json.dumps(a_manifest(spec)), "queue.json")
-    life = a_life(offered({"f": [], "g": []}), checks=["x", "y"])
-    life.put("ClusterQueue", "cq", json.loads(document.raw)["spec"])
-    life.submit("w", "cq", "8")
-    assert life.states("w") == {"y": "Pending"}
-    life.go()
-    life.submit("other", "cq", "8")
-    life.go()
-    assert (life.flavor("w"), life.states("w")) == ("f", {"x": "Pending", "y": "Pending"})
-    assert (life.flavor("other"), life.states("other")) == ("g", {"y": "Pending"})
+    cores = configured_cores(offered({"f": [], "g": []}), checks=["x", "y"])
+    cores.put("ClusterQueue", "cq", json.loads(document.raw)["spec"])
+    cores.submit("w", "cq", "8")
+    assert cores.states("w") == {"y": "Pending"}
+    cores.go()
+    cores.submit("other", "cq", "8")
+    cores.go()
+    assert (cores.flavor("w"), cores.states("w")) == ("f", {"x": "Pending", "y": "Pending"})
+    assert (cores.flavor("other"), cores.states("other")) == ("g", {"y": "Pending"})
 
 
 @scenario("B9")
@@ -434,13 +437,13 @@ def test_two_forms_in_one_queue_are_refused(list_of: str) -> None:
 
 @scenario("B10")
 def test_a_check_of_spot_gets_no_request_for_other_flavors() -> None:
-    life = a_life(offered({"reservation": [], "spot": ["x"]}, quota="100"), checks=["x"])
+    cores = configured_cores(offered({"reservation": [], "spot": ["x"]}, quota="100"), checks=["x"])
     for number in range(100):
-        life.submit(f"w-{number}", "cq", "1")
-    life.go()
+        cores.submit(f"w-{number}", "cq", "1")
+    cores.go()
     for number in range(100):
         name = f"w-{number}"
-        assert (life.phase(name), life.flavor(name)) == ("Admitted", "reservation")
-        life.finish(name)
-    life.go()
-    assert not life.asked
+        assert (cores.phase(name), cores.flavor(name)) == ("Admitted", "reservation")
+        cores.finish(name)
+    cores.go()
+    assert not cores.check_facts

@@ -12,29 +12,28 @@ import pytest
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.reading.manifest import ManifestError, read
 from admittance.workload.limits import Limits
-
-from long_living import LongLife, a_long_life
+from support.cores.timed_cores import TimedCores, cores_with_queue
 
 scenario = pytest.mark.scenario
 
 
-def with_retry(nominal: str = "10", limits: Limits | None = None, **retry: Any) -> LongLife:
+def with_retry(nominal: str = "10", limits: Limits | None = None, **retry: Any) -> TimedCores:
     """A queue with a check that has a strategy for a Retry without a delay."""
-    life = a_long_life("c1", nominal=nominal, limits=limits)
-    life.check("c1", retry=retry)
-    return life
+    cores = cores_with_queue("c1", nominal=nominal, limits=limits)
+    cores.check("c1", retry=retry)
+    return cores
 
 
 @scenario("L13")
 def test_jitter_spreads_simultaneous_retries() -> None:
-    life = with_retry("100", strategy="static", baseDelay="60s", jitter=0.5)
+    cores = with_retry("100", strategy="static", baseDelay="60s", jitter=0.5)
     names = [f"w-{number}" for number in range(100)]
     for name in names:
-        life.submit(name, "cq", "1")
-    life.go()
+        cores.submit(name, "cq", "1")
+    cores.go()
     for name in names:
-        life.answer(name, "c1", "Retry")
-    waits = [life.wait(name) for name in names]
+        cores.answer(name, "c1", "Retry")
+    waits = [cores.wait(name) for name in names]
     assert all(wait is not None and 60 <= wait <= 90 and wait == int(wait) for wait in waits)
     seconds = sorted(int(wait) for wait in waits if wait is not None)
     # Of a hundred over thirty seconds: few share one, and no stretch of ten stays empty.
@@ -44,25 +43,25 @@ def test_jitter_spreads_simultaneous_retries() -> None:
     assert max(b - a for a, b in pairwise(seconds)) <= 5
     back: dict[str, float] = {}
     for second in range(60, 91):
-        life.at(second)
+        cores.at(second)
         for name in names:
-            if name not in back and life.phase(name) == "QuotaReserved":
+            if name not in back and cores.phase(name) == "QuotaReserved":
                 back[name] = second
     assert sorted(back.values()) == seconds
-    assert {len(life.requests("c1", name)) for name in names} == {2}
+    assert {len(cores.requests("c1", name)) for name in names} == {2}
 
 
 @scenario("L13")
 def test_jitter_is_the_same_in_every_computation() -> None:
     waits = []
     for _ in range(2):
-        life = with_retry(strategy="static", baseDelay="60s", jitter=0.5)
-        life.submit("w", "cq", "8")
-        life.go()
-        life.answer("w", "c1", "Retry")
-        first = life.wait("w")
-        life.answer("w", "c1", "Retry")
-        assert life.wait("w") == first, "a repeat moves nothing"
+        cores = with_retry(strategy="static", baseDelay="60s", jitter=0.5)
+        cores.submit("w", "cq", "8")
+        cores.go()
+        cores.answer("w", "c1", "Retry")
+        first = cores.wait("w")
+        cores.answer("w", "c1", "Retry")
+        assert cores.wait("w") == first, "a repeat moves nothing"
         waits.append(first)
     assert waits[0] == waits[1]
 
@@ -89,43 +88,43 @@ def test_jitter_is_the_same_in_every_computation() -> None:
 def test_a_strategy_gives_the_delay_that_the_check_did_not(
     retry: dict[str, Any], waits: list[int]
 ) -> None:
-    life = with_retry(**retry)
-    life.submit("w", "cq", "8")
-    life.go()
+    cores = with_retry(**retry)
+    cores.submit("w", "cq", "8")
+    cores.go()
     found = []
     for wait in waits:
-        life.judge("w", "c1", "Retry")
-        found.append(life.wait("w"))
-        assert life.rows("w")["c1"].requeue_after_seconds == wait
-        life.advance(wait - 0.1)
-        assert life.phase("w") == "Backoff"
-        life.advance(0.1)
-        assert life.phase("w") == "QuotaReserved"
+        cores.judge("w", "c1", "Retry")
+        found.append(cores.wait("w"))
+        assert cores.rows("w")["c1"].requeue_after_seconds == wait
+        cores.advance(wait - 0.1)
+        assert cores.phase("w") == "Backoff"
+        cores.advance(0.1)
+        assert cores.phase("w") == "QuotaReserved"
     assert found == waits
-    assert life.counts("w") == {"c1": 4}
+    assert cores.counts("w") == {"c1": 4}
 
 
 @scenario("L14")
 def test_an_explicit_delay_wins_over_the_strategy() -> None:
-    life = with_retry(strategy="static", baseDelay="60s")
-    life.submit("w", "cq", "8")
-    life.go()
-    life.judge("w", "c1", "Retry", after=5)
-    assert life.wait("w") == 5
+    cores = with_retry(strategy="static", baseDelay="60s")
+    cores.submit("w", "cq", "8")
+    cores.go()
+    cores.judge("w", "c1", "Retry", after=5)
+    assert cores.wait("w") == 5
 
 
 @scenario("L14")
 def test_after_the_last_try_a_retry_is_a_rejection() -> None:
-    life = with_retry(strategy="static", baseDelay="60s", maxRetries=2)
-    life.submit("w", "cq", "8")
-    life.go()
+    cores = with_retry(strategy="static", baseDelay="60s", maxRetries=2)
+    cores.submit("w", "cq", "8")
+    cores.go()
     for _ in range(2):
-        life.judge("w", "c1", "Retry")
-        assert life.phase("w") == "Backoff"
-        life.advance(60)
-        assert life.phase("w") == "QuotaReserved"
-    life.judge("w", "c1", "Retry", message="still full")
-    assert life.phase("w") == "Rejected"
+        cores.judge("w", "c1", "Retry")
+        assert cores.phase("w") == "Backoff"
+        cores.advance(60)
+        assert cores.phase("w") == "QuotaReserved"
+    cores.judge("w", "c1", "Retry", message="still full")
+    assert cores.phase("w") == "Rejected"
 
 
 BAD = [
@@ -152,40 +151,40 @@ def test_an_invalid_strategy_is_refused(retry: dict[str, Any], field: str) -> No
 
 @scenario("L15")
 def test_the_message_names_the_next_try_and_the_delaying_check() -> None:
-    life = a_long_life("budget", "gpu")
-    life.submit("w", "cq", "8")
-    life.go()
-    life.judge("w", "budget", "Retry", after=43_200, message="daily budget exhausted")
+    cores = cores_with_queue("budget", "gpu")
+    cores.submit("w", "cq", "8")
+    cores.go()
+    cores.judge("w", "budget", "Retry", after=43_200, message="daily budget exhausted")
     for condition in ("Evicted", "QuotaReserved"):
-        message = life.message("w", condition)
+        message = cores.message("w", condition)
         assert "2026-01-02T00:00:00Z" in message, condition
         assert '"budget"' in message, condition
-    assert "daily budget exhausted" in life.message("w", "Evicted")
-    assert life.reason("w", "QuotaReserved") == "False: PendingEvaluation"
-    life.advance(60)
-    life.judge("w", "gpu", "Retry", after=86_400, message="no A100")
-    message = life.message("w", "QuotaReserved")
+    assert "daily budget exhausted" in cores.message("w", "Evicted")
+    assert cores.reason("w", "QuotaReserved") == "False: PendingEvaluation"
+    cores.advance(60)
+    cores.judge("w", "gpu", "Retry", after=86_400, message="no A100")
+    message = cores.message("w", "QuotaReserved")
     assert "2026-01-02T12:01:00Z" in message
     assert '"gpu"' in message
-    life.advance(60)
-    life.judge("w", "gpu", "Retry", after=60, message="soon")
-    message = life.message("w", "QuotaReserved")
+    cores.advance(60)
+    cores.judge("w", "gpu", "Retry", after=60, message="soon")
+    message = cores.message("w", "QuotaReserved")
     assert "2026-01-02T00:00:00Z" in message
     assert '"budget"' in message
 
 
 @scenario("L15")
 def test_several_checks_in_retry_are_listed_sorted_and_in_the_plural() -> None:
-    life = a_long_life("b", "a")
-    life.submit("w", "cq", "8")
-    life.go()
+    cores = cores_with_queue("b", "a")
+    cores.submit("w", "cq", "8")
+    cores.go()
     for check in ("a", "b"):
-        life.judge("w", check, "Ready")
-    life.stubborn.add("w")
-    life.judge("w", "b", "Retry", after=60, message="second")
-    assert 'AdmissionCheck in Retry state: "b" (second)' in life.message("w", "Evicted")
-    life.judge("w", "a", "Retry", after=90, message="first")
-    message = life.message("w", "Evicted")
+        cores.judge("w", check, "Ready")
+    cores.stubborn.add("w")
+    cores.judge("w", "b", "Retry", after=60, message="second")
+    assert 'AdmissionCheck in Retry state: "b" (second)' in cores.message("w", "Evicted")
+    cores.judge("w", "a", "Retry", after=90, message="first")
+    message = cores.message("w", "Evicted")
     assert message.index('"a" (first)') < message.index('"b" (second)')
     assert "AdmissionChecks in Retry state" in message
 
@@ -195,38 +194,38 @@ def test_several_checks_in_retry_are_listed_sorted_and_in_the_plural() -> None:
 def test_with_the_gate_closed_every_retry_is_one_without_delay(by: str) -> None:
     limits = Limits(requeue_after=False)
     if by == "a delay":
-        life = a_long_life("c1", limits=limits)
+        cores = cores_with_queue("c1", limits=limits)
     else:
-        life = with_retry(limits=limits, strategy="static", baseDelay="60s")
-    life.submit("w", "cq", "8")
-    life.go()
+        cores = with_retry(limits=limits, strategy="static", baseDelay="60s")
+    cores.submit("w", "cq", "8")
+    cores.go()
     more = {"after": 60} if by == "a delay" else {}
-    life.judge("w", "c1", "Retry", **more)
-    assert life.evictions("w") == {"AdmissionCheck": 1}
-    assert (life.phase("w"), life.seconds(), life.wait("w")) == ("QuotaReserved", 0, None)
-    assert life.counts("w") == {"c1": 1}
+    cores.judge("w", "c1", "Retry", **more)
+    assert cores.evictions("w") == {"AdmissionCheck": 1}
+    assert (cores.phase("w"), cores.seconds(), cores.wait("w")) == ("QuotaReserved", 0, None)
+    assert cores.counts("w") == {"c1": 1}
     if by == "a delay":
-        assert life.noted("w"), "people are told that the delay was dropped"
+        assert cores.noted("w"), "people are told that the delay was dropped"
 
 
 @scenario("L25")
 def test_a_check_can_compute_its_delay_from_the_retry_count() -> None:
-    life = a_long_life("c1")
-    life.submit("w", "cq", "8")
-    life.go()
+    cores = cores_with_queue("c1")
+    cores.submit("w", "cq", "8")
+    cores.go()
     waits = []
     for _ in range(4):
-        told = life.requests("c1", "w")[-1].retry_count
+        told = cores.requests("c1", "w")[-1].retry_count
         delay = 30 * 2**told
         # Whatever else it sends: the count is not the controller's to write.
-        life.judge("w", "c1", "Retry", after=delay)
-        before = life.seconds()
-        life.advance(delay - 0.1)
-        assert life.phase("w") == "Backoff"
-        life.advance(0.1)
-        assert life.phase("w") == "QuotaReserved"
-        waits.append(life.seconds() - before)
+        cores.judge("w", "c1", "Retry", after=delay)
+        before = cores.seconds()
+        cores.advance(delay - 0.1)
+        assert cores.phase("w") == "Backoff"
+        cores.advance(0.1)
+        assert cores.phase("w") == "QuotaReserved"
+        waits.append(cores.seconds() - before)
     assert waits == [30, 60, 120, 240]
-    assert [one.retry_count for one in life.requests("c1", "w")] == [0, 1, 2, 3, 4]
-    life.judge("w", "c1", "Ready")
-    assert life.counts("w") == {"c1": 0}
+    assert [one.retry_count for one in cores.requests("c1", "w")] == [0, 1, 2, 3, 4]
+    cores.judge("w", "c1", "Ready")
+    assert cores.counts("w") == {"c1": 0}

@@ -32,8 +32,7 @@ from admittance.workload.transitions import transition
 from conformance.lifecycle_differences import SYNC_ADMITTED
 from conformance.tables import cases, needs_data, time_of
 from support.builders import Around, an_admission, occasion
-
-from lives import ME
+from support.cores.tracked_workload import ME
 
 BARE = {"apiVersion": "v1", "kind": "Workload", "metadata": {"name": "w", "namespace": "ns"}}
 

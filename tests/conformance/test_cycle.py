@@ -20,7 +20,7 @@ from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus
 from conformance.differences import ENTRY_ORDER
 from conformance.tables import Given, cases, needs_data, read
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 
 @needs_data
@@ -131,22 +131,22 @@ OUTCOMES = {
 }
 
 
-def _settled(case: dict[str, Any], strategy: str) -> Story:
+def _settled(case: dict[str, Any], strategy: str) -> SteppedScheduler:
     """One waiting workload, after a cycle that had this outcome for it."""
     table = case["given"]
-    story = Story(Config(as_kueue=True, preemption=True))
-    story.queue("cq", resourceGroups=groups(default="0"), queueingStrategy=strategy)
-    story.submit("one", "cq", "1")
+    scheduler = SteppedScheduler(Config(as_kueue=True, preemption=True))
+    scheduler.queue("cq", resourceGroups=groups(default="0"), queueingStrategy=strategy)
+    scheduler.submit("one", "cq", "1")
     if table.get("reason") == "NamespaceMismatch":
-        story.queue(
+        scheduler.queue(
             "cq",
             resourceGroups=groups(default="0"),
             queueingStrategy=strategy,
             namespaceSelector={"matchLabels": {"dep": "eng"}},
         )
-        story.cycle()
-        return story
-    queue = story.core._state.queues["cq"]
+        scheduler.cycle()
+        return scheduler
+    queue = scheduler.core._state.queues["cq"]
     member = queue.head()
     assert member is not None and queue.domain is not None
     assignment = Assignment()
@@ -156,8 +156,8 @@ def _settled(case: dict[str, Any], strategy: str) -> Story:
         assignment.cursor = tuple({0: max(of.values())} for of in last)
     entry = CycleEntry(queue, member, (assignment, ()))
     outcome = OUTCOMES[table.get("reason", "")]
-    story.core._cycle.requeue(queue.domain, entry, outcome, story.now)
-    return story
+    scheduler.core._cycle.requeue(queue.domain, entry, outcome, scheduler.now)
+    return scheduler
 
 
 REQUEUED = [
@@ -174,10 +174,10 @@ REQUEUED = [
 @needs_data
 @pytest.mark.parametrize(("case", "strategy"), REQUEUED)
 def test_a_head_is_requeued_as_in_kueue(case: dict[str, Any], strategy: str) -> None:
-    story = _settled(case, strategy)
-    assert (story.parked() == ["one"]) is case["want"].get("inadmissible", False)
+    scheduler = _settled(case, strategy)
+    assert (scheduler.parked() == ["one"]) is case["want"].get("inadmissible", False)
     if "sticky" in case["want"]:
-        queue = story.core._state.queues["cq"]
+        queue = scheduler.core._state.queues["cq"]
         assert (queue.preemptor is not None) is case["want"]["sticky"]
 
 
@@ -186,14 +186,14 @@ def test_a_head_is_requeued_as_in_kueue(case: dict[str, Any], strategy: str) -> 
 def test_equals_are_parked_together_when_kueue_does_so(case: dict[str, Any]) -> None:
     if case["given"].get("reason", "") == "":
         # A workload that was not nominated is set aside by itself.
-        story = Story(Config(as_kueue=True))
-        story.queue("cq", resourceGroups=groups(default="0"))
-        story.submit("one", "cq", "1")
-        queue = story.core._state.queues["cq"]
+        scheduler = SteppedScheduler(Config(as_kueue=True))
+        scheduler.queue("cq", resourceGroups=groups(default="0"))
+        scheduler.submit("one", "cq", "1")
+        queue = scheduler.core._state.queues["cq"]
         member = queue.head()
         assert member is not None
-        park_workload(queue, member, Inadmissible("PendingEvaluation", ""), story.now)
+        park_workload(queue, member, Inadmissible("PendingEvaluation", ""), scheduler.now)
     else:
-        story = _settled(case, "BestEffortFIFO")
-    story.submit("same", "cq", "1")
-    assert ("same" in story.parked()) is case["want"].get("hash", False)
+        scheduler = _settled(case, "BestEffortFIFO")
+    scheduler.submit("same", "cq", "1")
+    assert ("same" in scheduler.parked()) is case["want"].get("hash", False)

@@ -23,28 +23,28 @@ from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
 from conformance.differences import ENTRIES
 from conformance.tables import Given, cases, needs_data
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 
-def a_head() -> tuple[Story, Queue, CycleEntry]:
+def a_head() -> tuple[SteppedScheduler, Queue, CycleEntry]:
     """The head of a queue, as it is dealt with."""
-    story = Story(Config(as_kueue=True, preemption=True))
-    story.queue("cq", resourceGroups=groups(default="0"))
-    story.submit("one", "cq", "1")
-    queue = story.core._state.queues["cq"]
+    scheduler = SteppedScheduler(Config(as_kueue=True, preemption=True))
+    scheduler.queue("cq", resourceGroups=groups(default="0"))
+    scheduler.submit("one", "cq", "1")
+    queue = scheduler.core._state.queues["cq"]
     member = queue.head()
     assert member is not None
     assignment = Assignment()
     assignment.mode = PREEMPT
     assignment.cursor = ({0: 1},)
-    return story, queue, CycleEntry(queue, member, (assignment, ()))
+    return scheduler, queue, CycleEntry(queue, member, (assignment, ()))
 
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestLastAssignmentOutdated", ENTRIES))
 def test_a_search_continues_unless_kueue_restarts_it(case: dict[str, Any]) -> None:
     args = case["given"]["args"]
-    story, queue, entry = a_head()
+    scheduler, queue, entry = a_head()
     member, domain = entry.workload, queue.domain
     assert domain is not None and member.cls is not None
     last = args["last"]
@@ -53,16 +53,16 @@ def test_a_search_continues_unless_kueue_restarts_it(case: dict[str, Any]) -> No
     then = queue.generation + domain.generation
     member.cursor = SavedCursor(({0: 1},), last["schedulingCycle"], then, owner)
     queue.generation += args.get("currentCQGeneration", 0)
-    found = story.core._cycle._cursor(domain, queue, member, args["currentSchedulingCycle"])
+    found = scheduler.core._cycle._cursor(domain, queue, member, args["currentSchedulingCycle"])
     assert (found is None) is case["want"]["result"]
 
 
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestEntryMarkSkipped", ENTRIES))
 def test_a_skipped_entry_continues_its_search(case: dict[str, Any]) -> None:
-    story, queue, entry = a_head()
+    scheduler, queue, entry = a_head()
     assert queue.domain is not None
-    story.core._cycle.requeue(queue.domain, entry, EntryStatus.SKIPPED, story.now)
+    scheduler.core._cycle.requeue(queue.domain, entry, EntryStatus.SKIPPED, scheduler.now)
     assert (entry.workload.cursor is None) is case["want"]["lastAssignmentNil"]
 
 
@@ -70,9 +70,9 @@ def test_a_skipped_entry_continues_its_search(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("scheduler/TestEntryMarkPreemptionOutcome", ENTRIES))
 def test_a_preempting_entry_keeps_its_place_and_restarts_its_search(case: dict[str, Any]) -> None:
     assert case["want"]["requeueReason"] == "PendingPreemption"
-    story, queue, entry = a_head()
+    scheduler, queue, entry = a_head()
     assert queue.domain is not None
-    story.core._cycle.requeue(queue.domain, entry, EntryStatus.PREEMPTING, story.now)
+    scheduler.core._cycle.requeue(queue.domain, entry, EntryStatus.PREEMPTING, scheduler.now)
     assert (entry.workload.cursor is None) is case["want"]["lastAssignmentNil"]
     assert queue.preemptor is entry.workload
 
@@ -80,7 +80,7 @@ def test_a_preempting_entry_keeps_its_place_and_restarts_its_search(case: dict[s
 @needs_data
 @pytest.mark.parametrize("case", cases("scheduler/TestRequeueAndUpdate", ENTRIES))
 def test_an_entry_is_requeued_as_in_kueue(case: dict[str, Any]) -> None:
-    story, queue, entry = a_head()
+    scheduler, queue, entry = a_head()
     assert queue.domain is not None
     entry.assignment.cursor = None
     outcome = {
@@ -88,9 +88,9 @@ def test_an_entry_is_requeued_as_in_kueue(case: dict[str, Any]) -> None:
         "skipped": EntryStatus.SKIPPED,
         "preemptionGated": EntryStatus.GATED,
     }[case["given"]["entry"]["status"]]
-    story.core._cycle.requeue(queue.domain, entry, outcome, story.now)
-    assert bool(story.active()) is bool(case["want"]["workloads"])
-    assert bool(story.parked()) is bool(case["want"]["inadmissible"])
+    scheduler.core._cycle.requeue(queue.domain, entry, outcome, scheduler.now)
+    assert bool(scheduler.active()) is bool(case["want"]["workloads"])
+    assert bool(scheduler.parked()) is bool(case["want"]["inadmissible"])
 
 
 @needs_data

@@ -16,7 +16,7 @@ from admittance.scheduling.state.queue import park_class, park_workload
 from admittance.scheduling.state.workload_info import Inadmissible, SavedCursor, WorkloadInfo
 from conformance.differences import PENDING
 from conformance.tables import Given, cases, needs_data
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 GENERIC = Inadmissible("PendingEvaluation", "was not nominated")
 API = "kueue.x-k8s.io/v1beta2"
@@ -206,63 +206,63 @@ def test_a_change_brings_back_the_whole_tree_at_once(case: dict[str, Any]) -> No
     assert active(given) == sorted(key for keys in want["active"].values() for key in keys)
 
 
-def a_story(classes: dict[str, str]) -> Story:
+def a_scheduler(classes: dict[str, str]) -> SteppedScheduler:
     """Workloads of classes: each asks for another amount."""
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="0"))
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="0"))
     sizes = {name: n + 1 for n, name in enumerate(sorted({*classes.values(), "hash"}))}
     for name, cls in classes.items():
-        story.submit(name, "cq", str(sizes[cls]))
-    return story
+        scheduler.submit(name, "cq", str(sizes[cls]))
+    return scheduler
 
 
-def park_class_of(story: Story, name: str, reason: str = "WaitingForQuota") -> None:
+def park_class_of(scheduler: SteppedScheduler, name: str, reason: str = "WaitingForQuota") -> None:
     """The workload's class found no place."""
-    member = story.core._state.workloads["ns", name]
+    member = scheduler.core._state.workloads["ns", name]
     assert member.queue is not None and member.cls is not None
-    park_class(member.queue, member.cls, Refusal(reason=reason, message=""), story.now)
+    park_class(member.queue, member.cls, Refusal(reason=reason, message=""), scheduler.now)
 
 
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestRecordInadmissibleHash", PENDING))
 def test_a_class_is_parked_as_one(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
-    story = a_story(table["heapWorkloads"])
+    scheduler = a_scheduler(table["heapWorkloads"])
     for name, cls in table["heapWorkloads"].items():
         if cls == table.get("hashToRecord"):
-            park_class_of(story, name)
+            park_class_of(scheduler, name)
             break
-    assert len(story.active()) == want["active"]
-    assert len(story.parked()) == want["inadmissible"] == want["moved"]
+    assert len(scheduler.active()) == want["active"]
+    assert len(scheduler.parked()) == want["inadmissible"] == want["moved"]
 
 
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestPushOrUpdateRespectsInadmissibleHashes"))
 def test_a_workload_of_a_parked_class_is_parked(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
-    story = a_story({cls: cls for cls in table["inadmissibleHashes"]})
+    scheduler = a_scheduler({cls: cls for cls in table["inadmissibleHashes"]})
     for cls in table["inadmissibleHashes"]:
-        park_class_of(story, cls)
-    story.submit("new", "cq", "1" if table["pushHash"] in table["inadmissibleHashes"] else "9")
-    assert ("new" in story.active()) is bool(want["active"])
-    assert ("new" in story.parked()) is bool(want["inadmissible"])
+        park_class_of(scheduler, cls)
+    scheduler.submit("new", "cq", "1" if table["pushHash"] in table["inadmissibleHashes"] else "9")
+    assert ("new" in scheduler.active()) is bool(want["active"])
+    assert ("new" in scheduler.parked()) is bool(want["inadmissible"])
 
 
 @needs_data
 @pytest.mark.parametrize("case", cases("queue/TestGetNoFitReason", PENDING))
 def test_a_class_remembers_why(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
-    story = a_story({"first": "hash"})
+    scheduler = a_scheduler({"first": "hash"})
     if table["requeueReason"] == "NamespaceMismatch":
-        member = story.core._state.workloads["ns", "first"]
+        member = scheduler.core._state.workloads["ns", "first"]
         assert member.queue is not None
-        park_workload(member.queue, member, Inadmissible("Misconfigured", ""), story.now)
+        park_workload(member.queue, member, Inadmissible("Misconfigured", ""), scheduler.now)
     else:
-        park_class_of(story, "first", table["conditionReason"])
+        park_class_of(scheduler, "first", table["conditionReason"])
     if table["deleteFromInadmissible"]:
-        story.gone("first")
-    story.submit("second", "cq", "1")
-    why = refusal_for(story.core._state.workloads["ns", "second"])
+        scheduler.gone("first")
+    scheduler.submit("second", "cq", "1")
+    why = refusal_for(scheduler.core._state.workloads["ns", "second"])
     assert (why is not None) is want["ok"]
     assert why is None or why.reason == want["reason"]
 
@@ -304,11 +304,11 @@ CURSOR: Cursor = ({0: 1},)
 )
 def test_an_update_leaves_a_search_where_it_stopped(case: dict[str, Any]) -> None:
     table = case["given"]
-    story = a_story({"one": "hash"})
-    member = story.core._state.workloads["ns", "one"]
+    scheduler = a_scheduler({"one": "hash"})
+    member = scheduler.core._state.workloads["ns", "one"]
     if table["inadmissible"]:
-        park_class_of(story, "one")
+        park_class_of(scheduler, "one")
     assert member.cls is not None
     member.cursor = SavedCursor(CURSOR, 7, 3, member.cls)
-    story.submit("one", "cq", "2" if table["changeShape"] else "1", labels={"new": "yes"})
+    scheduler.submit("one", "cq", "2" if table["changeShape"] else "1", labels={"new": "yes"})
     assert (member.cursor is not None) is case["want"]["carried"]

@@ -14,7 +14,7 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 QUEUE = Path(__file__).parents[3] / "shared" / "conformance" / "queue"
 MISSING = "the conformance data is not beside this tree"
@@ -37,15 +37,15 @@ def test_the_head_of_a_queue_is_the_one_that_kueue_takes(case: dict[str, Any]) -
     given = case["given"]
     ordering = given.get("workloadOrdering") or {}
     timestamp = next(iter(ordering.values()), "Eviction") if ordering else "Eviction"
-    story = Story(Config(requeuing_timestamp=timestamp))
-    story.queue("cq", queueingStrategy="StrictFIFO", resourceGroups=groups(default="0"))
+    scheduler = SteppedScheduler(Config(requeuing_timestamp=timestamp))
+    scheduler.queue("cq", queueingStrategy="StrictFIFO", resourceGroups=groups(default="0"))
     for one in (given["w1"], given["w2"]):
         workload = stored.decode(msgspec.json.encode(one))
         spec = {**json.loads(bytes(workload.spec)), "queueName": "cq"}
         workload = msgspec.structs.replace(workload, spec=msgspec.Raw(json.dumps(spec).encode()))
-        story._write("ns", workload.metadata.name, workload)
+        scheduler._write("ns", workload.metadata.name, workload)
     first = case["want"]["expected"]
-    assert story.core.explain("ns", first, now=story.now).position == 1
+    assert scheduler.core.explain("ns", first, now=scheduler.now).position == 1
 
 
 @pytest.mark.skipif(not QUEUE.is_dir(), reason=MISSING)

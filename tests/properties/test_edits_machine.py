@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from admittance.api.units import amount
 from admittance.events import facts
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.scheduling_story import groups, quota
+from support.cores.stepped_cores import NS, SteppedCores
+from support.cores.stepped_scheduler import groups, quota
 from support.examples import examples
-
-from living import NS, Life
 
 QUEUES = ("a", "b", "c")
 COHORTS = ("left", "right", "root")
@@ -82,7 +81,7 @@ steps = st.one_of(
 )  # fmt: skip
 
 
-def edit(life: Life, what: str, rest: tuple[Any, ...]) -> None:
+def edit(cores: SteppedCores, what: str, rest: tuple[Any, ...]) -> None:
     match what:
         case "queue":
             name, spec = rest
@@ -90,7 +89,7 @@ def edit(life: Life, what: str, rest: tuple[Any, ...]) -> None:
                 flavor: quota(of["nominalQuota"]) if not spec["cohort"] else of
                 for flavor, of in spec["offers"].items()
             }
-            life.queue(
+            cores.queue(
                 name,
                 spec["cohort"],
                 resourceGroups=groups(**offered),
@@ -107,61 +106,61 @@ def edit(life: Life, what: str, rest: tuple[Any, ...]) -> None:
             )
         case "cohort":
             name, parent, offered = rest
-            life.put("Cohort", name, {"parentName": parent, "resourceGroups": groups(**offered)})
+            cores.put("Cohort", name, {"parentName": parent, "resourceGroups": groups(**offered)})
         case "local":
             name, policy = rest
-            life.put("LocalQueue", name, {"clusterQueue": name, "stopPolicy": policy}, NS)
+            cores.put("LocalQueue", name, {"clusterQueue": name, "stopPolicy": policy}, NS)
         case "delete":
-            if life.is_there(*rest[0]):
+            if cores.is_there(*rest[0]):
                 kind, name, namespace = rest[0]
-                life.delete(kind, name, namespace)
+                cores.delete(kind, name, namespace)
         case "namespace":
             labels = {"team": "x"} if rest[0] else {}
-            life.put("Namespace", NS, metadata={"labels": labels})
+            cores.put("Namespace", NS, metadata={"labels": labels})
         case "flavor":
             taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
-            life.put("ResourceFlavor", rest[0], {"nodeTaints": [taint] if rest[1] else []})
+            cores.put("ResourceFlavor", rest[0], {"nodeTaints": [taint] if rest[1] else []})
 
 
-def act(life: Life, what: str, rest: tuple[Any, ...]) -> None:
+def act(cores: SteppedCores, what: str, rest: tuple[Any, ...]) -> None:
     name = str(rest[0])
-    known = life.has(name)
+    known = cores.has(name)
     match what:
         case "submit" if not known:
-            life.submit(name, rest[1], rest[2])
+            cores.submit(name, rest[1], rest[2])
         case "priority" if known:
-            life.say(facts.Reprioritized, name, priority=rest[1])
+            cores.publish(facts.Reprioritized, name, priority=rest[1])
         case "stubborn":
-            life.stubborn.add(name)
+            cores.stubborn.add(name)
         case "stop":
-            life.stubborn.discard(name)
-            if known and life.phase(name) == "Evicting":
-                life.stop(name)
+            cores.stubborn.discard(name)
+            if known and cores.phase(name) == "Evicting":
+                cores.stop(name)
         case "finish" if known:
-            life.finish(name)
+            cores.finish(name)
         case "remove" if known:
-            life.say(facts.Deleted, name)
-        case "ready" if known and life.phase(name) == "QuotaReserved":
-            life.verdict(name, "c", "Ready")
+            cores.publish(facts.Deleted, name)
+        case "ready" if known and cores.phase(name) == "QuotaReserved":
+            cores.verdict(name, "c", "Ready")
         case "cycle":
             for _ in range(rest[0]):
-                life.cycle()
+                cores.cycle()
         case "lose":
-            for decision in life.cycle(apply=False):
-                life.core.forget(decision.namespace, decision.name, decision.revision)
+            for decision in cores.cycle(apply=False):
+                cores.core.forget(decision.namespace, decision.name, decision.revision)
         case "restart":
-            life.restart()
+            cores.restart()
         case _:
-            edit(life, what, rest)
+            edit(cores, what, rest)
 
 
-def counted(life: Life) -> dict[tuple[str, str], int]:
+def counted(cores: SteppedCores) -> dict[tuple[str, str], int]:
     """Queue and flavor to what the written admissions of unfinished workloads take."""
     total: dict[tuple[str, str], int] = {}
     for name in (f"w{n}" for n in range(6)):
-        if not life.has(name) or life.phase(name) == "Finished":
+        if not cores.has(name) or cores.phase(name) == "Finished":
             continue
-        admission = life.stored(name).status.admission
+        admission = cores.stored(name).status.admission
         for place in admission.pod_set_assignments if admission else ():
             for resource, flavor in place.flavors.items():
                 key = admission.cluster_queue if admission else "", flavor
@@ -169,13 +168,13 @@ def counted(life: Life) -> dict[tuple[str, str], int]:
     return total
 
 
-def check(life: Life) -> None:
+def check(cores: SteppedCores) -> None:
     """Where nothing is on its way, every queue counts what is written and every cohort what
     overflows out of its children."""
-    if any(domain.in_flight for domain in life.core._state.domains.values()):
+    if any(domain.in_flight for domain in cores.core._state.domains.values()):
         return
-    tree = life.core.catalog.tree
-    written = counted(life)
+    tree = cores.core.catalog.tree
+    written = counted(cores)
     for name, node in tree.queues.items():
         for (flavor, _), cell in node.cells.items():
             assert cell.usage == written.get((name, flavor), 0), (name, flavor)
@@ -191,31 +190,31 @@ def check(life: Life) -> None:
 def test_random_edits_raise_no_error_and_leave_no_workload_stuck(
     played: list[tuple[Any, ...]], fair: bool
 ) -> None:
-    life = Life(Config(fair_sharing=FairSharing() if fair else None))
-    life.put("ResourceFlavor", "other")
-    life.check("c")
+    cores = SteppedCores(Config(fair_sharing=FairSharing() if fair else None))
+    cores.put("ResourceFlavor", "other")
+    cores.check("c")
     for name in QUEUES:
-        life.queue(name, "root", resourceGroups=groups(default="4"))
+        cores.queue(name, "root", resourceGroups=groups(default="4"))
     for what, *rest in played:
-        act(life, what, tuple(rest))
-        check(life)
+        act(cores, what, tuple(rest))
+        check(cores)
     for n in range(6):
-        act(life, "stop", (f"w{n}",))
-        if life.has(f"w{n}") and HUGE in bytes(life.stored(f"w{n}").spec).decode():
-            act(life, "remove", (f"w{n}",))  # of what is unlimited, all is taken then
-    life.put("Namespace", NS)
+        act(cores, "stop", (f"w{n}",))
+        if cores.has(f"w{n}") and HUGE in bytes(cores.stored(f"w{n}").spec).decode():
+            act(cores, "remove", (f"w{n}",))  # of what is unlimited, all is taken then
+    cores.put("Namespace", NS)
     for flavor in FLAVORS:
-        life.put("ResourceFlavor", flavor)
+        cores.put("ResourceFlavor", flavor)
     for name in COHORTS:
-        life.put("Cohort", name, {})
+        cores.put("Cohort", name, {})
     for name in QUEUES:
-        life.put("LocalQueue", name, {"clusterQueue": name}, NS)
-        life.queue(name, resourceGroups=groups(default=str(2**62)))
-    life.settle(300)
-    check(life)
+        cores.put("LocalQueue", name, {"clusterQueue": name}, NS)
+        cores.queue(name, resourceGroups=groups(default=str(2**62)))
+    cores.settle(300)
+    check(cores)
     waiting = {
-        name: life.reason(name, "QuotaReserved")
+        name: cores.reason(name, "QuotaReserved")
         for name in (f"w{n}" for n in range(6))
-        if life.has(name) and life.phase(name) not in ("Admitted", "Finished")
+        if cores.has(name) and cores.phase(name) not in ("Admitted", "Finished")
     }
     assert not waiting

@@ -6,11 +6,11 @@ from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
-from test_preemption_machine import a_story, queues, workloads
+from test_preemption_machine import a_scheduler, queues, workloads
 
 from admittance.events.requests import ExplainReply
 from admittance.scheduling.state.workload_info import WorkloadInfo
-from support.cores.scheduling_story import Story
+from support.cores.stepped_scheduler import SteppedScheduler
 from support.examples import examples
 
 Step = tuple[str, int, int, bool]
@@ -21,10 +21,10 @@ SPECS = st.lists(queues, min_size=3, max_size=3)
 STEPS = st.lists(workloads, min_size=1, max_size=12)
 
 
-def heads(story: Story) -> list[WorkloadInfo]:
+def heads(scheduler: SteppedScheduler) -> list[WorkloadInfo]:
     """The workloads that the next cycle tries; none if it requeues others first."""
     found: list[WorkloadInfo] = []
-    for domain in story.core._state.domains.values():
+    for domain in scheduler.core._state.domains.values():
         if domain.flush:
             return []
         for queue in domain.ready:
@@ -34,9 +34,9 @@ def heads(story: Story) -> list[WorkloadInfo]:
     return found
 
 
-def trace(story: Story) -> list[Any]:
+def trace(scheduler: SteppedScheduler) -> list[Any]:
     """All that a search could leave behind."""
-    world = story.core._state
+    world = scheduler.core._state
     cells = [
         (name, fr, cell.usage)
         for name, node in (*world.catalog.tree.queues.items(), *world.catalog.tree.cohorts.items())
@@ -55,9 +55,11 @@ def flavors(why: ExplainReply) -> list[dict[str, str]]:
     return list(why.outlook.flavors.values())
 
 
-def check(story: Story, told: dict[str, ExplainReply], looked_at: list[WorkloadInfo]) -> None:
+def check(
+    scheduler: SteppedScheduler, told: dict[str, ExplainReply], looked_at: list[WorkloadInfo]
+) -> None:
     """The cycle that just ran decided as the explanations predicted."""
-    for one in story.decided:
+    for one in scheduler.decided:
         outlook = told[one.name].outlook
         assert outlook is not None
         assert outlook.outcome in ("Fits", "Preempts")
@@ -70,14 +72,14 @@ def check(story: Story, told: dict[str, ExplainReply], looked_at: list[WorkloadI
     (head,) = looked_at
     outlook = told[head.key[1]].outlook
     assert outlook is not None
-    assigned = [one.name for one in story.decided]
-    going = {one.name for one in story.preempted}
+    assigned = [one.name for one in scheduler.decided]
+    going = {one.name for one in scheduler.preempted}
     match outlook.outcome:
         case "Fits":
             assert assigned == [head.key[1]]
         case "Preempts" if not assigned:
             assert going <= {one.name for one in outlook.victims}
-            assert all(one.by == f"ns/{head.key[1]}" for one in story.preempted)
+            assert all(one.by == f"ns/{head.key[1]}" for one in scheduler.preempted)
         case "NoFit" | "NoCandidates":
             assert not assigned
             assert not going
@@ -99,28 +101,28 @@ def says_who_is_in_the_way(why: ExplainReply) -> None:
 def test_the_next_cycle_does_as_explained(
     specs: list[dict[str, Any]], asked: list[Step], fair: bool
 ) -> None:
-    story = a_story(specs, fair=fair)
+    scheduler = a_scheduler(specs, fair=fair)
     for n, (queue, cpu, priority, ends) in enumerate(asked):
-        story.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
+        scheduler.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
         for _ in range(6):
-            if not story.core.has_work():
+            if not scheduler.core.has_work():
                 break
-            before = trace(story)
-            told = {name: story.why(name) for name in story.stored}
-            assert trace(story) == before
+            before = trace(scheduler)
+            told = {name: scheduler.why(name) for name in scheduler.stored}
+            assert trace(scheduler) == before
             for why in told.values():
                 says_who_is_in_the_way(why)
-            looked_at = heads(story)
-            story.cycle(confirm=False)
+            looked_at = heads(scheduler)
+            scheduler.cycle(confirm=False)
             if looked_at:
-                check(story, told, looked_at)
-            for decision in story.decided:
-                story.confirm(decision)
-            for victim in story.preempted:
-                story.evict(victim.name, "Preempted")
+                check(scheduler, told, looked_at)
+            for decision in scheduler.decided:
+                scheduler.confirm(decision)
+            for victim in scheduler.preempted:
+                scheduler.evict(victim.name, "Preempted")
         if ends:
-            story.finish(f"w{n}")
-            story.stored.pop(f"w{n}")
+            scheduler.finish(f"w{n}")
+            scheduler.stored.pop(f"w{n}")
 
 
 @CASES
@@ -128,10 +130,10 @@ def test_the_next_cycle_does_as_explained(
 def test_asking_changes_no_decision(
     specs: list[dict[str, Any]], asked: list[Step], fair: bool
 ) -> None:
-    silent, curious = a_story(specs, fair=fair), a_story(specs, fair=fair)
+    silent, curious = a_scheduler(specs, fair=fair), a_scheduler(specs, fair=fair)
     for n, (queue, cpu, priority, _) in enumerate(asked):
-        for story in (silent, curious):
-            story.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
+        for scheduler in (silent, curious):
+            scheduler.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
         for _ in range(4):
             for name in curious.stored:
                 curious.why(name)

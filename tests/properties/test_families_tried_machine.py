@@ -31,8 +31,8 @@ class Families(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.story = FamilyStory(self.config)
-        self.story.check("slow")
+        self.scheduler = FamilyStory(self.config)
+        self.scheduler.check("slow")
         self.flying: list[Decision] = []
         self.offer(FLAVORS, "UpgradeOnly", slow=True, much=4)
 
@@ -51,7 +51,7 @@ class Families(RuleBasedStateMachine):
         self.rests(3)
 
     def world(self) -> SchedulerState:
-        return self.story.core._state
+        return self.scheduler.core._state
 
     def queue(self) -> Queue:
         found = self.world().queues["cq"]
@@ -69,41 +69,41 @@ class Families(RuleBasedStateMachine):
     )
     def offer(self, order: tuple[str, ...], mode: str, slow: bool, much: int) -> None:
         checks = {"mid": ["slow"]} if slow else {}
-        self.story.families(
+        self.scheduler.families(
             mode=mode, flavors=dict.fromkeys(order, str(much)), checks=checks, **LOWER
         )
-        self.edited = self.story.revision  # What was decided before is not taken.
-        self.story.follow()
+        self.edited = self.scheduler.revision  # What was decided before is not taken.
+        self.scheduler.follow()
 
     @rule(number=numbers, priority=st.integers(0, 1), cpu=st.integers(1, 4), age=st.integers(0, 2))
     def comes(self, number: int, priority: int, cpu: int, age: int) -> None:
         name = f"f{number}"
-        if name not in self.story.parents:
-            self.story.family(name, cpu=str(cpu), priority=priority, age=age)
+        if name not in self.scheduler.parents:
+            self.scheduler.family(name, cpu=str(cpu), priority=priority, age=age)
 
     @rule(number=numbers, priority=st.integers(0, 2), cpu=st.integers(1, 4))
     def regular(self, number: int, priority: int, cpu: int) -> None:
         name = f"r{number}"
-        if name not in self.story.stored:
-            self.story.submit(name, "cq", str(cpu), priority=priority, age=1)
+        if name not in self.scheduler.stored:
+            self.scheduler.submit(name, "cq", str(cpu), priority=priority, age=1)
 
     @rule(number=numbers)
     def ends(self, number: int) -> None:
-        if f"r{number}" in self.story.stored:
-            self.story.gone(f"r{number}")
+        if f"r{number}" in self.scheduler.stored:
+            self.scheduler.gone(f"r{number}")
 
     @rule(number=numbers)
     def goes(self, number: int) -> None:
         name = f"f{number}"
-        for one in (*self.story.parents.pop(name, ()), name):
-            if one in self.story.stored:
-                self.story.gone(one)
+        for one in (*self.scheduler.parents.pop(name, ()), name):
+            if one in self.scheduler.stored:
+                self.scheduler.gone(one)
 
     @rule(taken=st.lists(st.sampled_from((True, True, True, False, None)), max_size=6))
     def decides(self, taken: list[bool | None]) -> None:
         """A cycle; what it states is written, lost, or (None) on its way for a while."""
-        self.story.cycle(confirm=False)
-        for at, one in enumerate(self.story.decisions):
+        self.scheduler.cycle(confirm=False)
+        for at, one in enumerate(self.scheduler.decisions):
             fate = taken[at] if at < len(taken) else True
             if fate is None:
                 self.flying.append(one)
@@ -126,21 +126,21 @@ class Families(RuleBasedStateMachine):
             member = self.world().workloads.get((namespace, name))
             taken = taken and member is not None and member.revision == revision
         if taken:
-            self.story.write(one)
+            self.scheduler.write(one)
         else:
-            self.story.core.forget(one.namespace, one.name, one.revision)
+            self.scheduler.core.forget(one.namespace, one.name, one.revision)
 
     @rule(rounds=st.integers(1, 4))
     def rests(self, rounds: int) -> None:
         """Some time passes in which everything that is stated is written."""
         for _ in range(rounds):
             self.decides([])
-            self.story.later(2)
+            self.scheduler.later(2)
 
     @rule(number=numbers)
     def stops(self, number: int) -> None:
         name = f"f{number}"
-        stored = self.story.stored.get(name)
+        stored = self.scheduler.stored.get(name)
         if (
             stored is not None
             and any(
@@ -148,23 +148,23 @@ class Families(RuleBasedStateMachine):
             )
             and stored.status.admitted_variant
         ):
-            self.story.stops(name)
+            self.scheduler.stops(name)
 
     @rule(number=numbers, at=st.integers(0, 2))
     def passes(self, number: int, at: int) -> None:
         name = f"f{number}-{FLAVORS[at]}"
-        if name in self.story.stored and self.story.admission(name) is not None:
-            self.story.passes(name)
+        if name in self.scheduler.stored and self.scheduler.admission(name) is not None:
+            self.scheduler.passes(name)
 
     @rule(number=numbers, at=st.integers(0, 2))
     def opens(self, number: int, at: int) -> None:
         name = f"f{number}-{FLAVORS[at]}"
-        if name in self.story.stored:
-            self.story.opens(name)
+        if name in self.scheduler.stored:
+            self.scheduler.opens(name)
 
     @rule(seconds=st.integers(1, 400))
     def later(self, seconds: int) -> None:
-        self.story.later(seconds)
+        self.scheduler.later(seconds)
 
     # What holds. ----------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Families(RuleBasedStateMachine):
         rules = self.queue().rules
         assert rules is not None
         places: dict[str, int] = {}
-        for name in self.story.tried():
+        for name in self.scheduler.tried():
             member = self.world().workloads["ns", name]
             if self.queue().is_first(member):
                 continue
@@ -224,15 +224,15 @@ class Families(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Without further changes, each workload that fits and is allowed is admitted."""
         for one in self.flying:
-            self.story.core.forget(one.namespace, one.name, one.revision)
+            self.scheduler.core.forget(one.namespace, one.name, one.revision)
         for one in self.members():
             if one.in_flight:
-                self.story.core.forget(*one.key, one.revision)
+                self.scheduler.core.forget(*one.key, one.revision)
         for _ in range(20):
-            self.story.settle()
-            for name in list(self.story.parents):
+            self.scheduler.settle()
+            for name in list(self.scheduler.parents):
                 self.stops(int(name[1:]))
-        assert not self.story.core.has_work()
+        assert not self.scheduler.core.has_work()
 
 
 class ByShares(Families):

@@ -25,9 +25,8 @@ from admittance.scheduling.state.shared_quota import (
     restore_usage,
 )
 from simulation.invariants import naive
+from support.cores.family_scheduler import FamilyScheduler, both, explicit
 from support.examples import examples
-
-from family_scheduler import FamilyScheduler, both, explicit
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c"), "any": ("r", "s", "c")}

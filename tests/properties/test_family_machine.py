@@ -3,7 +3,7 @@ its parent is admitted exactly if one of its variants is, a crash between two wr
 one running or the new one, and nothing is ever stuck.
 
 Facts and decisions are drawn without regard to sense; they come in batches, stale and repeated.
-What must be true is looked at after every write (`family_controller.FamilyController.look`).
+`FamilyController.look` looks after every write at what must be true.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.due_times import due_times
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head, owner_of
+from support.cores.family_controller import UPGRADE, FamilyController
 from support.examples import examples
-
-from family_controller import UPGRADE, FamilyController
 
 TAGS = ("a", "b", "c")
 EXPLICIT = {

@@ -20,9 +20,8 @@ from admittance.events.facts import Assigned, Preempted
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from simulation.invariants import naive
+from support.cores.family_scheduler import FamilyScheduler, both, explicit
 from support.examples import examples
-
-from family_scheduler import FamilyScheduler, both, explicit
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c")}

@@ -17,8 +17,7 @@ from admittance.workload.stored import head
 from admittance.workload.transition_context import TransitionContext
 from admittance.workload.transitions import MOVES
 from properties.test_family_machine import KINDS, POLICIES, TAGS, Families
-
-from family_controller import FamilyController
+from support.cores.family_controller import FamilyController
 
 SEEDS = 120
 STEPS_EACH = 60

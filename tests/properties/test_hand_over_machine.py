@@ -18,10 +18,9 @@ from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.workload.phase import holds_quota
 from simulation.invariants import naive
-from support.cores.scheduling_story import groups, quota
+from support.cores.stepped_cores import SteppedCores
+from support.cores.stepped_scheduler import groups, quota
 from support.examples import examples
-
-from living import Life
 
 QUEUES = ("a", "b")
 NAMES = [f"w{number}" for number in range(8)]
@@ -55,12 +54,12 @@ class HandOver(RuleBasedStateMachine):
         first: list[tuple[str, int, int]],
         rivals: list[tuple[str, int, int]],
     ) -> None:
-        self.life = Life(Config(fair_sharing=FairSharing() if fair else None))
-        self.life.check("c")
-        self.life.put("Cohort", "co", {})
+        self.cores = SteppedCores(Config(fair_sharing=FairSharing() if fair else None))
+        self.cores.check("c")
+        self.cores.put("Cohort", "co", {})
         for name, policy, asks, cpu in zip(QUEUES, policies, checked, nominal, strict=True):
             checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": "c"}]}}
-            self.life.queue(
+            self.cores.queue(
                 name,
                 "co",
                 resourceGroups=groups(default=quota(str(cpu))),
@@ -68,13 +67,13 @@ class HandOver(RuleBasedStateMachine):
                 **(checks if asks else {}),
             )
         self.under_way: deque[facts.Decision] = deque()
-        self.life.stubborn = set(NAMES)
+        self.cores.stubborn = set(NAMES)
         for name, (queue, cpu, priority) in zip(NAMES, first, strict=False):
-            self.life.submit(name, queue, str(cpu), priority=priority - 4)
-        self.life.settle()
+            self.cores.submit(name, queue, str(cpu), priority=priority - 4)
+        self.cores.settle()
         for name, (queue, cpu, priority) in zip(NAMES[::-1], rivals, strict=False):
-            if not self.life.has(name):
-                self.life.submit(name, queue, str(cpu), priority=priority)
+            if not self.cores.has(name):
+                self.cores.submit(name, queue, str(cpu), priority=priority)
 
     # What happens. ----------------------------------------------------------------------------
 
@@ -85,13 +84,13 @@ class HandOver(RuleBasedStateMachine):
         priority=st.integers(-1, 3),
     )
     def submit(self, name: str, queue: str, cpu: int, priority: int) -> None:
-        if not self.life.has(name):
-            self.life.submit(name, queue, str(cpu), priority=priority)
+        if not self.cores.has(name):
+            self.cores.submit(name, queue, str(cpu), priority=priority)
 
     @rule(times=st.integers(1, 4))
     def cycle(self, times: int) -> None:
         for _ in range(times):
-            self.under_way.extend(self.life.cycle(apply=False))
+            self.under_way.extend(self.cores.cycle(apply=False))
 
     @precondition(lambda self: self.under_way)
     @rule(which=st.integers(0, 3), priority=st.integers(-2, 4), last=st.booleans())
@@ -103,76 +102,76 @@ class HandOver(RuleBasedStateMachine):
         if isinstance(decision, facts.Assigned):
             names = [*(one.name for one in decision.preempts), decision.name]
         name = names[-1 if last else 0]
-        if self.life.has(name):
-            self.life.say(facts.Reprioritized, name, priority=priority)
+        if self.cores.has(name):
+            self.cores.publish(facts.Reprioritized, name, priority=priority)
 
     @precondition(lambda self: self.under_way)
     @rule(count=st.integers(1, 3))
     def arrive(self, count: int) -> None:
         for _ in range(min(count, len(self.under_way))):
-            self.life.apply(self.under_way.popleft())
+            self.cores.apply(self.under_way.popleft())
 
     @precondition(lambda self: self.under_way)
     @rule()
     def not_taken_by_the_log(self) -> None:
         lost = self.under_way.pop()
-        self.life.core.forget(lost.namespace, lost.name, lost.revision)
+        self.cores.core.forget(lost.namespace, lost.name, lost.revision)
 
     @precondition(lambda self: self.under_way)
     @rule()
     def the_domain_is_lost(self) -> None:
         """All messages under way arrive before the barrier of the new leader."""
-        for domain in self.life.core.owned():
-            self.life.core.disown(domain)
+        for domain in self.cores.core.owned():
+            self.cores.core.disown(domain)
         self._arrive_all()
-        for domain in self.life.core.domains():
-            self.life.core.own(domain)
+        for domain in self.cores.core.domains():
+            self.cores.core.own(domain)
 
     @rule(name=st.sampled_from(NAMES))
     def stops(self, name: str) -> None:
-        if self._holds(name) and stored_evicted(self.life, name):
-            self.life.stop(name)
-            self.life.stubborn.add(name)
+        if self._holds(name) and stored_evicted(self.cores, name):
+            self.cores.stop(name)
+            self.cores.stubborn.add(name)
 
     @rule(name=st.sampled_from(NAMES), state=st.sampled_from(("Ready", "Ready", "Retry")))
     def judged(self, name: str, state: str) -> None:
         if self._holds(name):
-            self.life.verdict(name, "c", state)
+            self.cores.verdict(name, "c", state)
 
     @rule(name=st.sampled_from(NAMES))
     def finishes(self, name: str) -> None:
         if self._holds(name):
-            self.life.finish(name)
+            self.cores.finish(name)
 
     @rule(name=st.sampled_from(NAMES), priority=st.integers(-2, 4))
     def is_reprioritized(self, name: str, priority: int) -> None:
-        if self.life.has(name):
-            self.life.say(facts.Reprioritized, name, priority=priority)
+        if self.cores.has(name):
+            self.cores.publish(facts.Reprioritized, name, priority=priority)
 
     @rule(name=st.sampled_from(NAMES))
     def is_deleted(self, name: str) -> None:
-        if self.life.has(name):
-            self.life.say(facts.Deleted, name)
+        if self.cores.has(name):
+            self.cores.publish(facts.Deleted, name)
 
     # What holds. ------------------------------------------------------------------------------
 
     @invariant()
     def quota_is_never_exceeded(self) -> None:
-        for name in QUEUES if hasattr(self, "life") else ():
+        for name in QUEUES if hasattr(self, "cores") else ():
             free = naive.available(
                 name,
                 ("default", "cpu"),
-                self.life.core.catalog.cluster_queues,
-                self.life.core.catalog.cohorts,
+                self.cores.core.catalog.cluster_queues,
+                self.cores.core.catalog.cohorts,
                 self._written(plans=False),
             )
             assert free >= 0, f"{name} is over by {-free}"
 
     @invariant()
     def with_nothing_on_its_way_the_picture_is_what_is_written(self) -> None:
-        if not hasattr(self, "life") or self.under_way:
+        if not hasattr(self, "cores") or self.under_way:
             return
-        world = self.life.core._state
+        world = self.cores.core._state
         assert not world.handovers
         assert not [member.key for member in world.workloads.values() if member.in_flight]
         written = self._written()
@@ -186,18 +185,18 @@ class HandOver(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """In the end each workload is tried when it is due, and the state becomes stable."""
-        if not hasattr(self, "life"):
+        if not hasattr(self, "cores"):
             return
         for _ in range(200):
             self._arrive_all()
-            self.under_way.extend(self.life.cycle(apply=False))
+            self.under_way.extend(self.cores.cycle(apply=False))
             running = [name for name in NAMES if self._holds(name)]
             for name in running:
-                if stored_evicted(self.life, name):
-                    self.life.stop(name)
+                if stored_evicted(self.cores, name):
+                    self.cores.stop(name)
                 else:
-                    self.life.finish(name)
-            if not self.under_way and not running and not self.life.core.has_work():
+                    self.cores.finish(name)
+            if not self.under_way and not running and not self.cores.core.has_work():
                 break
         else:
             raise AssertionError("it does not come to rest")
@@ -207,21 +206,21 @@ class HandOver(RuleBasedStateMachine):
 
     def _arrive_all(self) -> None:
         while self.under_way:
-            self.life.apply(self.under_way.popleft())
+            self.cores.apply(self.under_way.popleft())
 
     def _waits_for_victims(self, name: str) -> bool:
-        pending = self.life.stored(name).status.pending_preemption
+        pending = self.cores.stored(name).status.pending_preemption
         return any(self._holds(one.name) for one in (pending.victims if pending else ()))
 
     def _holds(self, name: str) -> bool:
-        return self.life.has(name) and holds_quota(self.life.stored(name))
+        return self.cores.has(name) and holds_quota(self.cores.stored(name))
 
     def _written(self, *, plans: bool = True) -> dict[str, naive.Usage]:
         """The usage without planned preemptions."""
         usage: dict[str, naive.Usage] = {}
         for name in NAMES:
             if self._holds(name) and (plans or not self._waits_for_victims(name)):
-                admission = self.life.stored(name).status.admission
+                admission = self.cores.stored(name).status.admission
                 assert admission is not None
                 held = usage.setdefault(admission.cluster_queue, {})
                 for fr, much in naive.usage_of(admission).items():
@@ -240,9 +239,9 @@ def twice(world: SchedulerState, cell: Cell) -> int:
     )
 
 
-def stored_evicted(life: Life, name: str) -> bool:
+def stored_evicted(cores: SteppedCores, name: str) -> bool:
     """Whether the workload is evicted and its job has not stopped."""
-    found = life.stored(name)
+    found = cores.stored(name)
     return any(c.type == "Evicted" and c.status == "True" for c in found.status.conditions)
 
 

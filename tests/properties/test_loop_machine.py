@@ -18,10 +18,9 @@ from admittance.scheduling.state.config import (
     FairSharing,
     PreemptionLoops,
 )
-from support.cores.scheduling_story import groups, quota
+from support.cores.stepped_cores import SteppedCores
+from support.cores.stepped_scheduler import groups, quota
 from support.examples import examples
-
-from living import Life
 
 TIMES = PreemptionLoops().times
 QUEUES = ("a", "b", "c")
@@ -43,11 +42,13 @@ queues = st.fixed_dictionaries(
 workloads = st.tuples(st.sampled_from(QUEUES), st.integers(1, 5), st.integers(-1, 2))
 
 
-def a_life(specs: list[dict[str, Any]], strategies: tuple[str, ...] | None) -> Life:
+def configured_cores(
+    specs: list[dict[str, Any]], strategies: tuple[str, ...] | None
+) -> SteppedCores:
     fair = FairSharing(strategies=strategies) if strategies else None
-    life = Life(Config(fair_sharing=fair))
+    cores = SteppedCores(Config(fair_sharing=fair))
     for cohort in ("left", "right"):
-        life.put("Cohort", cohort, {"parentName": "root"})
+        cores.put("Cohort", cohort, {"parentName": "root"})
     for name, spec in zip(QUEUES, specs, strict=True):
         preemption: dict[str, Any] = {
             "withinClusterQueue": spec["within"],
@@ -56,7 +57,7 @@ def a_life(specs: list[dict[str, Any]], strategies: tuple[str, ...] | None) -> L
         if spec["borrows"] and spec["reclaim"] != "Never":
             preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
         borrow = None if spec["borrow"] is None else str(spec["borrow"])
-        life.queue(
+        cores.queue(
             name,
             spec["cohort"],
             resourceGroups=groups(default=quota(str(spec["nominal"]), borrow=borrow)),
@@ -64,7 +65,7 @@ def a_life(specs: list[dict[str, Any]], strategies: tuple[str, ...] | None) -> L
             queueingStrategy="StrictFIFO" if spec["strict"] else "BestEffortFIFO",
             fairSharing={"weight": spec["weight"]},
         )
-    return life
+    return cores
 
 
 def a_queue(cohort: str, nominal: int, within: str, **more: Any) -> dict[str, Any]:
@@ -93,16 +94,16 @@ def test_the_scheduler_reaches_a_stable_state(
     strategies: tuple[str, ...] | None,
     one_by_one: bool,
 ) -> None:
-    life = a_life(specs, strategies)
+    cores = configured_cores(specs, strategies)
     for n, (queue, cpu, priority) in enumerate(asked):
-        life.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
+        cores.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
         if one_by_one:
-            life.settle(150)
-    life.settle(150)
+            cores.settle(150)
+    cores.settle(150)
     priorities = {f"w{n}": priority for n, (_, _, priority) in enumerate(asked)}
-    for (victim, preemptor), times in Counter(life.preempted()).items():
+    for (victim, preemptor), times in Counter(cores.preempted()).items():
         if priorities[victim] >= priorities[preemptor]:
             assert times <= TIMES
-    for one in life.decided:
+    for one in cores.decided:
         if isinstance(one, facts.Preempted):
             assert one.times >= 1

@@ -21,10 +21,9 @@ from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from simulation.invariants import naive
-from support.cores.scheduling_story import groups, quota
+from support.cores.stepped_cores import SteppedCores
+from support.cores.stepped_scheduler import groups, quota
 from support.examples import examples
-
-from living import Life
 
 QUEUES = ("a", "b")
 CHECKS = ("c1", "c2")
@@ -72,16 +71,16 @@ class Planned(RuleBasedStateMachine):
         rivals: list[tuple[str, int, int]],
         asks: tuple[tuple[str, ...], tuple[str, ...]],
     ) -> None:
-        self.life = Life(Config(fair_sharing=FairSharing() if fair else None))
+        self.cores = SteppedCores(Config(fair_sharing=FairSharing() if fair else None))
         self.under_way: deque[facts.Decision] = deque()
-        self.life.stubborn = set(NAMES)
+        self.cores.stubborn = set(NAMES)
         self.cut = False
         for name, defers in zip(CHECKS, deferring, strict=True):
             spec = {"controllerName": f"ctl-{name}"}
             if defers:
                 spec["preemptionPolicy"] = DEFERS
-            self.life.put("AdmissionCheck", name, spec)
-        self.life.put("Cohort", "co", {})
+            self.cores.put("AdmissionCheck", name, spec)
+        self.cores.put("Cohort", "co", {})
         self.nominal = dict(zip(QUEUES, nominal, strict=True))
         self.policies = dict(zip(QUEUES, policies, strict=True))
         self.limits = {"a": {"lend": lend}, "b": {"borrow": borrow}}
@@ -89,16 +88,16 @@ class Planned(RuleBasedStateMachine):
         for name in QUEUES:
             self._put(name)
         for name, (queue, cpu) in zip(NAMES, first, strict=False):
-            self.life.submit(name, queue, str(cpu), priority=-3)
-        self.life.settle()
+            self.cores.submit(name, queue, str(cpu), priority=-3)
+        self.cores.settle()
         self.asks = dict(zip(QUEUES, asks, strict=True))
         for name in QUEUES:
             self._put(name)
         for name, (queue, cpu, priority) in zip(NAMES[::-1], rivals, strict=False):
-            self.life.submit(name, queue, str(cpu), priority=priority)
+            self.cores.submit(name, queue, str(cpu), priority=priority)
 
     def _put(self, name: str) -> None:
-        self.life.queue(
+        self.cores.queue(
             name,
             "co",
             resourceGroups=groups(default=quota(str(self.nominal[name]), **self.limits[name])),
@@ -115,13 +114,13 @@ class Planned(RuleBasedStateMachine):
         priority=st.integers(-2, 3),
     )
     def submit(self, name: str, queue: str, cpu: int, priority: int) -> None:
-        if not self.life.has(name):
-            self.life.submit(name, queue, str(cpu), priority=priority)
+        if not self.cores.has(name):
+            self.cores.submit(name, queue, str(cpu), priority=priority)
 
     @rule(times=st.integers(1, 4))
     def cycle(self, times: int) -> None:
         for _ in range(times):
-            self.under_way.extend(self.life.cycle(apply=False))
+            self.under_way.extend(self.cores.cycle(apply=False))
 
     @precondition(lambda self: self.under_way)
     @rule(count=st.integers(1, 4))
@@ -137,7 +136,7 @@ class Planned(RuleBasedStateMachine):
     @rule()
     def not_taken_by_the_log(self) -> None:
         lost = self.under_way.pop()
-        self.life.core.forget(lost.namespace, lost.name, lost.revision)
+        self.cores.core.forget(lost.namespace, lost.name, lost.revision)
 
     @rule()
     def somebody_else_takes_over(self) -> None:
@@ -145,13 +144,13 @@ class Planned(RuleBasedStateMachine):
         if self.under_way:
             self.under_way.pop()
         self._arrive_all()
-        self.life.restart()
+        self.cores.restart()
 
     @rule(name=st.sampled_from(NAMES))
     def stops(self, name: str) -> None:
-        if self._holds(name) and is_true(self.life.stored(name), Type.EVICTED):
-            self.life.stop(name)
-            self.life.stubborn.add(name)
+        if self._holds(name) and is_true(self.cores.stored(name), Type.EVICTED):
+            self.cores.stop(name)
+            self.cores.stubborn.add(name)
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -161,25 +160,25 @@ class Planned(RuleBasedStateMachine):
     )
     def judged(self, name: str, check: str, state: str, demands: bool) -> None:
         if self._holds(name):
-            rows = self.life.stored(name).status.admission_checks
+            rows = self.cores.stored(name).status.admission_checks
             if any(row.name == check for row in rows):
                 reason = "PreemptionRequired" if demands else ""
-                self.life.verdict(name, check, state, reason=reason)
+                self.cores.verdict(name, check, state, reason=reason)
 
     @rule(name=st.sampled_from(NAMES))
     def finishes(self, name: str) -> None:
         if self._holds(name):
-            self.life.finish(name)
+            self.cores.finish(name)
 
     @rule(name=st.sampled_from(NAMES), priority=st.integers(-3, 4))
     def is_reprioritized(self, name: str, priority: int) -> None:
-        if self.life.has(name):
-            self.life.say(facts.Reprioritized, name, priority=priority)
+        if self.cores.has(name):
+            self.cores.publish(facts.Reprioritized, name, priority=priority)
 
     @rule(name=st.sampled_from(NAMES))
     def is_deleted(self, name: str) -> None:
-        if self.life.has(name):
-            self.life.say(facts.Deleted, name)
+        if self.cores.has(name):
+            self.cores.publish(facts.Deleted, name)
 
     @rule(name=st.sampled_from(QUEUES), change=st.sampled_from((-2, -1, 0, 1)), asks=WHICH)
     def a_queue_is_edited(self, name: str, change: int, asks: tuple[str, ...]) -> None:
@@ -192,7 +191,7 @@ class Planned(RuleBasedStateMachine):
 
     @invariant()
     def whatever_becomes_of_the_plans_quota_is_enough(self) -> None:
-        if not hasattr(self, "life") or self.cut:
+        if not hasattr(self, "cores") or self.cut:
             return
         for without in self._outcomes():
             for name in QUEUES:
@@ -201,47 +200,47 @@ class Planned(RuleBasedStateMachine):
 
     @invariant()
     def nobody_counts_on_more_than_there_would_be_either_way(self) -> None:
-        if not hasattr(self, "life") or self.under_way:
+        if not hasattr(self, "cores") or self.under_way:
             return
-        queues = self.life.core.catalog.tree.queues
+        queues = self.cores.core.catalog.tree.queues
         for without in self._outcomes():
             for name in QUEUES:
                 assert available(queues[name].cell(CPU)) <= self._free(name, without)
 
     @invariant()
     def with_nothing_on_its_way_nothing_is_assumed(self) -> None:
-        if not hasattr(self, "life") or self.under_way:
+        if not hasattr(self, "cores") or self.under_way:
             return
-        world = self.life.core._state
+        world = self.cores.core._state
         assert not world.handovers and not world.replaced_plans
         assert not [member.key for member in world.workloads.values() if member.in_flight]
         for member in world.workloads.values():
-            written = self.life.stored(member.key[1]).status.pending_preemption
+            written = self.cores.stored(member.key[1]).status.pending_preemption
             assert member.pending_preemption == written
 
     def teardown(self) -> None:
         """In the end every check passes, all jobs that must stop do so, and then all jobs end."""
-        if not hasattr(self, "life"):
+        if not hasattr(self, "cores"):
             return
         for _ in range(200):
             self._settle()
             holding = [name for name in NAMES if self._holds(name)]
-            if not holding and not self.life.core.has_work():
+            if not holding and not self.cores.core.has_work():
                 break
             for name in holding:
-                status = self.life.stored(name).status
-                if is_true(self.life.stored(name), Type.EVICTED):
-                    self.life.stop(name)
-                    self.life.stubborn.add(name)
-                elif is_true(self.life.stored(name), Type.ADMITTED):
+                status = self.cores.stored(name).status
+                if is_true(self.cores.stored(name), Type.EVICTED):
+                    self.cores.stop(name)
+                    self.cores.stubborn.add(name)
+                elif is_true(self.cores.stored(name), Type.ADMITTED):
                     assert status.pending_preemption is None
-                    self.life.finish(name)
+                    self.cores.finish(name)
                 for row in status.admission_checks:
                     if row.state == "Pending" and self._holds(name):
-                        self.life.verdict(name, row.name, "Ready")
+                        self.cores.verdict(name, row.name, "Ready")
         else:
             raise AssertionError("some plan does not come to an end")
-        world = self.life.core._state
+        world = self.cores.core._state
         assert not (world.planners_by_victim or world.planning_domains or world.replaced_plans)
         for node in world.catalog.tree.queues.values():
             assert not any(cell.usage for cell in node.cells.values())
@@ -252,7 +251,7 @@ class Planned(RuleBasedStateMachine):
     def _apply(self, decision: facts.Decision) -> None:
         before = self._outstanding(decision.name)
         was = self._is_admitted(decision.name)
-        self.life.apply(decision)
+        self.cores.apply(decision)
         if before and self._is_admitted(decision.name) and not was:
             # So it needs no preemption any more.
             planners = {name for name in NAMES if self._outstanding(name)}
@@ -266,31 +265,31 @@ class Planned(RuleBasedStateMachine):
     def _settle(self) -> None:
         self._arrive_all()
         for _ in range(300):
-            wake = self.life.core.next_wake()
-            soon = wake is not None and wake <= self.life.now
-            if not self.life.core.has_work() and not soon:
+            wake = self.cores.core.next_wake()
+            soon = wake is not None and wake <= self.cores.now
+            if not self.cores.core.has_work() and not soon:
                 return
-            self.under_way.extend(self.life.cycle(apply=False))
+            self.under_way.extend(self.cores.cycle(apply=False))
             self._arrive_all()
         raise AssertionError("it does not come to rest")
 
     def _is_admitted(self, name: str) -> bool:
-        return self.life.has(name) and is_true(self.life.stored(name), Type.ADMITTED)
+        return self.cores.has(name) and is_true(self.cores.stored(name), Type.ADMITTED)
 
     def _holds(self, name: str) -> bool:
-        return self.life.has(name) and holds_quota(self.life.stored(name))
+        return self.cores.has(name) and holds_quota(self.cores.stored(name))
 
     def _outstanding(self, name: str) -> list[str]:
         """The victims that a reservation waits for."""
         if not self._holds(name):
             return []
-        pending = self.life.stored(name).status.pending_preemption
+        pending = self.cores.stored(name).status.pending_preemption
         return [
             one.name
             for one in (pending.victims if pending is not None else ())
             if self._holds(one.name)
-            and one.uid == self.life.stored(one.name).metadata.uid
-            and one.since == _reserved_at(self.life, one.name)
+            and one.uid == self.cores.stored(one.name).metadata.uid
+            and one.since == _reserved_at(self.cores, one.name)
         ]
 
     def _outcomes(self) -> Iterator[set[str]]:
@@ -303,11 +302,11 @@ class Planned(RuleBasedStateMachine):
                 yield gone | (set(plans) - set(true))
 
     def _free(self, queue: str, without: set[str]) -> int:
-        catalog = self.life.core.catalog
+        catalog = self.cores.core.catalog
         usage: dict[str, naive.Usage] = {}
         for name in NAMES:
             if self._holds(name) and name not in without:
-                admission = self.life.stored(name).status.admission
+                admission = self.cores.stored(name).status.admission
                 assert admission is not None
                 held = usage.setdefault(admission.cluster_queue, {})
                 for fr, much in naive.usage_of(admission).items():
@@ -315,8 +314,8 @@ class Planned(RuleBasedStateMachine):
         return naive.available(queue, CPU, catalog.cluster_queues, catalog.cohorts, usage)
 
 
-def _reserved_at(life: Life, name: str) -> object:
-    found = [one for one in life.stored(name).status.conditions if one.type == "QuotaReserved"]
+def _reserved_at(cores: SteppedCores, name: str) -> object:
+    found = [one for one in cores.stored(name).status.conditions if one.type == "QuotaReserved"]
     return found[0].last_transition_time
 
 

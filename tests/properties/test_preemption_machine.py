@@ -13,7 +13,7 @@ from admittance.api.units import amount
 from admittance.events.facts import Preempted
 from admittance.quota.cell import available
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 from support.examples import examples
 
 QUEUES = ("a", "b", "c")
@@ -33,32 +33,34 @@ queues = st.fixed_dictionaries(
 workloads = st.tuples(st.sampled_from(QUEUES), st.integers(1, 5), st.integers(-2, 2), st.booleans())
 
 
-def a_story(specs: list[dict[str, Any]], *, fair: bool) -> Story:
+def a_scheduler(specs: list[dict[str, Any]], *, fair: bool) -> SteppedScheduler:
     """Queues in two cohorts below one root."""
     sharing = FairSharing() if fair else None
-    story = Story(Config(preemption=True, partial_admission=True, fair_sharing=sharing))
+    scheduler = SteppedScheduler(
+        Config(preemption=True, partial_admission=True, fair_sharing=sharing)
+    )
     for flavor in FLAVORS:
-        story.flavor(flavor)
+        scheduler.flavor(flavor)
     for cohort in ("left", "right"):
-        story.put("Cohort", cohort, {"parentName": "root"})
+        scheduler.put("Cohort", cohort, {"parentName": "root"})
     for name, spec in zip(QUEUES, specs, strict=True):
         preemption = dict(spec["policies"])
         if spec["borrows"] and preemption["reclaimWithinCohort"] != "Never":
             preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
         one, two = spec["nominal"]
-        story.queue(
+        scheduler.queue(
             name,
             spec["cohort"],
             resourceGroups=groups(one=str(one), two=str(two)),
             preemption=preemption,
         )
-    return story
+    return scheduler
 
 
-def charged(story: Story) -> dict[tuple[str, str], int]:
+def charged(scheduler: SteppedScheduler) -> dict[tuple[str, str], int]:
     """Queue and flavor to what the written admissions take."""
     total: dict[tuple[str, str], int] = {}
-    for stored in story.stored.values():
+    for stored in scheduler.stored.values():
         admission = stored.status.admission
         if admission is None:
             continue
@@ -70,12 +72,12 @@ def charged(story: Story) -> dict[tuple[str, str], int]:
     return total
 
 
-def is_given_up(story: Story, one: Preempted) -> bool:
+def is_given_up(scheduler: SteppedScheduler, one: Preempted) -> bool:
     """Whether a policy of the preemptor's queue allows to preempt the victim."""
-    members = story.core._state.workloads
+    members = scheduler.core._state.workloads
     preemptor = members[("ns", one.by.removeprefix("ns/"))]
     victim = members[("ns", one.name)]
-    queue = story.core.catalog.cluster_queues[preemptor.local_queue[1]]
+    queue = scheduler.core.catalog.cluster_queues[preemptor.local_queue[1]]
     policy = queue.spec.preemption
     if one.reason == "InClusterQueue":
         assert victim.local_queue == preemptor.local_queue
@@ -98,25 +100,25 @@ def is_given_up(story: Story, one: Preempted) -> bool:
 def test_preemption_keeps_its_invariants(
     specs: list[dict[str, Any]], asked: list[tuple[str, int, int, bool]], fair: bool
 ) -> None:
-    story = a_story(specs, fair=fair)
-    tree = story.core.catalog.tree
+    scheduler = a_scheduler(specs, fair=fair)
+    tree = scheduler.core.catalog.tree
     for n, (queue, cpu, priority, ends) in enumerate(asked):
-        story.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
+        scheduler.submit(f"w{n}", queue, str(cpu), priority=priority, age=100 - n)
         for _ in range(6):
-            if not story.core.has_work():
+            if not scheduler.core.has_work():
                 break
-            story.cycle(confirm=False)
-            assert all(is_given_up(story, one) for one in story.preempted)
-            for decision in story.decided:
-                story.confirm(decision)
-            for victim in story.preempted:
-                story.evict(victim.name, "Preempted")
-            usage = charged(story)
+            scheduler.cycle(confirm=False)
+            assert all(is_given_up(scheduler, one) for one in scheduler.preempted)
+            for decision in scheduler.decided:
+                scheduler.confirm(decision)
+            for victim in scheduler.preempted:
+                scheduler.evict(victim.name, "Preempted")
+            usage = charged(scheduler)
             for name in QUEUES:
                 for flavor in FLAVORS:
                     cell = tree.queues[name].cell((flavor, "cpu"))
                     assert cell.usage == usage.get((name, flavor), 0)
                     assert available(cell) >= 0
         if ends:
-            story.finish(f"w{n}")
-            story.stored.pop(f"w{n}")
+            scheduler.finish(f"w{n}")
+            scheduler.stored.pop(f"w{n}")

@@ -16,7 +16,7 @@ from admittance.api.units import amount
 from admittance.events.facts import Assigned
 from admittance.events.shapes import Admission
 from admittance.quota.cell import available, potential
-from support.cores.scheduling_story import Story, groups, quota
+from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 from support.examples import examples
 
 QUEUES = ("a", "b", "c")
@@ -80,7 +80,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.story = Story()
+        self.scheduler = SteppedScheduler()
         self.numbers: dict[str, dict[str, tuple[int, int | None, int | None]]] = {}
         self.cohort_of: dict[str, str] = {}
         self.parent_of: dict[str, str] = {}
@@ -91,7 +91,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         for name in FLAVORS:
-            self.story.flavor(name)
+            self.scheduler.flavor(name)
         for name in QUEUES:
             self.configure(name, "left", [(4, None, None), (4, None, None)])
 
@@ -110,7 +110,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             for flavor, of in zip(FLAVORS, numbers, strict=True)
         }
         self.cohort_of[name] = cohort
-        self.story.queue(name, cohort, resourceGroups=groups(**spec))
+        self.scheduler.queue(name, cohort, resourceGroups=groups(**spec))
         self._see_what_is_dropped()
 
     @rule(name=st.sampled_from(("left", "right")), parent=st.sampled_from(("", "root")),
@@ -122,7 +122,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         spec: dict[str, Any] = {"resourceGroups": groups(one=_spec(own, root=not parent))}
         if parent:
             spec["parentName"] = parent
-        self.story.put("Cohort", name, spec)
+        self.scheduler.put("Cohort", name, spec)
         self._see_what_is_dropped()
 
     @rule(name=st.sampled_from(("left", "right")))
@@ -130,7 +130,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if name in self.parent_of:
             del self.parent_of[name]
             del self.cohort_numbers[name]
-            self.story.delete("Cohort", name)
+            self.scheduler.delete("Cohort", name)
             self._see_what_is_dropped()
 
     @rule(queue=st.sampled_from(QUEUES), cpu=st.integers(0, 9), priority=st.integers(0, 2),
@@ -138,21 +138,21 @@ class SchedulerMachine(RuleBasedStateMachine):
     def submit(self, queue: str, cpu: int, priority: int, more: int | None) -> None:
         self.count += 1
         pods = [{"requests": {"cpu": str(one)}} for one in (cpu, more) if one is not None]
-        self.story.submit(f"w{self.count}", queue, pods=pods, priority=priority)
+        self.scheduler.submit(f"w{self.count}", queue, pods=pods, priority=priority)
 
     @rule(confirm=st.booleans())
     def cycle(self, confirm: bool) -> None:
         before = self.twins()
-        self.story.cycle(confirm=False)
+        self.scheduler.cycle(confirm=False)
         asked: dict[str, dict[tuple[str, str], int]] = {}
-        for one in self.story.decided:
+        for one in self.scheduler.decided:
             assert one.name not in self.on_the_way, "decided twice"
-            assert self.story.admission(one.name) is None, "decided although it holds quota"
+            assert self.scheduler.admission(one.name) is None, "decided although it holds quota"
             self.on_the_way[one.name] = one
             for (queue, flavor), much in _usage(one.admission).items():
                 asked.setdefault(flavor, {})[queue, one.name] = much
         # Each admitted workload fitted, in the order of the decisions.
-        for one in self.story.decided:
+        for one in self.scheduler.decided:
             for (queue, flavor), much in _usage(one.admission).items():
                 twin, roots = before[flavor]
                 if much:
@@ -166,43 +166,43 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def confirm(self, one: Assigned) -> None:
         del self.on_the_way[one.name]
-        self.story.confirm(one)
+        self.scheduler.confirm(one)
 
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
         if self.on_the_way:
             name = data.draw(st.sampled_from(sorted(self.on_the_way)))
             one = self.on_the_way.pop(name)
-            self.story.core.forget("ns", name, one.revision)
+            self.scheduler.core.forget("ns", name, one.revision)
 
     @rule(data=st.data(), how=st.sampled_from(("finish", "gone", "evict", "repeat")))
     def leave(self, data: st.DataObject, how: str) -> None:
-        if not self.story.stored:
+        if not self.scheduler.stored:
             return
-        name = data.draw(st.sampled_from(sorted(self.story.stored)))
+        name = data.draw(st.sampled_from(sorted(self.scheduler.stored)))
         self.on_the_way.pop(name, None)
         match how:
             case "finish":
-                self.story.finish(name)
-                del self.story.stored[name]
+                self.scheduler.finish(name)
+                del self.scheduler.stored[name]
             case "gone":
-                self.story.gone(name)
+                self.scheduler.gone(name)
             case "evict":
-                self.story.evict(name, "Preempted")
+                self.scheduler.evict(name, "Preempted")
             case "repeat":
-                self.story.change(name)
+                self.scheduler.change(name)
 
     @rule()
     def hand_over(self) -> None:
-        for domain in self.story.core.domains():
-            self.story.core.disown(domain)
+        for domain in self.scheduler.core.domains():
+            self.scheduler.core.disown(domain)
         self.on_the_way.clear()
-        for domain in self.story.core.domains():
-            self.story.core.own(domain)
+        for domain in self.scheduler.core.domains():
+            self.scheduler.core.own(domain)
 
     def _see_what_is_dropped(self) -> None:
         # A decision outlives a change of another tree only.
-        catalog = self.story.core.catalog
+        catalog = self.scheduler.core.catalog
         for name, one in list(self.on_the_way.items()):
             queue = one.admission.cluster_queue
             domain = catalog.domain_of(queue)
@@ -215,7 +215,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Everything that counts: what is written down, and what is on its way."""
         written = [
             stored.status.admission
-            for stored in self.story.stored.values()
+            for stored in self.scheduler.stored.values()
             if stored.status.admission is not None
         ]
         return written + [one.admission for one in self.on_the_way.values()]
@@ -249,7 +249,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def the_picture_is_what_a_fresh_look_shows(self) -> None:
         if not self.numbers:
             return
-        tree = self.story.core.catalog.tree
+        tree = self.scheduler.core.catalog.tree
         for flavor, (nodes, _) in self.twins().items():
             for name, twin in nodes.items():
                 cell = tree.queues[name].cell((flavor, "cpu"))

@@ -1,5 +1,5 @@
-"""The table of moves is what the machine does: long random lives take no way that the table does
-not have (`lives.Life` looks at each), and every way that it has."""
+"""The table of moves is what the machine does: long random runs take no way that the table does
+not have (`TrackedWorkload` looks at each), and every way that it has."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules, FlavorParts
 from admittance.workload.transitions import MOVES
 from support.builders import Around
-
-from lives import HOLD, ME, STOP, Life
+from support.cores.tracked_workload import HOLD, ME, STOP, TrackedWorkload
 
 LIVES = 2000
 STEPS = 60
@@ -34,7 +33,7 @@ RULES = (
 DECISION = {**ME, "revision": 0, "seen": 0, "domain": "queue-cq"}
 
 
-class Walk(Life):
+class Walk(TrackedWorkload):
     """A lifecycle that records the transitions that it took."""
 
     taken: set[tuple[Phase, type[Fact], Phase | None]] = set()  # noqa: RUF012 - of all walks
@@ -45,7 +44,7 @@ class Walk(Life):
         self.taken.add((before, type(fact), after))
 
 
-def a_life(chance: Random) -> Walk:
+def a_tracked_workload(chance: Random) -> Walk:
     ready = PodsReadyLimits(
         timeout=timedelta(seconds=15),
         recovery=timedelta(seconds=9),
@@ -63,68 +62,68 @@ def a_life(chance: Random) -> Walk:
     return Walk(around, **longest)
 
 
-def step(life: Walk, chance: Random) -> None:
+def step(tracked: Walk, chance: Random) -> None:
     pick = chance.choice
     match chance.randrange(20):
         case 0 | 1:
-            if life.phase is Phase.PENDING and life.around.stopped is None:
-                life.assigned(pick(sorted(FLAVORS)))
+            if tracked.phase is Phase.PENDING and tracked.around.stopped is None:
+                tracked.assigned(pick(sorted(FLAVORS)))
         case 2 | 3:
             zone = PodSetUpdate(name="main", labels={"zone": pick("ab")})
-            for name in sorted(life.states):
-                life.verdict(
+            for name in sorted(tracked.states):
+                tracked.verdict(
                     name, "Ready", pod_set_updates=(zone,) if chance.random() < 0.2 else ()
                 )
-            life.confirmed()
+            tracked.confirmed()
         case 4 | 5:
             state = pick(["Pending", "Ready", "Retry", "Retry", "Retry", "Rejected"])
             after = pick([None, 0, 5, 40]) if state == "Retry" else None
-            life.verdict(pick("abst"), state, after, ago=pick([0, 0, 0, 1, 2]))
+            tracked.verdict(pick("abst"), state, after, ago=pick([0, 0, 0, 1, 2]))
         case 6:
-            life.ready(ready=pick([True, True, False]))
+            tracked.ready(ready=pick([True, True, False]))
         case 7 | 8:
-            life.stopped()
+            tracked.stopped()
         case 9:
             plan = PendingPreemption()
             refusal = Refusal(reason="WaitingForQuota", message="m")
-            life.happens(
+            tracked.happens(
                 pick(
                     [
                         facts.Revoked(**DECISION, reason="QuotaChanged"),
                         facts.Preempted(**DECISION, reason="InClusterQueue", message="m"),
                         facts.Refused(**DECISION, refusal=refusal),
                         facts.Planned(**DECISION, pending_preemption=plan),
-                        facts.Reprioritized(**ME, priority=life.revision),
+                        facts.Reprioritized(**ME, priority=tracked.revision),
                     ]
                 )
             )
         case 10:
             if chance.random() < 0.3:
-                at = life.status.admitted_revision
-                life.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
+                at = tracked.status.admitted_revision
+                tracked.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
         case 11:
             if chance.random() < 0.3:
-                life.off()
+                tracked.off()
         case 12:
-            life.on()
+            tracked.on()
         case 13:
-            life.happens(pick([facts.Held, facts.Released, facts.Released])(**ME))
+            tracked.happens(pick([facts.Held, facts.Released, facts.Released])(**ME))
         case 14:
-            life.around.checks = pick([("a", "b"), ("a", "b"), ("a",), ("b", "t"), ()])
-            life.around.per_flavor = {**FLAVORS, "spot": pick([("s",), (), ("s", "t")])}
-            life.stops(pick([None, None, None, HOLD, STOP]))
+            tracked.around.checks = pick([("a", "b"), ("a", "b"), ("a",), ("b", "t"), ()])
+            tracked.around.per_flavor = {**FLAVORS, "spot": pick([("s",), (), ("s", "t")])}
+            tracked.stops(pick([None, None, None, HOLD, STOP]))
         case 15:
-            life.later(pick([0.5, 1, 6, 25]))
+            tracked.later(pick([0.5, 1, 6, 25]))
         case 16 | 17 | 18:
-            times = due_times(life.stored, life.now, life.around)
+            times = due_times(tracked.stored, tracked.now, tracked.around)
             if times:
                 kind = pick(sorted(times))
-                life.now = max(times[kind], life.now)
-                life.due(kind)
+                tracked.now = max(times[kind], tracked.now)
+                tracked.due(kind)
         case 19:
-            going = life.phase not in (Phase.PENDING, Phase.BACKOFF, Phase.QUOTA_RESERVED)
+            going = tracked.phase not in (Phase.PENDING, Phase.BACKOFF, Phase.QUOTA_RESERVED)
             if chance.random() < (0.5 if going else 0.1):
-                life.happens(pick([facts.Finished, *[facts.Deleted] * 5])(**ME))
+                tracked.happens(pick([facts.Finished, *[facts.Deleted] * 5])(**ME))
 
 
 def rare() -> None:
@@ -152,12 +151,12 @@ def rare() -> None:
 def test_random_lives_use_exactly_the_transitions_of_the_table() -> None:
     for seed in range(LIVES):
         chance = Random(seed)
-        life = a_life(chance)
+        tracked = a_tracked_workload(chance)
         for _ in range(STEPS):
-            if life.workload is None:
-                life = a_life(chance)
+            if tracked.workload is None:
+                tracked = a_tracked_workload(chance)
             try:
-                step(life, chance)
+                step(tracked, chance)
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}: {error}") from error
     rare()

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from admittance.events.requests import PendingQuery
 from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, weighed
 from admittance.scheduling.state.config import AdmissionFairSharing, Config
-from support.cores.scheduling_story import NOON, Story, groups
+from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 from support.examples import examples
 
 MINUTE = timedelta(minutes=1)
@@ -85,46 +85,46 @@ class UsageMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.story = Story(Config(admission_fair_sharing=SHARING))
+        self.scheduler = SteppedScheduler(Config(admission_fair_sharing=SHARING))
         scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-        self.story.queue(
+        self.scheduler.queue(
             "cq", local=False, admissionScope=scope, resourceGroups=groups(default="8")
         )
         for name in LOCALS:
-            self.story.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
+            self.scheduler.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
         self.number = 0
         self.running: list[str] = []
 
     @rule(local=st.sampled_from(LOCALS), cpu=amounts, priority=st.integers(0, 3))
     def submit(self, local: str, cpu: int, priority: int) -> None:
         self.number += 1
-        self.story.submit(f"w{self.number}", local, str(cpu), priority=priority)
+        self.scheduler.submit(f"w{self.number}", local, str(cpu), priority=priority)
 
     @rule()
     def cycle(self) -> None:
-        self.running += self.story.cycle()
+        self.running += self.scheduler.cycle()
 
     @precondition(lambda self: self.running)
     @rule(at=st.integers(0, 99))
     def finish(self, at: int) -> None:
-        self.story.finish(self.running.pop(at % len(self.running)))
+        self.scheduler.finish(self.running.pop(at % len(self.running)))
 
     @rule(pause=minutes)
     def wait(self, pause: int) -> None:
-        self.story.now += pause * MINUTE
-        self.story.core.wake(now=self.story.now)
+        self.scheduler.now += pause * MINUTE
+        self.scheduler.core.wake(now=self.scheduler.now)
 
     @rule()
     def refuse(self) -> None:
         before = self._values()
-        for name in self.story.cycle(confirm=False):
-            one = self.story.stored[name].metadata
-            revision = next(d.revision for d in self.story.decided if d.name == name)
-            self.story.core.forget(one.namespace, name, revision)
+        for name in self.scheduler.cycle(confirm=False):
+            one = self.scheduler.stored[name].metadata
+            revision = next(d.revision for d in self.scheduler.decided if d.name == name)
+            self.scheduler.core.forget(one.namespace, name, revision)
         assert self._values() == before, "what was not taken costs nothing"
 
     def _values(self) -> dict[str, float]:
-        accounts = self.story.core._state.accounts
+        accounts = self.scheduler.core._state.accounts
         assert accounts is not None
         found = {}
         for name in LOCALS:
@@ -135,42 +135,44 @@ class UsageMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_head_is_of_a_local_queue_that_used_least(self) -> None:
-        if not hasattr(self, "story"):
+        if not hasattr(self, "scheduler"):
             return
         values = self._values()
-        rows = self.story.core.pending(PendingQuery()).rows
+        rows = self.scheduler.core.pending(PendingQuery()).rows
         used = [values[row.local_queue] for row in rows]
         assert used == sorted(used), "workloads are not ordered by usage"
         for row in rows:
-            assert self.story.core.explain("ns", row.name, now=self.story.now).position == (
+            assert self.scheduler.core.explain("ns", row.name, now=self.scheduler.now).position == (
                 row.position
             )
         competing = [row for row in rows if not row.parked]
-        head = self.story.core._state.queues["cq"].head()
+        head = self.scheduler.core._state.queues["cq"].head()
         assert (head.key[1] if head is not None else None) == (
             competing[0].name if competing else None
         )
 
     @invariant()
     def a_successor_comes_to_the_same_sums(self) -> None:
-        if not hasattr(self, "story"):
+        if not hasattr(self, "scheduler"):
             return
-        mine = self.story.core._state.accounts
+        mine = self.scheduler.core._state.accounts
         assert mine is not None
-        other = Story(Config(admission_fair_sharing=SHARING))
+        other = SteppedScheduler(Config(admission_fair_sharing=SHARING))
         scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
         other.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="8"))
         for name in LOCALS:
             other.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
-        other.now = self.story.now
+        other.now = self.scheduler.now
         # Everything is written down, however little has changed: as if each had just been.
         for name in LOCALS:
-            mine._unsaved.setdefault(("ns", name), self.story.now)
-        for (_, name), record in self.story.core.usages_to_write(now=self.story.now, at_once=True):
+            mine._unsaved.setdefault(("ns", name), self.scheduler.now)
+        for (_, name), record in self.scheduler.core.usages_to_write(
+            now=self.scheduler.now, at_once=True
+        ):
             other.core.apply_usage("ns", name, record)
         for name in self.running:
-            other._write("ns", name, self.story.stored[name])
-        later = self.story.now + 60 * MINUTE
+            other._write("ns", name, self.scheduler.stored[name])
+        later = self.scheduler.now + 60 * MINUTE
         theirs = other.core._state.accounts
         assert theirs is not None
         for name in LOCALS:

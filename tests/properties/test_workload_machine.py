@@ -23,9 +23,8 @@ from admittance.workload.phase import Phase, is_stopping
 from admittance.workload.stored import decode, encode
 from admittance.workload.transition_context import CheckRules
 from support.builders import Around
+from support.cores.tracked_workload import HOLD, ME, STOP, TrackedWorkload
 from support.examples import examples
-
-from lives import HOLD, ME, STOP, Life
 
 WIDE = ("a", "b")
 FLAVORS = {"default": (), "spot": ("s",), "other": ("a", "t")}
@@ -64,13 +63,13 @@ class WorkloadMachine(RuleBasedStateMachine):
         around = Around(WIDE, limits=limits, rules=RULES)
         around.per_flavor = dict(FLAVORS)
         more = {} if longest is None else {"maximumExecutionTimeSeconds": longest}
-        self.life = Life(around, **more)
+        self.tracked = TrackedWorkload(around, **more)
 
     @property
-    def lives(self) -> bool:
-        return self.life.workload is not None
+    def is_alive(self) -> bool:
+        return self.tracked.workload is not None
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(
         check=checks,
         state=st.sampled_from(["Pending", "Ready", "Ready", "Retry", "Retry", "Rejected", "Maybe"]),
@@ -91,161 +90,161 @@ class WorkloadMachine(RuleBasedStateMachine):
         why: str,
     ) -> None:
         for again in (False, True):
-            before = self.life.workload
-            self.life.verdict(
+            before = self.tracked.workload
+            self.tracked.verdict(
                 check,
                 state,
                 after,
-                cycle=self.life.status.admission_cycle - ago if not again else self.judged,
+                cycle=self.tracked.status.admission_cycle - ago if not again else self.judged,
                 controller="somebody" if foreign else None,
                 pod_set_updates=UPDATES[updates] if state == "Ready" else (),
                 reason=why,
             )
             self.judged = before.status.admission_cycle - ago if before and not again else 0
             if foreign or state == "Maybe" or again:
-                assert self.life.outcome is not FactOutcome.APPLIED
-                assert self.life.workload is before
-                assert self.life.reason
+                assert self.tracked.outcome is not FactOutcome.APPLIED
+                assert self.tracked.workload is before
+                assert self.tracked.reason
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule()
     def all_checks_pass(self) -> None:
-        for name in sorted(self.life.states):
-            self.life.verdict(name, "Ready")
-        self.life.confirmed()
+        for name in sorted(self.tracked.states):
+            self.tracked.verdict(name, "Ready")
+        self.tracked.confirmed()
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(flavor=st.sampled_from(sorted(FLAVORS)))
     def the_scheduler_assigns(self, flavor: str) -> None:
-        if self.life.phase is Phase.PENDING and self.life.around.stopped is None:
-            self.life.assigned(flavor)
+        if self.tracked.phase is Phase.PENDING and self.tracked.around.stopped is None:
+            self.tracked.assigned(flavor)
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(how=st.sampled_from(["confirm", "revoke", "preempt", "refuse"]))
     def the_scheduler_decides(self, how: str) -> None:
-        common = {**ME, "revision": self.life.revision, "seen": 0, "domain": "queue-cq"}
+        common = {**ME, "revision": self.tracked.revision, "seen": 0, "domain": "queue-cq"}
         match how:
             case "confirm":
-                self.life.confirmed()
+                self.tracked.confirmed()
             case "revoke":
-                self.life.happens(facts.Revoked(**common, reason="QuotaChanged"))
+                self.tracked.happens(facts.Revoked(**common, reason="QuotaChanged"))
             case "preempt":
-                self.life.preempted()
+                self.tracked.preempted()
             case "refuse":
                 why = Refusal(reason="WaitingForQuota", message="m")
-                self.life.happens(facts.Refused(**common, refusal=why))
+                self.tracked.happens(facts.Refused(**common, refusal=why))
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(how=st.sampled_from(["ready", "not ready", "stopped", "stopped", "lost", "old"]))
     def the_runner_reports(self, how: str) -> None:
         match how:
             case "ready" | "not ready":
-                self.life.ready(ready=how == "ready")
+                self.tracked.ready(ready=how == "ready")
             case "stopped":
-                self.life.stopped()
+                self.tracked.stopped()
             case "lost":
-                at = self.life.status.admitted_revision
-                self.life.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
+                at = self.tracked.status.admitted_revision
+                self.tracked.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
             case "old":
-                before = self.life.workload
-                self.life.happens(facts.Stopped(**ME, revision=1))
-                self.life.happens(facts.Finished(**ME, revision=1))
-                assert self.life.workload is before
+                before = self.tracked.workload
+                self.tracked.happens(facts.Stopped(**ME, revision=1))
+                self.tracked.happens(facts.Finished(**ME, revision=1))
+                assert self.tracked.workload is before
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(how=st.sampled_from(["off", "on", "on", "hold", "let go", "priority"]))
     def the_user_asks(self, how: str) -> None:
         match how:
             case "off":
-                self.life.off()
+                self.tracked.off()
             case "on":
-                self.life.on()
+                self.tracked.on()
             case "hold":
-                self.life.happens(facts.Held(**ME))
+                self.tracked.happens(facts.Held(**ME))
             case "let go":
-                self.life.happens(facts.Released(**ME))
+                self.tracked.happens(facts.Released(**ME))
             case "priority":
-                self.life.happens(facts.Reprioritized(**ME, priority=self.life.revision))
+                self.tracked.happens(facts.Reprioritized(**ME, priority=self.tracked.revision))
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(kind=st.sampled_from(["finish", "delete"]), really=st.sampled_from([False] * 7 + [True]))
     def it_ends(self, kind: str, really: bool) -> None:
         if really:
-            self.life.happens((facts.Finished if kind == "finish" else facts.Deleted)(**ME))
+            self.tracked.happens((facts.Finished if kind == "finish" else facts.Deleted)(**ME))
 
-    @precondition(lambda self: not self.lives)
+    @precondition(lambda self: not self.is_alive)
     @rule()
     def a_namesake_comes(self) -> None:
-        self.life = Life(self.life.around, now=self.life.now)
+        self.tracked = TrackedWorkload(self.tracked.around, now=self.tracked.now)
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(
         wide=st.sampled_from([WIDE, WIDE, ("a",), ("b", "t"), ()]),
         spot=st.sampled_from([("s",), (), ("s", "t")]),
         hindrance=st.sampled_from([None, None, None, HOLD, STOP]),
     )
     def the_queue_changes(self, wide: tuple[str, ...], spot: tuple[str, ...], hindrance) -> None:  # type: ignore[no-untyped-def]
-        self.life.around.checks = wide
-        self.life.around.per_flavor = {**FLAVORS, "spot": spot}
-        self.life.stops(hindrance)
+        self.tracked.around.checks = wide
+        self.tracked.around.per_flavor = {**FLAVORS, "spot": spot}
+        self.tracked.stops(hindrance)
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(seconds=st.sampled_from([0.5, 1, 6, 25, 120]))
     def time_passes(self, seconds: float) -> None:
-        self.life.later(seconds)
+        self.tracked.later(seconds)
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule(kind=st.sampled_from([*map(str, TimerKind), "nothing"]))
     def a_timer_fires_early(self, kind: str) -> None:
-        times = due_times(self.life.stored, self.life.now, self.life.around)
-        early = kind not in times or times[TimerKind(kind)] > self.life.now
-        before = self.life.workload
-        self.life.due(kind)
+        times = due_times(self.tracked.stored, self.tracked.now, self.tracked.around)
+        early = kind not in times or times[TimerKind(kind)] > self.tracked.now
+        before = self.tracked.workload
+        self.tracked.due(kind)
         if early:
-            assert self.life.workload is before
+            assert self.tracked.workload is before
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @rule()
     def the_next_timer_fires(self) -> None:
-        times = due_times(self.life.stored, self.life.now, self.life.around)
+        times = due_times(self.tracked.stored, self.tracked.now, self.tracked.around)
         if times:
             kind, at = min(times.items(), key=lambda one: one[1])
-            self.life.now = max(at, self.life.now)
-            self.life.due(kind)
-            assert self.life.outcome is FactOutcome.APPLIED, self.life.reason
+            self.tracked.now = max(at, self.tracked.now)
+            self.tracked.due(kind)
+            assert self.tracked.outcome is FactOutcome.APPLIED, self.tracked.reason
 
-    @precondition(lambda self: self.lives)
+    @precondition(lambda self: self.is_alive)
     @invariant()
     def it_is_stored_as_it_is(self) -> None:
-        written = encode(self.life.stored)
+        written = encode(self.tracked.stored)
         assert encode(decode(written)) == written
 
     def teardown(self) -> None:
         """However it stands now, it can be brought to run, unless it has ended."""
-        if not hasattr(self, "life") or not self.lives:
+        if not hasattr(self, "life") or not self.is_alive:
             return
-        life = self.life
-        if life.phase is Phase.FINISHED:
+        tracked = self.tracked
+        if tracked.phase is Phase.FINISHED:
             return
-        if life.stored.metadata.deletion_timestamp is not None:
-            life.stopped()
-            assert life.workload is None
+        if tracked.stored.metadata.deletion_timestamp is not None:
+            tracked.stopped()
+            assert tracked.workload is None
             return
-        life.stops(None)
-        life.on()
-        if is_stopping(life.stored):
-            life.stopped()
-        life.stops(None)
-        life.happens(facts.Released(**ME))
-        if life.phase is Phase.BACKOFF:
-            life.later(100_000).due()
-        if life.phase is Phase.PENDING:
-            life.assigned()
-        for name in sorted(life.states):
-            life.verdict(name, "Ready")
-        life.confirmed()
-        if life.phase is not Phase.RUNNING:
-            assert life.phase is Phase.ADMITTED
+        tracked.stops(None)
+        tracked.on()
+        if is_stopping(tracked.stored):
+            tracked.stopped()
+        tracked.stops(None)
+        tracked.happens(facts.Released(**ME))
+        if tracked.phase is Phase.BACKOFF:
+            tracked.later(100_000).due()
+        if tracked.phase is Phase.PENDING:
+            tracked.assigned()
+        for name in sorted(tracked.states):
+            tracked.verdict(name, "Ready")
+        tracked.confirmed()
+        if tracked.phase is not Phase.RUNNING:
+            assert tracked.phase is Phase.ADMITTED
 
 
 TestWorkloadMachine = WorkloadMachine.TestCase
@@ -268,12 +267,12 @@ VERDICTS = {
 def test_the_gravest_verdict_of_a_batch_wins_in_any_order(said: list[str]) -> None:
     found = set()
     for order in permutations(range(len(said))):
-        life = Life(Around([f"c{index}" for index in range(len(said))])).assigned()
+        tracked = TrackedWorkload(Around([f"c{index}" for index in range(len(said))])).assigned()
         for index in order:
             state, after = VERDICTS[said[index]]
-            life.verdict(f"c{index}", state, after, cycle=0)
-        life.confirmed()
-        found.add(life.phase)
+            tracked.verdict(f"c{index}", state, after, cycle=0)
+        tracked.confirmed()
+        found.add(tracked.phase)
     want = Phase.ADMITTED
     for word, phase in (
         ("Pending", Phase.QUOTA_RESERVED),

@@ -23,10 +23,9 @@ from admittance.events import facts
 from admittance.runtime.process.settings import Settings
 from admittance.workload.limits import Limits
 from support.builders import NOON
-from support.cores.scheduling_story import groups
+from support.cores.stepped_scheduler import groups
+from support.cores.timed_cores import TimedCores, cores_with_queue
 from support.fork_server import run_admit
-
-from long_living import LongLife, a_long_life
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -68,46 +67,46 @@ def blocks(page: Path, language: str) -> list[str]:
 # What a verdict does. -----------------------------------------------------------------------
 
 
-def in_phase(where: str) -> LongLife:
+def in_phase(where: str) -> TimedCores:
     """A workload with one check, there."""
-    life = a_long_life("c")
+    cores = cores_with_queue("c")
     if where == "Pending":
-        life.queue("full", **{"admissionChecks": ["c"]})
-        life.submit("w", "full", "8")  # it has no quota
-        life.go()
-        return life
-    life.submit("w", "cq", "8")
-    life.go()
+        cores.queue("full", **{"admissionChecks": ["c"]})
+        cores.submit("w", "full", "8")  # it has no quota
+        cores.go()
+        return cores
+    cores.submit("w", "cq", "8")
+    cores.go()
     match where:
         case "Admitted" | "Running":
-            life.judge("w", "c", "Ready")
-            life.stubborn.add("w")
+            cores.judge("w", "c", "Ready")
+            cores.stubborn.add("w")
             if where == "Running":
-                life.ready("w")
+                cores.ready("w")
         case "Evicting, by a check":
-            life.judge("w", "c", "Ready")
-            life.stubborn.add("w")
-            life.judge("w", "c", "Retry", after=600)
+            cores.judge("w", "c", "Ready")
+            cores.stubborn.add("w")
+            cores.judge("w", "c", "Retry", after=600)
         case "Backoff, by a check":
-            life.judge("w", "c", "Retry", after=600)
+            cores.judge("w", "c", "Retry", after=600)
         case "Evicting, by another cause":
-            life.judge("w", "c", "Ready")
-            life.stubborn.add("w")
-            life.put("ClusterQueue", "cq", {**spec_of(life), "stopPolicy": "HoldAndDrain"})
-            life.go()
+            cores.judge("w", "c", "Ready")
+            cores.stubborn.add("w")
+            cores.put("ClusterQueue", "cq", {**spec_of(cores), "stopPolicy": "HoldAndDrain"})
+            cores.go()
         case "Finished":
-            life.judge("w", "c", "Ready")
-            life.finish("w")
+            cores.judge("w", "c", "Ready")
+            cores.finish("w")
         case "Deactivated":
-            life.say(facts.Deactivated, "w")
+            cores.publish(facts.Deactivated, "w")
         case "Rejected":
-            life.judge("w", "c", "Rejected")
-    life.go()
-    return life
+            cores.judge("w", "c", "Rejected")
+    cores.go()
+    return cores
 
 
-def spec_of(life: LongLife) -> dict[str, Any]:
-    return dict(life.objects["ClusterQueue", "", "cq"])
+def spec_of(cores: TimedCores) -> dict[str, Any]:
+    return dict(cores.objects["ClusterQueue", "", "cq"])
 
 
 VERDICTS: dict[str, dict[str, Any]] = {
@@ -128,22 +127,22 @@ def cells() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("where", "verdict", "outcome"), list(cells()))
 def test_a_verdict_does_what_its_cell_says(where: str, verdict: str, outcome: str) -> None:
-    life = in_phase(where)
-    came_from = str(life.phase("w"))
+    cores = in_phase(where)
+    came_from = str(cores.phase("w"))
     assert came_from == where.partition(",")[0]
-    cycle = life.stored("w").status.admission_cycle
+    cycle = cores.stored("w").status.admission_cycle
     # Evicting by another cause has ended the cycle that was judged.
     judged = cycle - (where == "Evicting, by another cause")
-    before = life.rows("w")
-    revision = life.revision
+    before = cores.rows("w")
+    revision = cores.revision
     answer = dict(VERDICTS[verdict])
-    dropped = life.answer(
+    dropped = cores.answer(
         "w", "c", answer.pop("state"), cycle=judged, message="in the words of the check", **answer
     )
     if outcome == "→ Admitted":
-        life.go()  # the scheduler looks whether it still fits
-    now = str(life.phase("w"))
-    told = life.rows("w").get("c")
+        cores.go()  # the scheduler looks whether it still fits
+    now = str(cores.phase("w"))
+    told = cores.rows("w").get("c")
     match outcome.split():
         case ["→", goal]:
             assert now == goal
@@ -153,11 +152,11 @@ def test_a_verdict_does_what_its_cell_says(where: str, verdict: str, outcome: st
             assert told.message == "in the words of the check"
         case ["dropped"]:
             assert dropped is not None
-            assert (now, life.rows("w")) == (came_from, before)
+            assert (now, cores.rows("w")) == (came_from, before)
         case ["nothing"]:
             assert now == came_from
-            assert {name: row.state for name, row in life.rows("w").items()} == {"c": "Ready"}
-            assert life.revision - revision <= 1
+            assert {name: row.state for name, row in cores.rows("w").items()} == {"c": "Ready"}
+            assert cores.revision - revision <= 1
         case _:
             pytest.fail(f"unknown outcome {outcome!r}")
 
@@ -177,23 +176,23 @@ def clock_time(text: str) -> timedelta:
 def test_a_workload_waits_as_long_as_its_line_says(verdicts: str, end: str) -> None:
     said = [one.split() for one in verdicts.split(", ")]
     names = sorted({check for check, *_ in said})
-    life = a_long_life(*names)
-    life.submit("w", "cq", "8")
-    life.go()
+    cores = cores_with_queue(*names)
+    cores.submit("w", "cq", "8")
+    cores.go()
     began = clock_time(said[0][1])
     for check, when, state, *delay in said:
-        life.at((clock_time(when) - began).total_seconds())
+        cores.at((clock_time(when) - began).total_seconds())
         fields = {"after": int(delay[0])} if delay else {}
-        life.judge("w", check, state, **fields)
-    state_ = life.stored("w").status.requeue_state
+        cores.judge("w", check, state, **fields)
+    state_ = cores.stored("w").status.requeue_state
     assert state_ is not None
     assert state_.requeue_at is not None
     wait = (clock_time(end) - began) % timedelta(days=1)
     assert state_.requeue_at - NOON == wait
-    life.at(wait.total_seconds() - 1)
-    assert life.phase("w") == "Backoff"
-    life.at(wait.total_seconds())
-    assert life.phase("w") == "QuotaReserved"
+    cores.at(wait.total_seconds() - 1)
+    assert cores.phase("w") == "Backoff"
+    cores.at(wait.total_seconds())
+    assert cores.phase("w") == "QuotaReserved"
 
 
 # Gates and settings. ------------------------------------------------------------------------
@@ -204,32 +203,32 @@ def test_every_gate_has_its_line() -> None:
 
 
 def test_with_acrequeueafter_off_a_retry_is_one_without_a_delay() -> None:
-    life = a_long_life(limits=Limits(requeue_after=False))
+    cores = cores_with_queue(limits=Limits(requeue_after=False))
     strategy = {"strategy": "static", "baseDelay": "60s", "maxRetries": 0}
-    life.check("c", retry=strategy)
-    life.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c"])
-    life.submit("w", "cq", "8")
+    cores.check("c", retry=strategy)
+    cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c"])
+    cores.submit("w", "cq", "8")
     for fields in ({"after": 60}, {}):
-        life.go()
-        count = life.counts("w")["c"]
-        life.judge("w", "c", "Retry", **fields)
-        assert life.phase("w") == "QuotaReserved"  # evicted, and asked again already
-        assert life.counts("w") == {"c": count + 1}
-    assert life.evicted_for("w") == ["AdmissionCheck"] * 2
-    assert life.noted("w") == ["RequeueAfterDisabled"] * 2
+        cores.go()
+        count = cores.counts("w")["c"]
+        cores.judge("w", "c", "Retry", **fields)
+        assert cores.phase("w") == "QuotaReserved"  # evicted, and asked again already
+        assert cores.counts("w") == {"c": count + 1}
+    assert cores.evicted_for("w") == ["AdmissionCheck"] * 2
+    assert cores.noted("w") == ["RequeueAfterDisabled"] * 2
 
 
 def test_a_wait_continues_when_acrequeueafter_is_turned_off() -> None:
-    life = a_long_life("c")
-    life.submit("w", "cq", "8")
-    life.go()
-    life.judge("w", "c", "Retry", after=600)
-    life._limits = Limits(requeue_after=False)
-    life.restart_all()
-    life.at(599)
-    assert life.phase("w") == "Backoff"
-    life.at(600)
-    assert life.phase("w") == "QuotaReserved"
+    cores = cores_with_queue("c")
+    cores.submit("w", "cq", "8")
+    cores.go()
+    cores.judge("w", "c", "Retry", after=600)
+    cores._limits = Limits(requeue_after=False)
+    cores.restart_all()
+    cores.at(599)
+    assert cores.phase("w") == "Backoff"
+    cores.at(600)
+    assert cores.phase("w") == "QuotaReserved"
 
 
 @pytest.mark.parametrize(
@@ -237,13 +236,13 @@ def test_a_wait_continues_when_acrequeueafter_is_turned_off() -> None:
     [pytest.param(0, "QuotaReserved", id="0: at once"), pytest.param(None, "Backoff", id="none")],
 )
 def test_a_delay_of_its_own_comes_before_the_strategy(delay: int | None, phase: str) -> None:
-    life = a_long_life()
-    life.check("c", retry={"strategy": "static", "baseDelay": "60s", "maxRetries": 2})
-    life.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c"])
-    life.submit("w", "cq", "8")
-    life.go()
-    life.judge("w", "c", "Retry", **({} if delay is None else {"after": delay}))
-    assert life.phase("w") == phase
+    cores = cores_with_queue()
+    cores.check("c", retry={"strategy": "static", "baseDelay": "60s", "maxRetries": 2})
+    cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c"])
+    cores.submit("w", "cq", "8")
+    cores.go()
+    cores.judge("w", "c", "Retry", **({} if delay is None else {"after": delay}))
+    assert cores.phase("w") == phase
 
 
 def test_every_field_of_wait_for_pods_ready_has_its_line_and_default() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
-
-from family_living import LOWER, FamilyLife, a_family_life
+from support.cores.family_cores import LOWER, FamilyCores, cores_with_families
 
 PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"
 ONE = {"reservation": 4, "on-demand": 4, "spot": 8}
@@ -30,11 +29,11 @@ def first_cells(mark: str) -> list[str]:
     return [line.strip("|").split("|")[0].strip() for line in lines]
 
 
-def on_spot(**more: Any) -> FamilyLife:
+def on_spot(**more: Any) -> FamilyCores:
     """A job that runs on spot: what is better is taken."""
-    life = a_family_life(ONE, foreign=BOTH, **more)
-    life.job()
-    return life
+    cores = cores_with_families(ONE, foreign=BOTH, **more)
+    cores.job()
+    return cores
 
 
 def variant(tag: str, **delays: int) -> dict[str, Any]:
@@ -45,93 +44,93 @@ def variant(tag: str, **delays: int) -> dict[str, Any]:
 
 
 def replaced() -> None:
-    life = on_spot()
-    start = life.stored("j").status.family_start
-    life.at(100)
-    life.done("o1")
-    assert (life.on(), life.stored("j").status.family_start) == ("on-demand", start)
+    cores = on_spot()
+    start = cores.stored("j").status.family_start
+    cores.at(100)
+    cores.done("o1")
+    assert (cores.on(), cores.stored("j").status.family_start) == ("on-demand", start)
 
 
 def preempted() -> None:
     explicit = [variant("reservation"), variant("on-demand", createDelaySeconds=HOUR)]
     explicit += [variant("spot")]
-    life = on_spot(explicit=explicit, preemption=LOWER)
-    life.at(HOUR)
-    assert life.active() == ALL_VARIANTS
-    life.job("p", 8, allowed=["spot"], priority=100)
-    assert (life.on(), life.active()) == ("", "reservation spot")
-    life.at(2 * HOUR)
-    assert life.active() == ALL_VARIANTS
+    cores = on_spot(explicit=explicit, preemption=LOWER)
+    cores.at(HOUR)
+    assert cores.active() == ALL_VARIANTS
+    cores.job("p", 8, allowed=["spot"], priority=100)
+    assert (cores.on(), cores.active()) == ("", "reservation spot")
+    cores.at(2 * HOUR)
+    assert cores.active() == ALL_VARIANTS
 
 
 def put_off() -> None:
-    life = on_spot(checks=CHECKS)
-    life.judge("j-variant-spot", "sp", "Ready")
-    assert life.on() == "spot"
-    life.judge("j-variant-spot", "sp", "Retry", after=60)
-    assert (life.on(), life.active()) == ("", ALL_VARIANTS)
-    assert life.phase("j-variant-spot") == "Backoff"
-    life.done("o1")
-    life.judge("j-variant-on-demand", "od", "Ready")
-    assert life.on() == "on-demand", "no variant waits for the other's delay"
+    cores = on_spot(checks=CHECKS)
+    cores.judge("j-variant-spot", "sp", "Ready")
+    assert cores.on() == "spot"
+    cores.judge("j-variant-spot", "sp", "Retry", after=60)
+    assert (cores.on(), cores.active()) == ("", ALL_VARIANTS)
+    assert cores.phase("j-variant-spot") == "Backoff"
+    cores.done("o1")
+    cores.judge("j-variant-on-demand", "od", "Ready")
+    assert cores.on() == "on-demand", "no variant waits for the other's delay"
 
 
 def rejected() -> None:
-    life = on_spot(checks={"spot": ["sp"]})
-    life.judge("j-variant-spot", "sp", "Ready")
-    life.judge("j-variant-spot", "sp", "Rejected")
-    assert (life.on(), life.active()) == ("", "reservation on-demand")
-    life.done("o1")
-    assert life.on() == "on-demand"
+    cores = on_spot(checks={"spot": ["sp"]})
+    cores.judge("j-variant-spot", "sp", "Ready")
+    cores.judge("j-variant-spot", "sp", "Rejected")
+    assert (cores.on(), cores.active()) == ("", "reservation on-demand")
+    cores.done("o1")
+    assert cores.on() == "on-demand"
 
 
 def not_ready() -> None:
     timeout = timedelta(seconds=60)
-    life = on_spot(limits=Limits(pods_ready=PodsReadyLimits(timeout=timeout)))
-    life.advance(60)
-    assert (life.on(), life.phase("j"), life.count("j")) == ("", "Backoff", 1)
-    wait = life.wait("j")
+    cores = on_spot(limits=Limits(pods_ready=PodsReadyLimits(timeout=timeout)))
+    cores.advance(60)
+    assert (cores.on(), cores.phase("j"), cores.count("j")) == ("", "Backoff", 1)
+    wait = cores.wait("j")
     assert wait is not None
-    life.done("r1")
-    assert life.on() == ""
-    life.advance(wait)
-    assert life.on() == "reservation"
+    cores.done("r1")
+    assert cores.on() == ""
+    cores.advance(wait)
+    assert cores.on() == "reservation"
 
 
 def drained() -> None:
-    life = on_spot()
-    life.says(stopPolicy="HoldAndDrain")
-    life.go()
-    assert (life.on(), life.used()) == ("", "0/0/0")
-    life.says(stopPolicy="None")
-    life.go()
-    assert life.on() != ""
+    cores = on_spot()
+    cores.edit_queue(stopPolicy="HoldAndDrain")
+    cores.go()
+    assert (cores.on(), cores.used()) == ("", "0/0/0")
+    cores.edit_queue(stopPolicy="None")
+    cores.go()
+    assert cores.on() != ""
 
 
 def no_more_offered() -> None:
-    life = on_spot()
-    life.done("o1")
-    assert life.on() == "on-demand"
-    life.offer({"reservation": 4, "spot": 8})
-    life.go()
-    assert (life.on(), life.active()) == ("spot", "reservation spot")
+    cores = on_spot()
+    cores.done("o1")
+    assert cores.on() == "on-demand"
+    cores.offer({"reservation": 4, "spot": 8})
+    cores.go()
+    assert (cores.on(), cores.active()) == ("spot", "reservation spot")
 
 
 def stopped_by_its_user() -> None:
-    life = on_spot()
-    life.say(facts.Deactivated, "j")
-    life.go()
-    assert (life.on(), life.active()) == ("", "")
-    life.say(facts.Activated, "j")
-    life.go()
-    assert (life.on(), life.active()) == ("spot", ALL_VARIANTS)
+    cores = on_spot()
+    cores.publish(facts.Deactivated, "j")
+    cores.go()
+    assert (cores.on(), cores.active()) == ("", "")
+    cores.publish(facts.Activated, "j")
+    cores.go()
+    assert (cores.on(), cores.active()) == ("spot", ALL_VARIANTS)
 
 
 def finished() -> None:
-    life = on_spot()
-    life.done("j")
+    cores = on_spot()
+    cores.done("j")
     for one in ("j", *(f"j-variant-{tag}" for tag in ONE)):
-        assert life.phase(one) == "Finished"
+        assert cores.phase(one) == "Finished"
 
 
 ENDS: dict[str, Callable[[], None]] = {
@@ -156,12 +155,12 @@ def test_each_end_of_a_run_has_its_documented_consequence(what: str) -> None:
 
 
 def too_small() -> None:
-    life = a_family_life({"reservation": 2, "on-demand": 4})
-    life.job()
-    assert (life.on(), life.active()) == ("on-demand", "reservation on-demand")
-    life.advance(HOUR)
-    assert life.message("j-variant-reservation", "QuotaReserved")
-    assert life.on() == "on-demand"
+    cores = cores_with_families({"reservation": 2, "on-demand": 4})
+    cores.job()
+    assert (cores.on(), cores.active()) == ("on-demand", "reservation on-demand")
+    cores.advance(HOUR)
+    assert cores.message("j-variant-reservation", "QuotaReserved")
+    assert cores.on() == "on-demand"
 
 
 def a_delay_on_every_one() -> None:
@@ -169,67 +168,67 @@ def a_delay_on_every_one() -> None:
         variant("reservation", createDelaySeconds=600),
         variant("on-demand", createDelaySeconds=60),
     )
-    life = a_family_life(TWO, explicit=delays)
-    life.job()
-    life.at(59)
-    assert life.on() == ""
-    life.at(60)
-    assert life.on() == "on-demand"
+    cores = cores_with_families(TWO, explicit=delays)
+    cores.job()
+    cores.at(59)
+    assert cores.on() == ""
+    cores.at(60)
+    assert cores.on() == "on-demand"
 
 
 def over_before_it_begins() -> None:
     best = variant("reservation", createDelaySeconds=600, deleteDelaySeconds=60)
-    life = a_family_life(TWO, explicit=[best, variant("on-demand")])
-    life.job()
-    life.at(HOUR)
-    assert (life.on(), life.active()) == ("on-demand", "on-demand")
+    cores = cores_with_families(TWO, explicit=[best, variant("on-demand")])
+    cores.job()
+    cores.at(HOUR)
+    assert (cores.on(), cores.active()) == ("on-demand", "on-demand")
     # It starts jobs all the same.
-    life = a_family_life(TWO, explicit=[best])
-    life.job()
-    life.at(600)
-    assert life.on() == "reservation"
+    cores = cores_with_families(TWO, explicit=[best])
+    cores.job()
+    cores.at(600)
+    assert cores.on() == "reservation"
 
 
 def an_end_for_the_worst() -> None:
     worst = variant("on-demand", deleteDelaySeconds=60)
-    life = a_family_life(
+    cores = cores_with_families(
         TWO, explicit=[variant("reservation"), worst], foreign={"r1": "reservation"}
     )
-    life.job()
-    life.at(HOUR)
-    assert (life.on(), life.active()) == ("on-demand", "reservation on-demand")
+    cores.job()
+    cores.at(HOUR)
+    assert (cores.on(), cores.active()) == ("on-demand", "reservation on-demand")
 
 
 def a_delay_on_the_best() -> None:
     best = variant("reservation", createDelaySeconds=60)
-    life = a_family_life(TWO, explicit=[best, variant("on-demand")])
-    life.job()
-    assert life.on() == "on-demand"
-    life.at(60)
-    assert (life.on(), life.starts("j")) == ("reservation", 2)
+    cores = cores_with_families(TWO, explicit=[best, variant("on-demand")])
+    cores.job()
+    assert cores.on() == "on-demand"
+    cores.at(60)
+    assert (cores.on(), cores.starts("j")) == ("reservation", 2)
 
 
 def the_worst_as_minimum() -> None:
-    life = on_spot(floor="spot")
-    assert life.active() == ALL_VARIANTS
-    life.done("o1")
-    assert life.on() == "on-demand"
+    cores = on_spot(floor="spot")
+    assert cores.active() == ALL_VARIANTS
+    cores.done("o1")
+    assert cores.on() == "on-demand"
 
 
 def the_wrong_order() -> None:
-    life = a_family_life({"spot": 4, "reservation": 4}, foreign={"s1": "spot"})
-    life.job()
-    assert life.on() == "reservation"
-    life.done("s1")
-    assert life.on() == "spot"
+    cores = cores_with_families({"spot": 4, "reservation": 4}, foreign={"s1": "spot"})
+    cores.job()
+    assert cores.on() == "reservation"
+    cores.done("s1")
+    assert cores.on() == "spot"
 
 
 def fewer_pods_will_do() -> None:
-    life = a_family_life(TWO)
-    life.job(pods=[partial_pods()])
-    assert life.variants() == {}
-    assert life.on() == "reservation"
-    assert life.noted("j")
+    cores = cores_with_families(TWO)
+    cores.job(pods=[partial_pods()])
+    assert cores.variants() == {}
+    assert cores.on() == "reservation"
+    assert cores.noted("j")
 
 
 def partial_pods() -> dict[str, Any]:
@@ -239,18 +238,18 @@ def partial_pods() -> dict[str, Any]:
 
 
 def less_important_ones_on_the_best() -> None:
-    life = a_family_life(TWO, foreign={"r1": "reservation"}, preemption=LOWER)
-    life.job(priority=100)
-    assert life.on() == "reservation"
-    assert life.evicted_for("r1")
-    assert life.used() == "4/0"
+    cores = cores_with_families(TWO, foreign={"r1": "reservation"}, preemption=LOWER)
+    cores.job(priority=100)
+    assert cores.on() == "reservation"
+    assert cores.evicted_for("r1")
+    assert cores.used() == "4/0"
 
 
 def a_check_that_is_silent() -> None:
-    life = a_family_life(TWO, checks={"reservation": ["silent"]})
-    life.job()
-    life.advance(24 * HOUR)
-    assert (life.on(), life.reserved(), life.used()) == ("on-demand", "reservation", "4/4")
+    cores = cores_with_families(TWO, checks={"reservation": ["silent"]})
+    cores.job()
+    cores.advance(24 * HOUR)
+    assert (cores.on(), cores.reserved(), cores.used()) == ("on-demand", "reservation", "4/4")
 
 
 SURPRISING: dict[str, Callable[[], None]] = {

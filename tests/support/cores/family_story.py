@@ -19,12 +19,12 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import in_order
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, head
-from support.cores.scheduling_story import NOON, Story, groups
+from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 
 API = "kueue.x-k8s.io/v1beta2"
 
 
-class FamilyStory(Story):
+class FamilyStory(SteppedScheduler):
     """``follows``: variants are turned on and off as policy wants it, after every write; else they
     stay as they are. ``decisions``: of the last cycle."""
 
@@ -325,17 +325,17 @@ class FamilyStory(Story):
         return [one.key[1] for one in in_order(self.core._state.queues[queue])]
 
 
-def full(story: FamilyStory, queue: str = "cq", **flavors: str) -> None:
+def full(scheduler: FamilyStory, queue: str = "cq", **flavors: str) -> None:
     """So much of each flavor is taken by workloads that run, ``r-<flavor>``."""
     for flavor, cpu in (flavors or {"best": "4", "mid": "4", "worst": "4"}).items():
-        story.submit(
+        scheduler.submit(
             f"r-{flavor}",
             queue,
             cpu,
             age=1_000,
             annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": flavor},
         )
-    story.settle()
+    scheduler.settle()
 
 
 def _spec(queue: str, requests: Mapping[str, str], priority: int, **more: Any) -> dict[str, Any]:

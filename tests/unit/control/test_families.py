@@ -8,8 +8,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.stored import head
-
-from family_controller import FamilyController
+from support.cores.family_controller import FamilyController
 
 CHECKS = {"a": ("slow",)}
 
@@ -42,7 +41,7 @@ def test_a_variant_without_checks_admits_its_parent_and_ends_the_race() -> None:
 def test_an_eviction_stops_the_job_and_starts_the_family_over() -> None:
     house = FamilyController().family().assign("c").later(50).preempt("c")
     assert house.condition("Evicted") == "True: VariantEvicted"
-    assert ("evicted", "j") in house.said
+    assert ("evicted", "j") in house.published
     house.later(1).stop()
     assert house.active() == "abc"
     assert house.condition("Requeued").startswith("True")

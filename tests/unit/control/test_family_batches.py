@@ -9,8 +9,7 @@ import pytest
 from admittance.control import fold as folding
 from admittance.control.fold import fold
 from admittance.events import facts
-
-from family_controller import FamilyController, key_of_workload
+from support.cores.family_controller import FamilyController, key_of_workload
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")

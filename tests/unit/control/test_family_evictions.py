@@ -13,8 +13,7 @@ from admittance.events.shapes import Refusal
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import phase
-
-from family_controller import FamilyController
+from support.cores.family_controller import FamilyController
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
@@ -109,7 +108,7 @@ def test_the_parent_is_rejected_when_every_variant_is() -> None:
     assert where(house) == "Pending"
     house.verdict("b", "odd", "Rejected")
     assert where(house) == "Rejected"
-    assert ("rejected", "j") in house.said
+    assert ("rejected", "j") in house.published
     house.happens(facts.Activated(**J))
     assert (where(house), house.active()) == ("Pending", "ab")
 
@@ -161,13 +160,13 @@ def test_pods_that_are_ready_are_so_on_the_variant_too() -> None:
 
 def test_a_drained_queue_takes_all_and_lets_them_race_when_it_runs_again() -> None:
     house = running("b").assign("a")
-    house.says(stopPolicy="HoldAndDrain")
+    house.edit_queue(stopPolicy="HoldAndDrain")
     assert house.condition("Evicted") == "True: ClusterQueueStopped"
     assert house.condition("Evicted", B) == "True: ClusterQueueStopped"
     assert house.get(A).status.admission is None
     house.stop()
     assert house.condition("QuotaReserved") == "False: Suspended"
-    house.says(stopPolicy=None)
+    house.edit_queue(stopPolicy=None)
     assert where(house) == "Pending"
     assert [where(house, one) for one in (A, B, C)] == ["Pending"] * 3
     house.assign("c")

@@ -9,8 +9,7 @@ import pytest
 from admittance.events import facts
 from admittance.events.shapes import PendingPreemption, PlannedVictim
 from admittance.workload.family_info import gate_of
-
-from family_controller import FamilyController
+from support.cores.family_controller import FamilyController
 
 A, B = "j-variant-a", "j-variant-b"
 FIVE_MINUTES = 300

@@ -13,9 +13,8 @@ from admittance.workload.family_info import allowed_flavors
 from admittance.workload.limits import Limits
 from admittance.workload.stored import head
 from support.builders import a_manifest, an_admission
-
-from family_controller import UPGRADE, FamilyController
-from family_living import a_family_life
+from support.cores.family_controller import UPGRADE, FamilyController
+from support.cores.family_cores import cores_with_families
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
@@ -63,7 +62,7 @@ def test_a_parent_without_admission_becomes_regular_without_a_policy() -> None:
     assert house.variants() == []
     assert [row.name for row in house.get().status.admission_checks] == ["slow"]
     assert house.condition("QuotaReserved") == "False: PendingEvaluation"
-    assert ("withdrawn", A) in house.said
+    assert ("withdrawn", A) in house.published
     assert "kueue.x-k8s.io/parent-variant" not in house.get().metadata.annotations
 
 
@@ -88,7 +87,7 @@ def test_a_workload_with_partial_admission_is_regular_with_a_note() -> None:
     workload = msgspec.Raw(msgspec.json.encode(manifest))
     house = FamilyController().happens(facts.Submitted(**J, workload=workload))
     assert head(house.get()).role == "regular"
-    assert ("noted", "j") in house.said
+    assert ("noted", "j") in house.published
     house.offer(FLAVORS, None, UPGRADE)
     assert head(house.get()).role == "regular"
 
@@ -293,7 +292,7 @@ def test_a_variant_submitted_by_hand(name: str, change: dict[str, Any], *, taken
         assert b'"cpu":"3"' in bytes(house.get(B).spec)
         assert house.get(B).metadata.annotations == {}
     else:
-        assert (house.outcome, ("rejected", name) in house.said) == ("refused", True)
+        assert (house.outcome, ("rejected", name) in house.published) == ("refused", True)
 
 
 def test_a_variant_name_in_use_stays_with_its_workload() -> None:
@@ -336,10 +335,10 @@ def test_a_repeated_aggregation_does_not_write_the_parent() -> None:
 
 
 def test_a_second_submission_under_a_parents_name_is_answered() -> None:
-    life = a_family_life({"a": 4, "b": 4})
-    life.job()
+    cores = cores_with_families({"a": 4, "b": 4})
+    cores.job()
     for uid, told in (("other", "Rejected"), ("", "Noted")):
         manifest = a_manifest("j", "ns", requests={"gpu": "1"}, count=4, queue="cq")
         raw = msgspec.Raw(msgspec.json.encode(manifest))
-        life.say(facts.Submitted, "j", uid=uid, workload=raw)
-        assert (type(life.said[-1]).__name__, life.said[-1].uid) == (told, uid)
+        cores.publish(facts.Submitted, "j", uid=uid, workload=raw)
+        assert (type(cores.published[-1]).__name__, cores.published[-1].uid) == (told, uid)

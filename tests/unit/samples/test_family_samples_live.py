@@ -15,15 +15,14 @@ from admittance.api.workload import Job, Workload
 from admittance.events import codec, facts
 from admittance.events.subjects import subject_of
 from admittance.workload.conditions import is_true
-
-from family_living import FamilyLife
+from support.cores.family_cores import FamilyCores
 
 FAMILIES = Path(__file__).parents[3] / "deploy" / "samples" / "families"
 GPU = "nvidia.com/gpu"
 HOUR = 3600
 
 
-class Sample(FamilyLife):
+class Sample(FamilyCores):
     """One file, applied at noon. Its job is ``train-N``, blocked by ``other-N-<flavor>``."""
 
     def __init__(self, number: int) -> None:
@@ -73,36 +72,36 @@ class Sample(FamilyLife):
 
 
 def test_story_1_starts_anywhere_and_migrates_to_better_flavors() -> None:
-    life = Sample(1)
-    assert life.seen() == ("spot", "reservation on-demand spot", 0)
-    life.at(5)
-    life.free("on-demand")
-    assert life.seen() == ("on-demand", "reservation on-demand", 1)
-    life.at(10)
-    life.free("reservation")
-    assert life.seen() == ("reservation", "reservation", 2)
-    life.done("train-1")
-    assert life.phase("train-1") == "Finished"
-    assert life.starts("train-1") == 3
+    cores = Sample(1)
+    assert cores.seen() == ("spot", "reservation on-demand spot", 0)
+    cores.at(5)
+    cores.free("on-demand")
+    assert cores.seen() == ("on-demand", "reservation on-demand", 1)
+    cores.at(10)
+    cores.free("reservation")
+    assert cores.seen() == ("reservation", "reservation", 2)
+    cores.done("train-1")
+    assert cores.phase("train-1") == "Finished"
+    assert cores.starts("train-1") == 3
 
 
 def test_story_2_moves_to_the_reservation_only() -> None:
-    life = Sample(2)
-    assert life.seen() == ("spot", "reservation spot", 0)
-    life.at(5)
-    life.free("on-demand")
-    assert life.seen() == ("spot", "reservation spot", 0)
-    life.at(10)
-    life.free("reservation")
-    assert life.seen() == ("reservation", "reservation", 1)
+    cores = Sample(2)
+    assert cores.seen() == ("spot", "reservation spot", 0)
+    cores.at(5)
+    cores.free("on-demand")
+    assert cores.seen() == ("spot", "reservation spot", 0)
+    cores.at(10)
+    cores.free("reservation")
+    assert cores.seen() == ("reservation", "reservation", 1)
 
 
 def test_story_3_takes_the_first_ready_zone_then_the_reservation() -> None:
-    life = Sample(3)
-    assert life.seen() == ("", "reservation zone-a zone-b zone-c", 0)
-    assert life.reserved("train-3") == "zone-a zone-b zone-c"
-    cycle = life.stored("train-3-variant-zone-b").status.admission_cycle
-    life.say(
+    cores = Sample(3)
+    assert cores.seen() == ("", "reservation zone-a zone-b zone-c", 0)
+    assert cores.reserved("train-3") == "zone-a zone-b zone-c"
+    cycle = cores.stored("train-3-variant-zone-b").status.admission_cycle
+    cores.publish(
         facts.CheckReported,
         "train-3-variant-zone-b",
         controller="admittance.dev/approval",
@@ -110,20 +109,20 @@ def test_story_3_takes_the_first_ready_zone_then_the_reservation() -> None:
         cycle=cycle,
         state="Ready",
     )
-    life.go()
-    assert life.seen() == ("zone-b", "reservation zone-b", 0)
-    assert life.reserved("train-3") == ""
-    life.free("reservation")
-    assert life.seen() == ("reservation", "reservation", 1)
+    cores.go()
+    assert cores.seen() == ("zone-b", "reservation zone-b", 0)
+    assert cores.reserved("train-3") == ""
+    cores.free("reservation")
+    assert cores.seen() == ("reservation", "reservation", 1)
 
 
 def test_story_4_starts_in_the_first_zone_that_has_room_and_stays_there() -> None:
-    life = Sample(4)
-    assert life.seen() == ("zone-b", "zone-b", 0)
-    life.at(5)
-    life.free("zone-a")
-    life.at(HOUR)
-    assert life.seen() == ("zone-b", "zone-b", 0)
+    cores = Sample(4)
+    assert cores.seen() == ("zone-b", "zone-b", 0)
+    cores.at(5)
+    cores.free("zone-a")
+    cores.at(HOUR)
+    assert cores.seen() == ("zone-b", "zone-b", 0)
 
 
 @pytest.mark.parametrize(
@@ -136,47 +135,47 @@ def test_story_4_starts_in_the_first_zone_that_has_room_and_stays_there() -> Non
 def test_story_5_tries_only_the_reservation_for_two_hours(
     frees_at: int | None, seen: tuple[str, str, int]
 ) -> None:
-    life = Sample(5)
-    assert life.seen() == ("", "reservation", 0)
+    cores = Sample(5)
+    assert cores.seen() == ("", "reservation", 0)
     if frees_at is not None:
-        life.at(frees_at)
-        life.free("reservation")
-        assert life.seen() == seen
+        cores.at(frees_at)
+        cores.free("reservation")
+        assert cores.seen() == seen
     else:
-        life.at(2 * HOUR - 1)
-        assert life.seen() == ("", "reservation", 0)
-    life.at(2 * HOUR)
-    assert life.seen() == seen
+        cores.at(2 * HOUR - 1)
+        assert cores.seen() == ("", "reservation", 0)
+    cores.at(2 * HOUR)
+    assert cores.seen() == seen
 
 
 def test_story_6_moves_within_the_first_day() -> None:
-    life = Sample(6)
-    assert life.seen() == ("on-demand", "reservation on-demand", 0)
-    life.at(24 * HOUR - 1)
-    life.free("reservation")
-    assert life.seen() == ("reservation", "reservation", 1)
+    cores = Sample(6)
+    assert cores.seen() == ("on-demand", "reservation on-demand", 0)
+    cores.at(24 * HOUR - 1)
+    cores.free("reservation")
+    assert cores.seen() == ("reservation", "reservation", 1)
 
 
 def test_story_6_does_not_move_afterwards() -> None:
-    life = Sample(6)
-    life.at(24 * HOUR)
-    assert life.seen() == ("on-demand", "on-demand", 0)
-    life.free("reservation")
-    assert life.seen() == ("on-demand", "on-demand", 0)
+    cores = Sample(6)
+    cores.at(24 * HOUR)
+    assert cores.seen() == ("on-demand", "on-demand", 0)
+    cores.free("reservation")
+    assert cores.seen() == ("on-demand", "on-demand", 0)
 
 
 def test_story_7_moves_gpus_and_leaves_cpus_where_they_are() -> None:
-    life = Sample(7)
-    cells: dict[Any, int] = life.cells("story-7")
-    assert life.seen() == ("on-demand", "reservation-flavor on-demand-flavor", 0)
+    cores = Sample(7)
+    cells: dict[Any, int] = cores.cells("story-7")
+    assert cores.seen() == ("on-demand", "reservation-flavor on-demand-flavor", 0)
     assert cells == {
         ("reservation", GPU): 8,
         ("on-demand", GPU): 8,
         ("default-cpu", "cpu"): 20_000,
     }
-    life.free("reservation")
-    assert life.seen() == ("reservation", "reservation-flavor", 1)
-    cells = life.cells("story-7")
+    cores.free("reservation")
+    assert cores.seen() == ("reservation", "reservation-flavor", 1)
+    cells = cores.cells("story-7")
     assert cells == {
         ("reservation", GPU): 8,
         ("on-demand", GPU): 0,

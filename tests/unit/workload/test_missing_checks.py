@@ -6,23 +6,22 @@ from typing import Any
 
 from admittance.events.facts import CheckRequested
 from admittance.workload.check_rows import row_of
-
-from living import Life
-
-
-def asked(life: Life) -> list[str]:
-    return [one.check for one in life.asked if isinstance(one, CheckRequested)]
+from support.cores.stepped_cores import SteppedCores
 
 
-def message(life: Life, check: str) -> str:
-    row = row_of(life.stored("w").status.admission_checks, check)
+def asked(cores: SteppedCores) -> list[str]:
+    return [one.check for one in cores.check_facts if isinstance(one, CheckRequested)]
+
+
+def message(cores: SteppedCores, check: str) -> str:
+    row = row_of(cores.stored("w").status.admission_checks, check)
     assert row is not None
     return row.message
 
 
 def test_a_check_created_after_the_reservation_is_requested_then() -> None:
-    life = Life()
-    life.check("first")
+    cores = SteppedCores()
+    cores.check("first")
     spec: dict[str, Any] = {
         "resourceGroups": [
             {
@@ -33,21 +32,21 @@ def test_a_check_created_after_the_reservation_is_requested_then() -> None:
             }
         ]
     }
-    life.queue("cq", **spec, admissionChecks=["first"])
-    life.submit("w", "cq")
-    life.settle()
-    assert asked(life) == ["first"]
-    life.queue("cq", **spec, admissionChecks=["first", "later"])
-    assert asked(life) == ["first"]
-    assert message(life, "later") == "AdmissionCheck later doesn't exist"
-    life.check("later")
-    assert asked(life) == ["first", "later"]
-    assert message(life, "later") == ""
+    cores.queue("cq", **spec, admissionChecks=["first"])
+    cores.submit("w", "cq")
+    cores.settle()
+    assert asked(cores) == ["first"]
+    cores.queue("cq", **spec, admissionChecks=["first", "later"])
+    assert asked(cores) == ["first"]
+    assert message(cores, "later") == "AdmissionCheck later doesn't exist"
+    cores.check("later")
+    assert asked(cores) == ["first", "later"]
+    assert message(cores, "later") == ""
     # Once is enough, whatever else is changed.
-    life.check("later")
-    life.queue("cq", **spec, admissionChecks=["first", "later"])
-    assert asked(life) == ["first", "later"]
+    cores.check("later")
+    cores.queue("cq", **spec, admissionChecks=["first", "later"])
+    assert asked(cores) == ["first", "later"]
     for check in ("first", "later"):
-        life.verdict("w", check, "Ready")
-    life.settle()
-    assert life.phase("w") == "Admitted"
+        cores.verdict("w", check, "Ready")
+    cores.settle()
+    assert cores.phase("w") == "Admitted"

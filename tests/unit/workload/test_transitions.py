@@ -12,148 +12,157 @@ from admittance.workload.stored import head
 from admittance.workload.transition_context import QueueChanged
 from admittance.workload.transitions import MOVES
 from support.builders import Around, an_arrival
-
-from lives import HOLD, ME, STOP, Life
+from support.cores.tracked_workload import HOLD, ME, STOP, TrackedWorkload
 
 
 def test_a_submitted_workload_waits_for_its_first_evaluation() -> None:
-    life = Life()
-    assert life.phase is Phase.PENDING
-    assert life.conditions == {"QuotaReserved": ("False", "PendingEvaluation")}
+    tracked = TrackedWorkload()
+    assert tracked.phase is Phase.PENDING
+    assert tracked.conditions == {"QuotaReserved": ("False", "PendingEvaluation")}
 
 
 def test_without_checks_quota_and_admission_come_in_one_write_t04_a7() -> None:
-    life = Life().assigned()
-    assert life.phase is Phase.ADMITTED
-    assert life.said == ["quota_reserved", "admitted"]
-    assert life.conditions["QuotaReserved"] == ("True", "QuotaReserved")
+    tracked = TrackedWorkload().assigned()
+    assert tracked.phase is Phase.ADMITTED
+    assert tracked.outbox_kinds == ["quota_reserved", "admitted"]
+    assert tracked.conditions["QuotaReserved"] == ("True", "QuotaReserved")
 
 
 def test_with_checks_the_reservation_comes_with_its_rows_a1() -> None:
-    life = Life(Around(["c1", "c2"])).assigned()
-    assert life.phase is Phase.QUOTA_RESERVED
-    assert life.said == ["quota_reserved", "check_requested", "check_requested"]
-    assert life.states == {"c1": "Pending", "c2": "Pending"}
+    tracked = TrackedWorkload(Around(["c1", "c2"])).assigned()
+    assert tracked.phase is Phase.QUOTA_RESERVED
+    assert tracked.outbox_kinds == ["quota_reserved", "check_requested", "check_requested"]
+    assert tracked.states == {"c1": "Pending", "c2": "Pending"}
 
 
 def test_ready_checks_admit_after_the_recheck_a2() -> None:
-    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Ready").confirmed()
-    assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, FactOutcome.IGNORED)
-    life.verdict("c2", "Ready")
-    assert (life.phase, life.said) == (Phase.QUOTA_RESERVED, [])
-    life.later(12).confirmed()
-    assert (life.phase, life.said) == (Phase.ADMITTED, ["admitted"])
+    tracked = TrackedWorkload(Around(["c1", "c2"])).assigned().verdict("c1", "Ready").confirmed()
+    assert (tracked.phase, tracked.outcome) == (Phase.QUOTA_RESERVED, FactOutcome.IGNORED)
+    tracked.verdict("c2", "Ready")
+    assert (tracked.phase, tracked.outbox_kinds) == (Phase.QUOTA_RESERVED, [])
+    tracked.later(12).confirmed()
+    assert (tracked.phase, tracked.outbox_kinds) == (Phase.ADMITTED, ["admitted"])
 
 
 def test_a_stopped_queue_admits_no_confirmed_workload() -> None:
-    life = Life(Around(["c1"])).assigned().verdict("c1", "Ready")
-    life.around.stopped = HOLD
-    life.confirmed()
-    assert (life.phase, life.outcome) == (Phase.QUOTA_RESERVED, FactOutcome.IGNORED)
+    tracked = TrackedWorkload(Around(["c1"])).assigned().verdict("c1", "Ready")
+    tracked.around.stopped = HOLD
+    tracked.confirmed()
+    assert (tracked.phase, tracked.outcome) == (Phase.QUOTA_RESERVED, FactOutcome.IGNORED)
 
 
 def test_a_retry_without_delay_frees_the_quota_and_competes_again_a5() -> None:
-    life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready").verdict("c1", "Retry")
-    assert life.phase is Phase.PENDING
-    assert life.states == {"c1": "Pending", "c2": "Pending"}
-    assert life.workload is not None
-    assert life.workload.status.admission is None
-    assert life.workload.status.admission_cycle == 1
-    assert [row.retry_count for row in life.workload.status.admission_checks] == [1, 0]
+    tracked = (
+        TrackedWorkload(Around(["c1", "c2"]))
+        .assigned()
+        .verdict("c2", "Ready")
+        .verdict("c1", "Retry")
+    )
+    assert tracked.phase is Phase.PENDING
+    assert tracked.states == {"c1": "Pending", "c2": "Pending"}
+    assert tracked.workload is not None
+    assert tracked.workload.status.admission is None
+    assert tracked.workload.status.admission_cycle == 1
+    assert [row.retry_count for row in tracked.workload.status.admission_checks] == [1, 0]
 
 
 def test_a_retry_with_a_delay_waits_until_its_end_time_l3() -> None:
-    life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", after=5)
-    assert life.phase is Phase.BACKOFF
+    tracked = TrackedWorkload(Around(["c1"])).assigned().verdict("c1", "Retry", after=5)
+    assert tracked.phase is Phase.BACKOFF
     due = facts.TimerDue(**ME, kind="requeue")
-    assert life.later(4.9).happens(due).phase is Phase.BACKOFF
-    assert life.later(0.1).happens(due).phase is Phase.PENDING
-    assert life.conditions["Requeued"] == ("True", "BackoffFinished")
+    assert tracked.later(4.9).happens(due).phase is Phase.BACKOFF
+    assert tracked.later(0.1).happens(due).phase is Phase.PENDING
+    assert tracked.conditions["Requeued"] == ("True", "BackoffFinished")
 
 
 def test_a_later_retry_of_the_same_cycle_changes_the_wait_l4() -> None:
-    life = Life(Around(["c1", "c2"])).assigned().verdict("c1", "Retry", after=60)
-    life.verdict("c2", "Retry", after=120)
+    tracked = TrackedWorkload(Around(["c1", "c2"])).assigned().verdict("c1", "Retry", after=60)
+    tracked.verdict("c2", "Retry", after=120)
     due = facts.TimerDue(**ME, kind="requeue")
-    assert life.later(60).happens(due).phase is Phase.BACKOFF
-    assert life.later(60).happens(due).phase is Phase.PENDING
+    assert tracked.later(60).happens(due).phase is Phase.BACKOFF
+    assert tracked.later(60).happens(due).phase is Phase.PENDING
 
 
 def test_a_workload_waits_for_its_job_and_then_for_the_delay() -> None:
-    life = Life(Around(["c1"])).admitted().verdict("c1", "Retry", after=5)
-    assert life.phase is Phase.EVICTING
+    tracked = TrackedWorkload(Around(["c1"])).admitted().verdict("c1", "Retry", after=5)
+    assert tracked.phase is Phase.EVICTING
     # Due by the server's clock, and our own is behind: nothing wakes it while its job stops.
-    life.later(4.9).happens(facts.TimerDue(**ME, kind="requeue"))
-    assert life.phase is Phase.EVICTING
-    life.stopped()
-    assert life.phase is Phase.BACKOFF
+    tracked.later(4.9).happens(facts.TimerDue(**ME, kind="requeue"))
+    assert tracked.phase is Phase.EVICTING
+    tracked.stopped()
+    assert tracked.phase is Phase.BACKOFF
 
 
 def test_a_timer_that_comes_too_early_changes_nothing() -> None:
     # One schedule for a workload: an old one, set late, has replaced the right one.
-    life = Life(Around(["c1"])).assigned().verdict("c1", "Retry", after=60)
-    life.later(1).happens(facts.TimerDue(**ME, kind="requeue"))
-    assert (life.phase, life.outcome) == (Phase.BACKOFF, FactOutcome.IGNORED)
+    tracked = TrackedWorkload(Around(["c1"])).assigned().verdict("c1", "Retry", after=60)
+    tracked.later(1).happens(facts.TimerDue(**ME, kind="requeue"))
+    assert (tracked.phase, tracked.outcome) == (Phase.BACKOFF, FactOutcome.IGNORED)
 
 
 def test_a_timer_for_a_workload_that_does_not_wait_is_ignored() -> None:
-    life = Life().happens(facts.TimerDue(**ME, kind="requeue"))
-    assert life.outcome is FactOutcome.IGNORED
+    tracked = TrackedWorkload().happens(facts.TimerDue(**ME, kind="requeue"))
+    assert tracked.outcome is FactOutcome.IGNORED
 
 
 def test_one_rejection_is_enough_even_when_the_others_are_ready_a6() -> None:
-    life = Life(Around(["c1", "c2"])).assigned().verdict("c2", "Ready").verdict("c1", "Rejected")
-    assert life.phase is Phase.REJECTED
-    assert life.said[0] == "rejected"
-    assert life.workload is not None
-    assert not head(life.workload).active
+    tracked = (
+        TrackedWorkload(Around(["c1", "c2"]))
+        .assigned()
+        .verdict("c2", "Ready")
+        .verdict("c1", "Rejected")
+    )
+    assert tracked.phase is Phase.REJECTED
+    assert tracked.outbox_kinds[0] == "rejected"
+    assert tracked.workload is not None
+    assert not head(tracked.workload).active
 
 
 def test_a_rejected_admitted_workload_keeps_its_quota_until_stopped_a8() -> None:
-    life = Life(Around(["c1"])).admitted().verdict("c1", "Rejected")
-    assert life.workload is not None
-    assert holds_quota(life.workload)
-    assert "evicted" in life.said
-    life.stopped()
-    assert not holds_quota(life.workload) and life.phase is Phase.REJECTED
+    tracked = TrackedWorkload(Around(["c1"])).admitted().verdict("c1", "Rejected")
+    assert tracked.workload is not None
+    assert holds_quota(tracked.workload)
+    assert "evicted" in tracked.outbox_kinds
+    tracked.stopped()
+    assert not holds_quota(tracked.workload) and tracked.phase is Phase.REJECTED
 
 
 def test_a_verdict_of_an_old_cycle_changes_nothing_a23() -> None:
-    life = Life(Around(["c1"])).assigned().preempted().assigned()
-    assert life.verdict("c1", "Ready", ago=1).outcome is FactOutcome.IGNORED
-    assert life.states == {"c1": "Pending"}
+    tracked = TrackedWorkload(Around(["c1"])).assigned().preempted().assigned()
+    assert tracked.verdict("c1", "Ready", ago=1).outcome is FactOutcome.IGNORED
+    assert tracked.states == {"c1": "Pending"}
 
 
 def test_a_verdict_of_an_unlisted_check_changes_nothing() -> None:
-    life = Life(Around(["c1"])).assigned()
-    assert life.verdict("other", "Ready").outcome is FactOutcome.IGNORED
+    tracked = TrackedWorkload(Around(["c1"])).assigned()
+    assert tracked.verdict("other", "Ready").outcome is FactOutcome.IGNORED
 
 
 def test_a_verdict_with_an_unknown_state_is_refused() -> None:
-    life = Life(Around(["c1"])).assigned()
-    assert life.verdict("c1", "Perhaps").outcome is FactOutcome.REFUSED
+    tracked = TrackedWorkload(Around(["c1"])).assigned()
+    assert tracked.verdict("c1", "Perhaps").outcome is FactOutcome.REFUSED
 
 
 def test_a_preempted_job_keeps_its_quota_until_it_has_stopped_t12_t19() -> None:
-    life = Life().admitted().preempted()
-    assert life.phase is Phase.EVICTING
-    assert life.said == ["evicted"]
-    life.stopped()
-    assert life.phase is Phase.PENDING
-    assert life.conditions["Requeued"] == ("True", "Preempted")
-    assert life.conditions["Evicted"] == ("True", "Preempted")
+    tracked = TrackedWorkload().admitted().preempted()
+    assert tracked.phase is Phase.EVICTING
+    assert tracked.outbox_kinds == ["evicted"]
+    tracked.stopped()
+    assert tracked.phase is Phase.PENDING
+    assert tracked.conditions["Requeued"] == ("True", "Preempted")
+    assert tracked.conditions["Evicted"] == ("True", "Preempted")
 
 
 def test_a_preempted_reservation_frees_its_quota_at_once_a13() -> None:
-    life = Life(Around(["c1"])).assigned().preempted()
-    assert life.phase is Phase.PENDING
-    assert life.said == ["evicted", "check_withdrawn", "requeued"]
+    tracked = TrackedWorkload(Around(["c1"])).assigned().preempted()
+    assert tracked.phase is Phase.PENDING
+    assert tracked.outbox_kinds == ["evicted", "check_withdrawn", "requeued"]
 
 
 def test_a_new_reservation_sets_evicted_to_false_t03() -> None:
-    life = Life().admitted().preempted().stopped().assigned()
-    assert life.conditions["Evicted"] == ("False", "QuotaReserved")
-    assert life.conditions["Preempted"] == ("False", "QuotaReserved")
+    tracked = TrackedWorkload().admitted().preempted().stopped().assigned()
+    assert tracked.conditions["Evicted"] == ("False", "QuotaReserved")
+    assert tracked.conditions["Preempted"] == ("False", "QuotaReserved")
 
 
 def test_the_preemptor_is_stored_until_the_next_reservation() -> None:
@@ -168,10 +177,10 @@ def test_the_preemptor_is_stored_until_the_next_reservation() -> None:
         by_uid="u2",
         grounds=grounds,
     )
-    life = Life().admitted().happens(said)
+    tracked = TrackedWorkload().admitted().happens(said)
     for _ in range(2):
-        assert life.workload is not None
-        by = life.workload.status.preempted_by
+        assert tracked.workload is not None
+        by = tracked.workload.status.preempted_by
         assert by is not None
         assert (by.by, by.by_uid, by.rule, by.grounds) == (
             "ns/boss",
@@ -179,42 +188,42 @@ def test_the_preemptor_is_stored_until_the_next_reservation() -> None:
             "InClusterQueue",
             grounds,
         )
-        if life.phase is Phase.EVICTING:
-            life.stopped()
-    assert life.phase is Phase.PENDING
-    life.assigned()
-    assert life.workload is not None
-    assert life.workload.status.preempted_by is None
+        if tracked.phase is Phase.EVICTING:
+            tracked.stopped()
+    assert tracked.phase is Phase.PENDING
+    tracked.assigned()
+    assert tracked.workload is not None
+    assert tracked.workload.status.preempted_by is None
 
 
 def test_stopped_of_another_eviction_changes_nothing() -> None:
-    life = Life().admitted().preempted()
-    assert life.happens(facts.Stopped(**ME, revision=1)).outcome is FactOutcome.IGNORED
-    assert life.phase is Phase.EVICTING
+    tracked = TrackedWorkload().admitted().preempted()
+    assert tracked.happens(facts.Stopped(**ME, revision=1)).outcome is FactOutcome.IGNORED
+    assert tracked.phase is Phase.EVICTING
 
 
 def test_a_job_lost_with_its_runner_competes_again_t17b() -> None:
-    life = Life().admitted()
-    assert life.workload is not None
-    at = life.workload.status.admitted_revision
-    life.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
-    assert life.phase is Phase.PENDING
-    assert life.conditions["Requeued"] == ("True", "NodeFailures")
+    tracked = TrackedWorkload().admitted()
+    assert tracked.workload is not None
+    at = tracked.workload.status.admitted_revision
+    tracked.happens(facts.Stopped(**ME, revision=at, reason="NodeFailures"))
+    assert tracked.phase is Phase.PENDING
+    assert tracked.conditions["Requeued"] == ("True", "NodeFailures")
 
 
 def test_finishing_frees_the_quota_at_once_t26() -> None:
-    life = Life().admitted()
-    assert life.workload is not None
-    at = life.workload.status.admitted_revision
-    life.happens(facts.Finished(**ME, revision=at, succeeded=False, message="exit 3"))
-    assert life.phase is Phase.FINISHED
-    assert life.conditions["Finished"] == ("True", "Failed")
-    assert not holds_quota(life.workload)
+    tracked = TrackedWorkload().admitted()
+    assert tracked.workload is not None
+    at = tracked.workload.status.admitted_revision
+    tracked.happens(facts.Finished(**ME, revision=at, succeeded=False, message="exit 3"))
+    assert tracked.phase is Phase.FINISHED
+    assert tracked.conditions["Finished"] == ("True", "Failed")
+    assert not holds_quota(tracked.workload)
 
 
 def test_finished_of_an_earlier_admission_changes_nothing() -> None:
-    life = Life().admitted()
-    assert life.happens(facts.Finished(**ME, revision=1)).outcome is FactOutcome.IGNORED
+    tracked = TrackedWorkload().admitted()
+    assert tracked.happens(facts.Finished(**ME, revision=1)).outcome is FactOutcome.IGNORED
 
 
 @pytest.mark.parametrize(
@@ -230,63 +239,65 @@ def test_finished_of_an_earlier_admission_changes_nothing() -> None:
 def test_a_result_that_comes_after_the_release_counts_if_no_later_job(
     since: str, counts: bool
 ) -> None:
-    life = Life(Around(["c"])).admitted()
-    first = life.status.admitted_revision
-    life.happens(facts.Stopped(**ME, revision=first, reason="NodeFailures"))
+    tracked = TrackedWorkload(Around(["c"])).admitted()
+    first = tracked.status.admitted_revision
+    tracked.happens(facts.Stopped(**ME, revision=first, reason="NodeFailures"))
     if since == "off":
-        life.happens(facts.Deactivated(**ME))
+        tracked.happens(facts.Deactivated(**ME))
     if since == "reserved":
-        life.assigned()
+        tracked.assigned()
     if since in ("admitted", "lost again"):
-        life.admitted()
+        tracked.admitted()
     if since == "lost again":
-        second = life.status.admitted_revision
-        life.happens(facts.Stopped(**ME, revision=second, reason="NodeFailures"))
-    life.happens(facts.Finished(**ME, revision=first))
-    assert (life.phase is Phase.FINISHED) is counts
+        second = tracked.status.admitted_revision
+        tracked.happens(facts.Stopped(**ME, revision=second, reason="NodeFailures"))
+    tracked.happens(facts.Finished(**ME, revision=first))
+    assert (tracked.phase is Phase.FINISHED) is counts
 
 
 def test_a_deactivated_job_stops_and_waits_for_activation_t16_t22() -> None:
-    life = Life().admitted().happens(facts.Deactivated(**ME))
-    assert (life.phase, life.said) == (Phase.DEACTIVATED, ["evicted"])
-    life.stopped()
-    assert life.workload is not None
-    assert not holds_quota(life.workload)
-    life.happens(facts.Activated(**ME))
-    assert life.phase is Phase.PENDING
-    assert life.conditions["Requeued"] == ("True", "Reactivated")
+    tracked = TrackedWorkload().admitted().happens(facts.Deactivated(**ME))
+    assert (tracked.phase, tracked.outbox_kinds) == (Phase.DEACTIVATED, ["evicted"])
+    tracked.stopped()
+    assert tracked.workload is not None
+    assert not holds_quota(tracked.workload)
+    tracked.happens(facts.Activated(**ME))
+    assert tracked.phase is Phase.PENDING
+    assert tracked.conditions["Requeued"] == ("True", "Reactivated")
 
 
 @pytest.mark.parametrize("evict", ["preempt", "drain", "retry", "off"])
 def test_deactivated_and_activated_while_stopping_it_competes_l24(evict: str) -> None:
-    life = Life(Around(["c1"])).admitted()
+    tracked = TrackedWorkload(Around(["c1"])).admitted()
     match evict:
         case "preempt":
-            life.preempted()
+            tracked.preempted()
         case "drain":
-            life.around.stopped = STOP
-            life.happens(QueueChanged(**ME))
-            life.around.stopped = None
+            tracked.around.stopped = STOP
+            tracked.happens(QueueChanged(**ME))
+            tracked.around.stopped = None
         case "retry":
-            life.verdict("c1", "Retry")
-    life.happens(facts.Deactivated(**ME)).happens(facts.Activated(**ME))
-    assert life.phase is Phase.EVICTING
-    life.stopped()
-    assert life.phase is Phase.PENDING
-    assert life.conditions["Requeued"] == ("True", "Reactivated")
+            tracked.verdict("c1", "Retry")
+    tracked.happens(facts.Deactivated(**ME)).happens(facts.Activated(**ME))
+    assert tracked.phase is Phase.EVICTING
+    tracked.stopped()
+    assert tracked.phase is Phase.PENDING
+    assert tracked.conditions["Requeued"] == ("True", "Reactivated")
 
 
 def test_an_earlier_eviction_keeps_its_reason_when_deactivated_f9() -> None:
-    life = Life(Around(["c1"])).assigned().preempted().happens(facts.Deactivated(**ME))
-    assert life.conditions["Evicted"] == ("True", "Preempted")
+    tracked = (
+        TrackedWorkload(Around(["c1"])).assigned().preempted().happens(facts.Deactivated(**ME))
+    )
+    assert tracked.conditions["Evicted"] == ("True", "Preempted")
 
 
 def test_hold_drops_reservations_and_lets_jobs_run_f7() -> None:
-    reserved = Life(Around(["c1"])).assigned()
-    running = Life().admitted()
-    for life in (reserved, running):
-        life.around.stopped = HOLD
-        life.happens(QueueChanged(**ME))
+    reserved = TrackedWorkload(Around(["c1"])).assigned()
+    running = TrackedWorkload().admitted()
+    for tracked in (reserved, running):
+        tracked.around.stopped = HOLD
+        tracked.happens(QueueChanged(**ME))
     assert reserved.phase is Phase.PENDING
     assert reserved.conditions["QuotaReserved"] == ("False", "Suspended")
     assert "Evicted" not in reserved.conditions
@@ -294,32 +305,32 @@ def test_hold_drops_reservations_and_lets_jobs_run_f7() -> None:
 
 
 def test_a_drained_job_waits_until_the_queue_runs_again_t17_t23() -> None:
-    life = Life().admitted()
-    life.around.stopped = STOP
-    life.happens(QueueChanged(**ME))
-    assert life.phase is Phase.EVICTING
-    life.stopped()
-    assert life.phase is Phase.BACKOFF
-    assert life.conditions["Requeued"] == ("False", "ClusterQueueStopped")
-    life.around.stopped = None
-    life.happens(QueueChanged(**ME))
-    assert life.phase is Phase.PENDING
-    assert life.conditions["Requeued"] == ("True", "ClusterQueueRestarted")
+    tracked = TrackedWorkload().admitted()
+    tracked.around.stopped = STOP
+    tracked.happens(QueueChanged(**ME))
+    assert tracked.phase is Phase.EVICTING
+    tracked.stopped()
+    assert tracked.phase is Phase.BACKOFF
+    assert tracked.conditions["Requeued"] == ("False", "ClusterQueueStopped")
+    tracked.around.stopped = None
+    tracked.happens(QueueChanged(**ME))
+    assert tracked.phase is Phase.PENDING
+    assert tracked.conditions["Requeued"] == ("True", "ClusterQueueRestarted")
 
 
 def test_a_new_check_does_not_unadmit_a18() -> None:
-    life = Life().admitted()
-    life.around.checks = ("late",)
-    life.happens(QueueChanged(**ME))
-    assert life.phase is Phase.ADMITTED
-    assert life.states == {"late": "Pending"}
+    tracked = TrackedWorkload().admitted()
+    tracked.around.checks = ("late",)
+    tracked.happens(QueueChanged(**ME))
+    assert tracked.phase is Phase.ADMITTED
+    assert tracked.states == {"late": "Pending"}
 
 
 def test_removing_the_last_missing_check_lets_it_be_admitted() -> None:
-    life = Life(Around(["c1"])).assigned()
-    life.around.checks = ()
-    life.happens(QueueChanged(**ME))
-    assert life.confirmed().phase is Phase.ADMITTED
+    tracked = TrackedWorkload(Around(["c1"])).assigned()
+    tracked.around.checks = ()
+    tracked.happens(QueueChanged(**ME))
+    assert tracked.confirmed().phase is Phase.ADMITTED
 
 
 def test_a_repeated_refusal_sends_no_message() -> None:
@@ -330,46 +341,48 @@ def test_a_repeated_refusal_sends_no_message() -> None:
         domain="queue-cq",
         refusal=Refusal(reason="WaitingForQuota", message="cpu: 1 short"),
     )
-    life = Life().happens(refused)
-    assert life.said == ["pending"]
-    assert life.conditions["QuotaReserved"] == ("False", "WaitingForQuota")
-    assert life.happens(refused).said == []
+    tracked = TrackedWorkload().happens(refused)
+    assert tracked.outbox_kinds == ["pending"]
+    assert tracked.conditions["QuotaReserved"] == ("False", "WaitingForQuota")
+    assert tracked.happens(refused).outbox_kinds == []
 
 
 def test_a_held_workload_is_out_of_its_queue_until_released_t30() -> None:
-    life = Life().happens(facts.Held(**ME))
-    assert life.conditions["QuotaReserved"] == ("False", "OnHold")
-    life.happens(facts.Released(**ME))
-    assert life.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
+    tracked = TrackedWorkload().happens(facts.Held(**ME))
+    assert tracked.conditions["QuotaReserved"] == ("False", "OnHold")
+    tracked.happens(facts.Released(**ME))
+    assert tracked.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
 
 
 def test_a_workload_with_quota_cannot_be_held() -> None:
-    assert Life().admitted().happens(facts.Held(**ME)).outcome is FactOutcome.REFUSED
+    assert TrackedWorkload().admitted().happens(facts.Held(**ME)).outcome is FactOutcome.REFUSED
 
 
 def test_a_running_workload_disappears_only_when_its_job_has_stopped_t27() -> None:
-    life = Life().admitted().happens(facts.Deleted(**ME))
-    assert life.phase is Phase.EVICTING
-    life.stopped()
-    assert life.workload is None
+    tracked = TrackedWorkload().admitted().happens(facts.Deleted(**ME))
+    assert tracked.phase is Phase.EVICTING
+    tracked.stopped()
+    assert tracked.workload is None
 
 
 def test_a_later_workload_of_the_same_name_is_not_changed() -> None:
-    life = Life().happens(facts.Deactivated(**ME, uid="another-uid"))
-    assert life.outcome is FactOutcome.IGNORED
+    tracked = TrackedWorkload().happens(facts.Deactivated(**ME, uid="another-uid"))
+    assert tracked.outcome is FactOutcome.IGNORED
 
 
 def test_execution_time_counts_each_admission_once_f12() -> None:
-    life = Life().admitted().later(5).preempted().stopped().admitted().later(7).preempted()
-    life.stopped()
-    assert life.workload is not None
-    assert life.workload.status.accumulated_past_execution_time_seconds == 12
+    tracked = (
+        TrackedWorkload().admitted().later(5).preempted().stopped().admitted().later(7).preempted()
+    )
+    tracked.stopped()
+    assert tracked.workload is not None
+    assert tracked.workload.status.accumulated_past_execution_time_seconds == 12
 
 
 def test_the_same_submission_again_changes_nothing_and_another_is_refused() -> None:
-    life = Life()
-    assert life.happens(an_arrival()).outcome is FactOutcome.IGNORED
-    assert life.happens(an_arrival(requests={"cpu": "2"})).outcome is FactOutcome.REFUSED
+    tracked = TrackedWorkload()
+    assert tracked.happens(an_arrival()).outcome is FactOutcome.IGNORED
+    assert tracked.happens(an_arrival(requests={"cpu": "2"})).outcome is FactOutcome.REFUSED
 
 
 def test_every_phase_but_the_end_has_a_way_out() -> None:

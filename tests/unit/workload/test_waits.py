@@ -22,8 +22,7 @@ from admittance.workload.moves.backoff import (
 from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules
 from support.builders import NOON, Around
-
-from lives import HOLD, Life
+from support.cores.tracked_workload import HOLD, TrackedWorkload
 
 
 def a_row(name: str, state: str, after: int | None, at: float | None = 0) -> CheckState:
@@ -57,59 +56,69 @@ def test_the_latest_end_of_all_delays_counts(rows: list[CheckState], want: int |
 @pytest.mark.scenario("L8", "L15")
 def test_the_example_of_the_proposal() -> None:
     day = datetime(2026, 2, 6, tzinfo=UTC)
-    life = Life(Around(["budget", "gpu", "license"]), now=day.replace(hour=10, minute=9)).admitted()
-    life.now = day.replace(hour=10, minute=10)
-    life.verdict("budget", "Retry", 50_400, message="daily budget exhausted")
-    life.now = day.replace(hour=10, minute=11)
-    life.verdict("gpu", "Retry", 480, message="no A100")
-    life.now = day.replace(hour=10, minute=20)
-    life.verdict("license", "Retry")
-    state = life.status.requeue_state
+    tracked = TrackedWorkload(
+        Around(["budget", "gpu", "license"]), now=day.replace(hour=10, minute=9)
+    ).admitted()
+    tracked.now = day.replace(hour=10, minute=10)
+    tracked.verdict("budget", "Retry", 50_400, message="daily budget exhausted")
+    tracked.now = day.replace(hour=10, minute=11)
+    tracked.verdict("gpu", "Retry", 480, message="no A100")
+    tracked.now = day.replace(hour=10, minute=20)
+    tracked.verdict("license", "Retry")
+    state = tracked.status.requeue_state
     assert state is not None
     assert state.requeue_at == datetime(2026, 2, 7, 0, 10, tzinfo=UTC)
-    assert life.message("Evicted") == (
+    assert tracked.message("Evicted") == (
         'Evicted due to AdmissionChecks in Retry state: "budget" (daily budget exhausted); '
         '"gpu" (no A100); "license". Next attempt not before 2026-02-07T00:10:00Z, set by "budget"'
     )
-    life.stopped()
-    assert life.later(86_400 / 2).due().phase is Phase.BACKOFF
-    life.now = state.requeue_at
-    assert life.due().phase is Phase.PENDING
+    tracked.stopped()
+    assert tracked.later(86_400 / 2).due().phase is Phase.BACKOFF
+    tracked.now = state.requeue_at
+    assert tracked.due().phase is Phase.PENDING
 
 
 @pytest.mark.scenario("L15")
 def test_the_message_of_a_wait_is_kept_current() -> None:
-    life = Life(Around(["a", "b"])).assigned().verdict("a", "Retry", 60, message="full")
-    assert life.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
+    tracked = (
+        TrackedWorkload(Around(["a", "b"])).assigned().verdict("a", "Retry", 60, message="full")
+    )
+    assert tracked.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
     for kind in ("QuotaReserved", "Requeued", "Evicted"):
-        assert life.message(kind).endswith('not before 2026-01-01T12:01:00Z, set by "a"')
-    life.later(1).verdict("b", "Retry", 60)
+        assert tracked.message(kind).endswith('not before 2026-01-01T12:01:00Z, set by "a"')
+    tracked.later(1).verdict("b", "Retry", 60)
     for kind in ("QuotaReserved", "Requeued", "Evicted"):
-        assert life.message(kind).endswith('not before 2026-01-01T12:01:01Z, set by "b"')
-    life.later(60).due()
-    assert life.message("QuotaReserved") == ""
+        assert tracked.message(kind).endswith('not before 2026-01-01T12:01:01Z, set by "b"')
+    tracked.later(60).due()
+    assert tracked.message("QuotaReserved") == ""
 
 
 @pytest.mark.scenario("L10")
 def test_the_backoff_of_unready_pods_is_never_shortened_by_a_check() -> None:
     limits = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30)))
-    life = Life(Around(["c"], limits=limits)).admitted().later(30).due("pods-ready").stopped()
-    assert (life.phase, life.wait) == (Phase.BACKOFF, 60)
-    assert life.verdict("c", "Retry", 300, ago=1).wait == 300
-    assert life.verdict("c", "Retry", 30, ago=1).wait == 60
-    assert life.message("Requeued").endswith("set by the backoff after PodsReadyTimeout")
-    assert life.verdict("c", "Retry", 90, ago=1).wait == 90
-    state = life.status.requeue_state
+    tracked = (
+        TrackedWorkload(Around(["c"], limits=limits))
+        .admitted()
+        .later(30)
+        .due("pods-ready")
+        .stopped()
+    )
+    assert (tracked.phase, tracked.wait) == (Phase.BACKOFF, 60)
+    assert tracked.verdict("c", "Retry", 300, ago=1).wait == 300
+    assert tracked.verdict("c", "Retry", 30, ago=1).wait == 60
+    assert tracked.message("Requeued").endswith("set by the backoff after PodsReadyTimeout")
+    assert tracked.verdict("c", "Retry", 90, ago=1).wait == 90
+    state = tracked.status.requeue_state
     assert state is not None
     assert state.count == 1
-    assert life.later(90).due().phase is Phase.PENDING
-    assert life.status.requeue_state == RequeueState(count=1)
+    assert tracked.later(90).due().phase is Phase.PENDING
+    assert tracked.status.requeue_state == RequeueState(count=1)
 
 
 def test_a_time_that_no_row_explains_is_the_pods_backoff() -> None:
-    life = Life(Around(["c"]))
+    tracked = TrackedWorkload(Around(["c"]))
     until = NOON + timedelta(seconds=50)
-    found = with_status(life.stored, requeue_state=RequeueState(count=2, requeue_at=until))
+    found = with_status(tracked.stored, requeue_state=RequeueState(count=2, requeue_at=until))
     assert pods_ready_part(found) == until
     assert recomputed(found, ()) == RequeueState(count=2, requeue_at=until)
     later = recomputed(found, (a_row("c", "Retry", 70),))
@@ -125,7 +134,7 @@ def test_a_time_that_no_row_explains_is_the_pods_backoff() -> None:
 def test_a_wait_ends_with_the_later_of_its_causes(
     delays: list[tuple[int, int]], pods: int | None
 ) -> None:
-    before = Life(Around(["c"])).stored
+    before = TrackedWorkload(Around(["c"])).stored
     if pods is not None:
         until = NOON + timedelta(seconds=pods)
         before = with_status(before, requeue_state=RequeueState(requeue_at=until))
@@ -162,21 +171,21 @@ BACKOFF = RetryStrategy(strategy="backoff", base_delay="30s", max_delay="100s")
 )  # fmt: skip
 def test_the_delay_of_each_retry(strategy: RetryStrategy, want: list[int]) -> None:
     around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)])
-    life = Life(around)
+    tracked = TrackedWorkload(around)
     found = []
     for count in range(4):
-        life.assigned().verdict("c", "Retry")
-        assert life.status.admission_checks[0].requeue_after_seconds == life.wait
-        found.append(life.wait)
-        assert life.counts == {"c": count}
-        life.later(life.wait or 0).due()
+        tracked.assigned().verdict("c", "Retry")
+        assert tracked.status.admission_checks[0].requeue_after_seconds == tracked.wait
+        found.append(tracked.wait)
+        assert tracked.counts == {"c": count}
+        tracked.later(tracked.wait or 0).due()
     assert found == want
 
 
 def test_an_explicit_delay_overrides_the_strategy_even_0() -> None:
     around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=STATIC)])
-    assert Life(around).assigned().verdict("c", "Retry", 5).wait == 5
-    assert Life(around).assigned().verdict("c", "Retry", 0).phase is Phase.PENDING
+    assert TrackedWorkload(around).assigned().verdict("c", "Retry", 5).wait == 5
+    assert TrackedWorkload(around).assigned().verdict("c", "Retry", 0).phase is Phase.PENDING
 
 
 @pytest.mark.scenario("L13")
@@ -191,8 +200,8 @@ def test_jitter_differs_per_workload_and_is_deterministic() -> None:
 def test_a_repeated_retry_with_jitter_changes_nothing() -> None:
     strategy = RetryStrategy(base_delay="60s", jitter=1)
     around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)])
-    life = Life(around).assigned().verdict("c", "Retry").later(5)
-    assert life.verdict("c", "Retry").reason == "Repeated"
+    tracked = TrackedWorkload(around).assigned().verdict("c", "Retry").later(5)
+    assert tracked.verdict("c", "Retry").reason == "Repeated"
 
 
 @given(st.integers(0, 10**9), st.floats(1, 1e300), st.floats(0, 1), st.floats(0, 0.999))
@@ -205,22 +214,24 @@ def test_every_count_and_factor_gives_a_delay(
 
 def test_a_check_without_retries_left_rejects() -> None:
     strategy = RetryStrategy(base_delay="5s", max_retries=2)
-    life = Life(Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)]))
+    tracked = TrackedWorkload(Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)]))
     for count in (1, 2):
-        life.assigned().verdict("c", "Retry").later(5).due()
-        assert life.counts == {"c": count}
-    life.assigned().verdict("c", "Retry", message="no room")
-    assert life.phase is Phase.REJECTED
-    assert "(no room; retried 2 times, 2 are allowed)" in life.message("Evicted")
+        tracked.assigned().verdict("c", "Retry").later(5).due()
+        assert tracked.counts == {"c": count}
+    tracked.assigned().verdict("c", "Retry", message="no room")
+    assert tracked.phase is Phase.REJECTED
+    assert "(no room; retried 2 times, 2 are allowed)" in tracked.message("Evicted")
 
 
 @pytest.mark.scenario("L26")
 def test_a_delay_above_the_limit_is_cut_and_noted() -> None:
-    life = Life(Around(["c"], limits=Limits(check_delay=timedelta(hours=1)))).assigned()
-    life.verdict("c", "Retry", 3601, message="later")
-    assert life.wait == 3600
-    assert "RetryDelayClamped" in life.noted()
-    assert life.verdict("c", "Retry", 3601, message="later").reason == "Repeated"
+    tracked = TrackedWorkload(
+        Around(["c"], limits=Limits(check_delay=timedelta(hours=1)))
+    ).assigned()
+    tracked.verdict("c", "Retry", 3601, message="later")
+    assert tracked.wait == 3600
+    assert "RetryDelayClamped" in tracked.noted()
+    assert tracked.verdict("c", "Retry", 3601, message="later").reason == "Repeated"
 
 
 @pytest.mark.scenario("L20")
@@ -229,14 +240,16 @@ def test_with_the_gate_off_a_retry_has_no_delay(
     after: int | None,
 ) -> None:
     rules = [CheckRules("c", "ctl-c", retry=RetryStrategy(base_delay="5s", max_retries=0))]
-    life = Life(Around(["c"], limits=Limits(requeue_after=False), rules=rules)).assigned()
-    life.verdict("c", "Retry", after)
-    assert (life.phase, life.counts) == (Phase.PENDING, {"c": 1})
-    assert "RequeueAfterDisabled" in life.noted()
-    assert "the gate ACRequeueAfter is off" in life.message("Evicted")
+    tracked = TrackedWorkload(
+        Around(["c"], limits=Limits(requeue_after=False), rules=rules)
+    ).assigned()
+    tracked.verdict("c", "Retry", after)
+    assert (tracked.phase, tracked.counts) == (Phase.PENDING, {"c": 1})
+    assert "RequeueAfterDisabled" in tracked.noted()
+    assert "the gate ACRequeueAfter is off" in tracked.message("Evicted")
 
 
 def test_a_stopped_queue_is_the_reason_during_a_wait() -> None:
-    life = Life(Around(["a", "b"])).assigned().verdict("a", "Retry", 60).stops(HOLD)
-    life.verdict("b", "Retry", 90)
-    assert life.conditions["QuotaReserved"] == ("False", "Suspended")
+    tracked = TrackedWorkload(Around(["a", "b"])).assigned().verdict("a", "Retry", 60).stops(HOLD)
+    tracked.verdict("b", "Retry", 90)
+    assert tracked.conditions["QuotaReserved"] == ("False", "Suspended")

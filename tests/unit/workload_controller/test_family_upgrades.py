@@ -12,8 +12,7 @@ from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
-
-from family_controller import FamilyController
+from support.cores.family_controller import FamilyController
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
@@ -106,7 +105,7 @@ def test_a_migration_continues_when_no_stop_is_reported_in_time(
         pytest.param(lambda h: h.happens(facts.Deactivated(namespace="ns", name=A)), id="stopped"),
         pytest.param(lambda h: h.happens(facts.Deleted(namespace="ns", name=A)), id="deleted"),
         pytest.param(lambda h: h.offer(("b", "c"), None), id="its flavor is gone, and families"),
-        pytest.param(lambda h: h.says(stopPolicy="Hold"), id="the queue is held"),
+        pytest.param(lambda h: h.edit_queue(stopPolicy="Hold"), id="the queue is held"),
     ],
 )
 def test_a_migration_without_its_target_starts_the_family_over(

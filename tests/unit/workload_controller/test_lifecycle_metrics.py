@@ -10,15 +10,14 @@ from admittance.events.shapes import Grounds
 from admittance.runtime.telemetry.metrics import Counter, Histogram
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import Around
-
-from family_controller import FamilyController
-from lives import ME, Life
+from support.cores.family_controller import FamilyController
+from support.cores.tracked_workload import ME, TrackedWorkload
 
 QUEUE = ("cq", "")
 LOCAL = ("lq", "ns", "")
 
 
-class CountedLife(Life):
+class CountedWorkload(TrackedWorkload):
     """A life of which each write is counted."""
 
     def __init__(self, around: Around | None = None, **more: Any) -> None:
@@ -27,7 +26,7 @@ class CountedLife(Life):
         self._controller = FamilyController(("a",), policy=None).controller
         super().__init__(around, queueName="lq", **more)
 
-    def happens(self, fact: Fact) -> Life:
+    def happens(self, fact: Fact) -> TrackedWorkload:
         before = self.workload
         super().happens(fact)
         if self.workload is not None and self.workload is not before:
@@ -46,11 +45,11 @@ def count(found: Counter, labels: tuple[str, ...]) -> float:
 
 
 def test_waits_are_counted_from_the_submission_to_the_start() -> None:
-    life = CountedLife(Around(checks=("budget",)))
-    life.later(10).assigned()
-    life.later(5).verdict("budget", "Ready").confirmed()
-    life.later(7).ready()
-    steps = life.steps
+    tracked = CountedWorkload(Around(checks=("budget",)))
+    tracked.later(10).assigned()
+    tracked.later(5).verdict("budget", "Ready").confirmed()
+    tracked.later(7).ready()
+    steps = tracked.steps
     assert count(steps.reserved.clusters, QUEUE) == count(steps.reserved.locals, LOCAL) == 1
     assert total(steps.reserved_wait.clusters, QUEUE) == (1, 10)
     assert total(steps.admission_wait.clusters, QUEUE) == (1, 15)
@@ -60,52 +59,52 @@ def test_waits_are_counted_from_the_submission_to_the_start() -> None:
 
 
 def test_only_the_first_start_counts_after_an_admission() -> None:
-    life = CountedLife().admitted().ready()
-    life.later(60).ready(ready=False).later(60).ready()
-    assert isinstance(life, CountedLife)
-    assert total(life.steps.ready_wait.clusters, QUEUE)[0] == 1
+    tracked = CountedWorkload().admitted().ready()
+    tracked.later(60).ready(ready=False).later(60).ready()
+    assert isinstance(tracked, CountedWorkload)
+    assert total(tracked.steps.ready_wait.clusters, QUEUE)[0] == 1
 
 
 def test_a_second_wait_begins_when_the_workload_is_requeued() -> None:
-    life = CountedLife()
-    life.later(10).admitted().later(100).preempted().later(3).stopped().later(20).admitted()
-    steps = life.steps
+    tracked = CountedWorkload()
+    tracked.later(10).admitted().later(100).preempted().later(3).stopped().later(20).admitted()
+    steps = tracked.steps
     assert total(steps.reserved_wait.clusters, QUEUE) == (2, 10 + 20)
     assert total(steps.released, ("cq", "Preempted")) == (1, 3)
 
 
 def test_execution_time_sums_all_admissions() -> None:
-    life = CountedLife()
-    life.admitted().later(5).preempted().stopped().later(60).admitted().later(7)
-    life.happens(facts.Finished(**ME, revision=life.status.admitted_revision, succeeded=True))
-    steps = life.steps
+    tracked = CountedWorkload()
+    tracked.admitted().later(5).preempted().stopped().later(60).admitted().later(7)
+    tracked.happens(facts.Finished(**ME, revision=tracked.status.admitted_revision, succeeded=True))
+    steps = tracked.steps
     assert count(steps.finished.clusters, QUEUE) == count(steps.finished.locals, LOCAL) == 1
     assert total(steps.execution.clusters, QUEUE) == (1, 12)
 
 
 def test_a_workload_that_never_ran_has_no_execution_time() -> None:
-    life = CountedLife()
-    life.happens(facts.Finished(**ME, revision=0, succeeded=True))
-    assert count(life.steps.finished.clusters, QUEUE) == 1
-    assert life.steps.execution.clusters.values == {}
+    tracked = CountedWorkload()
+    tracked.happens(facts.Finished(**ME, revision=0, succeeded=True))
+    assert count(tracked.steps.finished.clusters, QUEUE) == 1
+    assert tracked.steps.execution.clusters.values == {}
 
 
 def test_an_eviction_counts_once_for_its_workload() -> None:
-    life = CountedLife()
+    tracked = CountedWorkload()
     for _ in range(3):
-        life.admitted().preempted().stopped()
+        tracked.admitted().preempted().stopped()
     labels = ("cq", "Preempted", "", "")
-    assert count(life.counts_of.evicted.clusters, labels) == 3
-    assert count(life.counts_of.evicted.locals, ("lq", "ns", "Preempted", "", "")) == 3
-    assert count(life.counts_of.evicted_once, labels) == 1
+    assert count(tracked.counts_of.evicted.clusters, labels) == 3
+    assert count(tracked.counts_of.evicted.locals, ("lq", "ns", "Preempted", "", "")) == 3
+    assert count(tracked.counts_of.evicted_once, labels) == 1
 
 
 def test_preemptions_count_for_the_queue_that_preempts() -> None:
-    life = CountedLife().admitted()
-    assert isinstance(life, CountedLife)
+    tracked = CountedWorkload().admitted()
+    assert isinstance(tracked, CountedWorkload)
     grounds = Grounds(cluster_queue="cq", by_cluster_queue="other")
     reason = "InCohortReclamation"
     decided = {**ME, "revision": 0, "seen": 0, "domain": "queue-cq", "reason": reason}
-    life.happens(facts.Preempted(**decided, message="m", grounds=grounds))
-    life.later(1).stopped()
-    assert life.steps.preempted.values == {("other", reason): 1}
+    tracked.happens(facts.Preempted(**decided, message="m", grounds=grounds))
+    tracked.later(1).stopped()
+    assert tracked.steps.preempted.values == {("other", reason): 1}

@@ -14,9 +14,8 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.workload_controller.commit_writer import log_message
 from support.builders import NOON
-from support.cores.scheduling_story import groups
-
-from living import NS, Life
+from support.cores.stepped_cores import NS, SteppedCores
+from support.cores.stepped_scheduler import groups
 
 NONSENSE: dict[str, dict[str, Any]] = {
     "an unknown state": {"state": "Perhaps"},
@@ -32,55 +31,55 @@ NONSENSE: dict[str, dict[str, Any]] = {
 }
 
 
-def a_town() -> Life:
-    life = Life()
-    life.check("c")
-    life.queue("cq", resourceGroups=groups(default="9"), admissionChecks=["c"])
+def a_town() -> SteppedCores:
+    cores = SteppedCores()
+    cores.check("c")
+    cores.queue("cq", resourceGroups=groups(default="9"), admissionChecks=["c"])
     for name in ("a", "b", "z"):
-        life.submit(name, "cq", "1")
-    life.settle()
-    return life
+        cores.submit(name, "cq", "1")
+    cores.settle()
+    return cores
 
 
-def a_report(life: Life, name: str, **fields: Any) -> LogMessage:
-    life.sequence += 1
+def a_report(cores: SteppedCores, name: str, **fields: Any) -> LogMessage:
+    cores.sequence += 1
     payload = {"namespace": NS, "name": name, "check": "c", "cycle": 0, "state": "Ready", **fields}
     about = facts.CheckReported(
         namespace=NS, name=name, controller="ctl-c", check="c", cycle=0, state="Ready"
     )
-    return log_message(life.sequence, subject_of(about), msgspec.json.encode(payload), {}, NOON)
+    return log_message(cores.sequence, subject_of(about), msgspec.json.encode(payload), {}, NOON)
 
 
 @pytest.mark.scenario("A23")
 @pytest.mark.parametrize("what", sorted(NONSENSE))
 def test_an_invalid_verdict_is_answered_and_the_others_count(what: str) -> None:
-    life = a_town()
-    before = encode(life.stored("b"))
+    cores = a_town()
+    before = encode(cores.stored("b"))
     batch = [
-        a_report(life, "a"),
-        a_report(life, "b", **NONSENSE[what]),
-        log_message(life.sequence + 1, "admit.check.reported.ctl-c.ns.b", b"\xff{", {}, NOON),
-        a_report(life, "z"),
+        a_report(cores, "a"),
+        a_report(cores, "b", **NONSENSE[what]),
+        log_message(cores.sequence + 1, "admit.check.reported.ctl-c.ns.b", b"\xff{", {}, NOON),
+        a_report(cores, "z"),
     ]
     batch[3] = batch[3]._replace(sequence=batch[2].sequence + 1)
     moved: set[str] = set()
     answered: set[int] = set()
     while batch:
-        commit = fold(life.controller, batch, life.now)
+        commit = fold(cores.controller, batch, cores.now)
         for put in commit.puts:
             moved.add(put.key.rpartition(".")[2])
-            life.revision += 1
-            life.controller.committed(put, life.revision, life.now)
+            cores.revision += 1
+            cores.controller.committed(put, cores.revision, cores.now)
         answered |= set(commit.outcomes)
         batch = commit.rest
     assert moved == {"a", "z"}
-    assert answered == {life.sequence - 1, life.sequence}
-    assert encode(life.stored("b")) == before
+    assert answered == {cores.sequence - 1, cores.sequence}
+    assert encode(cores.stored("b")) == before
 
 
 def test_the_subject_speaks_for_a_verdict_that_names_no_controller() -> None:
-    life = a_town()
-    commit = fold(life.controller, [a_report(life, "a")], life.now)
+    cores = a_town()
+    commit = fold(cores.controller, [a_report(cores, "a")], cores.now)
     (put,) = commit.puts
     assert put.workload is not None
     assert put.workload.status.admission_checks[0].state == "Ready"

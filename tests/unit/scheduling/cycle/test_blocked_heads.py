@@ -5,65 +5,65 @@ from __future__ import annotations
 from datetime import timedelta
 
 from admittance.events.requests import PendingQuery
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 
-def a_strict_story() -> Story:
-    story = Story()
-    story.flavor("default")
-    story.queue("cq", resourceGroups=groups(default="10"), queueingStrategy="StrictFIFO")
-    return story
+def a_strict_scheduler() -> SteppedScheduler:
+    scheduler = SteppedScheduler()
+    scheduler.flavor("default")
+    scheduler.queue("cq", resourceGroups=groups(default="10"), queueingStrategy="StrictFIFO")
+    return scheduler
 
 
 def test_a_blocking_head_is_refused_once_after_a_delay() -> None:
-    story = a_strict_story()
-    story.submit("w", "cq", "10500m", age=9)
-    story.submit("behind", "cq", "1")
-    assert story.settle() == []
-    assert story.core.refusals(now=story.now) == []
-    assert story.core.next_wake() == story.now + timedelta(seconds=1)
-    story.now += timedelta(seconds=1)
-    (refused,) = story.core.refusals(now=story.now)
+    scheduler = a_strict_scheduler()
+    scheduler.submit("w", "cq", "10500m", age=9)
+    scheduler.submit("behind", "cq", "1")
+    assert scheduler.settle() == []
+    assert scheduler.core.refusals(now=scheduler.now) == []
+    assert scheduler.core.next_wake() == scheduler.now + timedelta(seconds=1)
+    scheduler.now += timedelta(seconds=1)
+    (refused,) = scheduler.core.refusals(now=scheduler.now)
     assert (refused.name, refused.refusal.reason) == ("w", "ExceedsMaxQuota")
     (short,) = refused.refusal.shortfalls
     assert (short.requested, short.flavor) == (10_500, "default")
-    assert story.core.refusals(now=story.now) == []
-    story.change("w", conditions={"QuotaReserved": (False, "ExceedsMaxQuota")})
-    story.settle()
-    story.now += timedelta(seconds=9)
-    assert story.core.refusals(now=story.now) == []
+    assert scheduler.core.refusals(now=scheduler.now) == []
+    scheduler.change("w", conditions={"QuotaReserved": (False, "ExceedsMaxQuota")})
+    scheduler.settle()
+    scheduler.now += timedelta(seconds=9)
+    assert scheduler.core.refusals(now=scheduler.now) == []
 
 
 def test_a_strict_head_that_fits_meanwhile_is_not_refused() -> None:
-    story = a_strict_story()
-    story.submit("runs", "cq", "8", age=9)
-    story.submit("w", "cq", "8", age=8)
-    assert story.settle() == ["runs"]
-    story.finish("runs")
-    assert story.settle() == ["w"]
-    story.now += timedelta(seconds=1)
-    assert story.core.refusals(now=story.now) == []
+    scheduler = a_strict_scheduler()
+    scheduler.submit("runs", "cq", "8", age=9)
+    scheduler.submit("w", "cq", "8", age=8)
+    assert scheduler.settle() == ["runs"]
+    scheduler.finish("runs")
+    assert scheduler.settle() == ["w"]
+    scheduler.now += timedelta(seconds=1)
+    assert scheduler.core.refusals(now=scheduler.now) == []
 
 
 def test_a_strict_head_is_refused_again_after_a_status_change() -> None:
-    story = a_strict_story()
-    story.submit("w", "cq", "10500m")
-    story.settle()
-    story.now += timedelta(seconds=1)
-    assert len(story.core.refusals(now=story.now)) == 1
-    story.change("w", conditions={"QuotaReserved": (False, "ExceedsMaxQuota")})
-    story.settle()
-    story.change("w", conditions={"QuotaReserved": (False, "PendingEvaluation")})
-    story.settle()
-    story.now += timedelta(seconds=1)
-    assert [one.name for one in story.core.refusals(now=story.now)] == ["w"]
+    scheduler = a_strict_scheduler()
+    scheduler.submit("w", "cq", "10500m")
+    scheduler.settle()
+    scheduler.now += timedelta(seconds=1)
+    assert len(scheduler.core.refusals(now=scheduler.now)) == 1
+    scheduler.change("w", conditions={"QuotaReserved": (False, "ExceedsMaxQuota")})
+    scheduler.settle()
+    scheduler.change("w", conditions={"QuotaReserved": (False, "PendingEvaluation")})
+    scheduler.settle()
+    scheduler.now += timedelta(seconds=1)
+    assert [one.name for one in scheduler.core.refusals(now=scheduler.now)] == ["w"]
 
 
 def test_a_head_that_blocks_is_listed_with_the_reason() -> None:
-    story = a_strict_story()
-    story.submit("w", "cq", "10500m", age=9)
-    story.submit("behind", "cq", "1")
-    story.settle()
-    first, second = story.core.pending(PendingQuery(cluster_queue="cq")).rows
+    scheduler = a_strict_scheduler()
+    scheduler.submit("w", "cq", "10500m", age=9)
+    scheduler.submit("behind", "cq", "1")
+    scheduler.settle()
+    first, second = scheduler.core.pending(PendingQuery(cluster_queue="cq")).rows
     assert (first.reason, first.parked) == ("ExceedsMaxQuota", False)
     assert second.reason == "PendingEvaluation"

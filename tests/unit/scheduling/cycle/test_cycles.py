@@ -5,66 +5,68 @@ from __future__ import annotations
 from typing import Any
 
 from admittance.scheduling.state.config import Config
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 
-def parked_story() -> Story:
+def parked_scheduler() -> SteppedScheduler:
     """One workload too large for its queue, parked."""
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="1"))
-    story.submit("large", "cq", "5")
-    story.settle()
-    assert story.parked() == ["large"]
-    return story
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="1"))
+    scheduler.submit("large", "cq", "5")
+    scheduler.settle()
+    assert scheduler.parked() == ["large"]
+    return scheduler
 
 
 def test_owning_a_domain_again_wakes_no_workload() -> None:
-    story = parked_story()
-    story.core.own("queue-cq")
-    assert not story.core.rouse(now=story.now)
-    assert story.parked() == ["large"]
+    scheduler = parked_scheduler()
+    scheduler.core.own("queue-cq")
+    assert not scheduler.core.rouse(now=scheduler.now)
+    assert scheduler.parked() == ["large"]
 
 
 def test_a_woken_workload_competes_before_the_cycle() -> None:
-    story = parked_story()
-    story.core.flush("cq")
-    assert story.core.rouse(now=story.now)
-    assert story.active() == ["large"]
+    scheduler = parked_scheduler()
+    scheduler.core.flush("cq")
+    assert scheduler.core.rouse(now=scheduler.now)
+    assert scheduler.active() == ["large"]
 
 
 def test_a_stopped_queue_adds_nothing_to_a_cycle() -> None:
-    story = parked_story()
-    story.queue("cq", resourceGroups=groups(default="1"), stopPolicy="Hold")
-    assert not story.core.rouse(now=story.now)
+    scheduler = parked_scheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="1"), stopPolicy="Hold")
+    assert not scheduler.core.rouse(now=scheduler.now)
 
 
 def test_a_cycle_without_heads_does_not_age_saved_searches() -> None:
     """A saved cursor counts in the next cycle. Calls that look at no head are not cycles."""
-    story = parked_story()
-    number = story.core._cycle.number
-    story.core.cycle(now=story.now)
-    story.core.cycle(now=story.now)
-    assert story.core._cycle.number == number
+    scheduler = parked_scheduler()
+    number = scheduler.core._cycle.number
+    scheduler.core.cycle(now=scheduler.now)
+    scheduler.core.cycle(now=scheduler.now)
+    assert scheduler.core._cycle.number == number
 
 
 def test_a_deleted_workload_without_a_queue_wakes_the_tree() -> None:
-    story = parked_story()
-    story.put("LocalQueue", "held", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns")
-    story.submit("off", "held")
-    assert not story.core.rouse(now=story.now)
-    story.gone("off")
-    assert story.core.rouse(now=story.now)
+    scheduler = parked_scheduler()
+    scheduler.put(
+        "LocalQueue", "held", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns"
+    )
+    scheduler.submit("off", "held")
+    assert not scheduler.core.rouse(now=scheduler.now)
+    scheduler.gone("off")
+    assert scheduler.core.rouse(now=scheduler.now)
 
 
 def test_a_search_does_not_continue_in_another_cohort_tree() -> None:
     """What a cursor was saved with counts the edits of its tree; the new one may have had fewer."""
-    story = Story()
+    scheduler = SteppedScheduler()
     for nominal in "123456":
-        story.queue("cq", "old", resourceGroups=groups(default=nominal))
-    queue = story.core._state.queues["cq"]
+        scheduler.queue("cq", "old", resourceGroups=groups(default=nominal))
+    queue = scheduler.core._state.queues["cq"]
     assert queue.domain is not None
     before = queue.generation + queue.domain.generation
-    story.queue("cq", "new", resourceGroups=groups(default="6"))
+    scheduler.queue("cq", "new", resourceGroups=groups(default="6"))
     assert queue.domain.name == "cohort-new"
     assert queue.generation + queue.domain.generation > before
 
@@ -73,11 +75,11 @@ def rows(**quotas: str) -> list[dict[str, str]]:
     return [{"name": name, "nominalQuota": nominal} for name, nominal in quotas.items()]
 
 
-def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> Story:
+def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> SteppedScheduler:
     """Its cpu is taken by "low"; memory beyond 1 can be borrowed only. With ``gpu`` that is taken,
     too, and of a resource group of its own."""
-    story = Story(Config(**config))
-    story.flavor("default-gpu")
+    scheduler = SteppedScheduler(Config(**config))
+    scheduler.flavor("default-gpu")
 
     def group(cpu: str, memory: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = [
@@ -91,8 +93,8 @@ def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> St
             found.append({"coveredResources": ["gpu"], "flavors": [flavor]})
         return found
 
-    story.queue("lender", "co", resourceGroups=group("0", "8"))
-    story.queue(
+    scheduler.queue("lender", "co", resourceGroups=group("0", "8"))
+    scheduler.queue(
         "cq",
         "co",
         resourceGroups=group("4", "1"),
@@ -104,35 +106,35 @@ def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> St
         },
     )
     more = {"gpu": "4"} if gpu else {}
-    story.submit("low", "cq", pods=[{"requests": {"cpu": "4", "memory": "1", **more}}])
-    assert story.settle() == ["low"]
+    scheduler.submit("low", "cq", pods=[{"requests": {"cpu": "4", "memory": "1", **more}}])
+    assert scheduler.settle() == ["low"]
     high = {"cpu": "4", "memory": "4", **more}
-    story.submit("high", "cq", pods=[{"requests": high}], priority=1)
-    story.submit("small", "cq", pods=[{"requests": {"memory": "1"}}])
-    return story
+    scheduler.submit("high", "cq", pods=[{"requests": high}], priority=1)
+    scheduler.submit("small", "cq", pods=[{"requests": {"memory": "1"}}])
+    return scheduler
 
 
 def test_a_flavor_that_needs_both_borrowing_and_preemption_does_not_fit() -> None:
     """PreemptionOverBorrowing holds borrowing to be the worse of the two, so that the flavor counts
     as one that fits by borrowing; what has to be preempted for it is preempted all the same."""
-    story = a_queue_that_would_rather_preempt()
-    assert story.cycle() == []
-    assert [one.name for one in story.preempted] == ["low"]
-    assert story.settle() == ["high", "small"]
+    scheduler = a_queue_that_would_rather_preempt()
+    assert scheduler.cycle() == []
+    assert [one.name for one in scheduler.preempted] == ["low"]
+    assert scheduler.settle() == ["high", "small"]
 
 
 def test_as_kueue_such_a_flavor_fits_by_name_and_keeps_its_queue() -> None:
     """In Kueue the resource that stands for the flavor stands for the pod set, too: nothing is
     preempted, there is never room, and the head goes back to where it was."""
-    story = a_queue_that_would_rather_preempt(as_kueue=True)
-    assert story.settle() == []
-    assert story.preempted == []
-    assert story.parked() == []
-    story.finish("low")
-    assert story.settle() == ["high", "small"]
+    scheduler = a_queue_that_would_rather_preempt(as_kueue=True)
+    assert scheduler.settle() == []
+    assert scheduler.preempted == []
+    assert scheduler.parked() == []
+    scheduler.finish("low")
+    assert scheduler.settle() == ["high", "small"]
 
 
 def test_as_kueue_a_preempting_group_sets_the_mode_of_each_resource() -> None:
-    story = a_queue_that_would_rather_preempt(gpu=True, as_kueue=True)
-    assert story.cycle() == []
-    assert [one.name for one in story.preempted] == ["low"]
+    scheduler = a_queue_that_would_rather_preempt(gpu=True, as_kueue=True)
+    assert scheduler.cycle() == []
+    assert [one.name for one in scheduler.preempted] == ["low"]

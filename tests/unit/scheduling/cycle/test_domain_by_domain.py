@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 
-def a_story() -> Story:
-    story = Story()
+def a_scheduler() -> SteppedScheduler:
+    scheduler = SteppedScheduler()
     for name in ("one", "two"):
-        story.queue(name, resourceGroups=groups(default="5"))
-        story.submit(f"in-{name}", name, cpu="3")
-    return story
+        scheduler.queue(name, resourceGroups=groups(default="5"))
+        scheduler.submit(f"in-{name}", name, cpu="3")
+    return scheduler
 
 
 def test_each_part_has_the_decisions_of_one_domain() -> None:
-    story = a_story()
-    parts = list(story.core.by_domain(now=story.now))
+    scheduler = a_scheduler()
+    parts = list(scheduler.core.by_domain(now=scheduler.now))
     assert sorted(one.name for part in parts for one in part) == ["in-one", "in-two"]
     assert [len({one.domain for one in part}) for part in parts] == [1, 1]
 
 
 def test_a_domain_that_is_lost_meanwhile_is_not_decided_about() -> None:
-    story = a_story()
-    parts = story.core.by_domain(now=story.now)
+    scheduler = a_scheduler()
+    parts = scheduler.core.by_domain(now=scheduler.now)
     (first,) = next(parts)
     (other,) = {"queue-one", "queue-two"} - {first.domain}
-    story.core.disown(other)
+    scheduler.core.disown(other)
     assert list(parts) == []

@@ -8,99 +8,99 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import CheckState, ReclaimablePod, RequeueState
-from support.cores.scheduling_story import NOON, Story, groups, quota
+from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quota
 
 HUGE = str(2**62)
 
 
 def test_05_a_lending_limit_bounds_what_a_borrower_may_be_given() -> None:
-    story = Story()
-    story.queue("lender", "co", resourceGroups=groups(default=quota("10", lend="3")))
-    story.queue("borrower", "co", resourceGroups=groups(default="5"))
-    story.submit("holds", "borrower", "5", age=9)
-    story.submit("four", "borrower", "4", age=8)
-    assert story.settle() == ["holds"]
-    assert story.parked() == ["four"]
-    story.queue("lender", "co", resourceGroups=groups(default=quota("10", lend="5")))
-    story.submit("five", "borrower", "5", priority=1)
-    assert story.settle() == ["five"]
+    scheduler = SteppedScheduler()
+    scheduler.queue("lender", "co", resourceGroups=groups(default=quota("10", lend="3")))
+    scheduler.queue("borrower", "co", resourceGroups=groups(default="5"))
+    scheduler.submit("holds", "borrower", "5", age=9)
+    scheduler.submit("four", "borrower", "4", age=8)
+    assert scheduler.settle() == ["holds"]
+    assert scheduler.parked() == ["four"]
+    scheduler.queue("lender", "co", resourceGroups=groups(default=quota("10", lend="5")))
+    scheduler.submit("five", "borrower", "5", priority=1)
+    assert scheduler.settle() == ["five"]
 
 
 def test_06_a_quota_below_usage_evicts_and_admits_no_workload() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("runs", "cq", "8")
-    assert story.settle() == ["runs"]
-    story.queue("cq", resourceGroups=groups(default="5"))
-    story.submit("next", "cq", "1")
-    assert story.settle() == []
-    assert story.parked() == ["next"]
-    story.finish("runs")
-    assert story.settle() == ["next"]
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("runs", "cq", "8")
+    assert scheduler.settle() == ["runs"]
+    scheduler.queue("cq", resourceGroups=groups(default="5"))
+    scheduler.submit("next", "cq", "1")
+    assert scheduler.settle() == []
+    assert scheduler.parked() == ["next"]
+    scheduler.finish("runs")
+    assert scheduler.settle() == ["next"]
 
 
 def test_07_an_unlisted_resource_fits_only_with_amount_zero() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("asks", "cq", pods=[{"requests": {"cpu": "1", "gpu": "1"}}], age=1)
-    story.submit("asks-none", "cq", pods=[{"requests": {"cpu": "1", "gpu": "0"}}])
-    assert story.settle() == ["asks-none"]
-    assert story.flavors("asks-none") == [{"cpu": "default"}]
-    assert story.why("asks").reason == "NoMatchingFlavor"
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("asks", "cq", pods=[{"requests": {"cpu": "1", "gpu": "1"}}], age=1)
+    scheduler.submit("asks-none", "cq", pods=[{"requests": {"cpu": "1", "gpu": "0"}}])
+    assert scheduler.settle() == ["asks-none"]
+    assert scheduler.flavors("asks-none") == [{"cpu": "default"}]
+    assert scheduler.why("asks").reason == "NoMatchingFlavor"
 
 
 def test_08_requests_beyond_64_bits_saturate() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default=HUGE))
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default=HUGE))
     pods = [{"requests": {"cpu": HUGE}, "count": 2}, {"requests": {"cpu": HUGE}, "count": 2}]
-    story.queue("small", resourceGroups=groups(default="10"))
-    story.submit("w", "small", pods=pods)
-    assert story.settle() == []
-    assert story.why("w").reason == "ExceedsMaxQuota"
+    scheduler.queue("small", resourceGroups=groups(default="10"))
+    scheduler.submit("w", "small", pods=pods)
+    assert scheduler.settle() == []
+    assert scheduler.why("w").reason == "ExceedsMaxQuota"
 
 
 def test_09_a_strict_head_that_does_not_fit_blocks_all_flavors() -> None:
-    story = Story()
-    story.flavor("other")
+    scheduler = SteppedScheduler()
+    scheduler.flavor("other")
     two = [
         {"coveredResources": [resource], "flavors": [
             {"name": flavor, "resources": [{"name": resource, "nominalQuota": "10"}]}
         ]}
         for resource, flavor in (("cpu", "default"), ("gpu", "other"))
     ]  # fmt: skip
-    story.queue("cq", queueingStrategy="StrictFIFO", resourceGroups=two)
-    story.submit("head", "cq", "20", age=2)
-    story.submit("behind", "cq", pods=[{"requests": {"gpu": "1"}}])
-    assert story.settle() == []
-    assert story.active() == ["behind", "head"]
-    story.submit("again", "cq", "1")
-    assert story.settle() == []
+    scheduler.queue("cq", queueingStrategy="StrictFIFO", resourceGroups=two)
+    scheduler.submit("head", "cq", "20", age=2)
+    scheduler.submit("behind", "cq", pods=[{"requests": {"gpu": "1"}}])
+    assert scheduler.settle() == []
+    assert scheduler.active() == ["behind", "head"]
+    scheduler.submit("again", "cq", "1")
+    assert scheduler.settle() == []
 
 
 def test_10_a_best_effort_head_is_parked_with_all_of_its_shape() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("big-1", "cq", "20", age=9)
-    story.submit("big-2", "cq", "20", age=8)
-    story.submit("small", "cq", "1", age=7)
-    assert story.cycle() == []
-    assert story.parked() == ["big-1", "big-2"]
-    assert story.cycle() == ["small"]
-    story.submit("big-3", "cq", "20")
-    assert story.parked() == ["big-1", "big-2", "big-3"]
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("big-1", "cq", "20", age=9)
+    scheduler.submit("big-2", "cq", "20", age=8)
+    scheduler.submit("small", "cq", "1", age=7)
+    assert scheduler.cycle() == []
+    assert scheduler.parked() == ["big-1", "big-2"]
+    assert scheduler.cycle() == ["small"]
+    scheduler.submit("big-3", "cq", "20")
+    assert scheduler.parked() == ["big-1", "big-2", "big-3"]
 
 
 def test_11_a_refused_decision_competes_again_after_a_flush_of_the_tree() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("runs", "cq", "5", age=9)
-    story.settle()
-    story.submit("w", "cq", "5")
-    story.cycle(confirm=False)
-    story.finish("runs")
-    story.core.forget("ns", "w", story.decided[0].revision)
-    assert story.active() == ["w"]
-    assert story.settle() == ["w"]
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("runs", "cq", "5", age=9)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "5")
+    scheduler.cycle(confirm=False)
+    scheduler.finish("runs")
+    scheduler.core.forget("ns", "w", scheduler.decided[0].revision)
+    assert scheduler.active() == ["w"]
+    assert scheduler.settle() == ["w"]
 
 
 @pytest.mark.parametrize(
@@ -119,141 +119,141 @@ def test_11_a_refused_decision_competes_again_after_a_flush_of_the_tree() -> Non
     ],
 )
 def test_12_a_flush_does_not_wake_workloads_in_backoff(status: dict[str, Any], due: bool) -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("runs", "cq", "10", age=9)
-    story.settle()
-    story.submit("w", "cq", "5")
-    story.change("w", **status)
-    story.finish("runs")
-    assert story.settle() == []
-    assert story.parked() == ["w"]
-    assert story.core.next_wake() == (NOON + timedelta(seconds=60) if due else None)
-    story.now += timedelta(seconds=61)
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("runs", "cq", "10", age=9)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "5")
+    scheduler.change("w", **status)
+    scheduler.finish("runs")
+    assert scheduler.settle() == []
+    assert scheduler.parked() == ["w"]
+    assert scheduler.core.next_wake() == (NOON + timedelta(seconds=60) if due else None)
+    scheduler.now += timedelta(seconds=61)
     if due:
-        assert story.cycle() == ["w"]
+        assert scheduler.cycle() == ["w"]
     else:
-        assert story.cycle() == []
-        story.change("w", conditions={"Requeued": (True, "BackoffFinished")})
-        assert story.settle() == ["w"]
+        assert scheduler.cycle() == []
+        scheduler.change("w", conditions={"Requeued": (True, "BackoffFinished")})
+        assert scheduler.settle() == ["w"]
 
 
 def test_13_an_update_without_relevant_change_leaves_it_parked() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("w", "cq", pods=[{"requests": {"cpu": "4"}, "count": 3}])
-    story.settle()
-    story.change("w", conditions={"QuotaReserved": (False, "ExceedsMaxQuota")})
-    assert story.parked() == ["w"]
-    assert not story.core.has_work()
-    story.change("w", reclaimable_pods=(ReclaimablePod(name="main", count=1),))
-    assert story.settle() == ["w"]
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "4"}, "count": 3}])
+    scheduler.settle()
+    scheduler.change("w", conditions={"QuotaReserved": (False, "ExceedsMaxQuota")})
+    assert scheduler.parked() == ["w"]
+    assert not scheduler.core.has_work()
+    scheduler.change("w", reclaimable_pods=(ReclaimablePod(name="main", count=1),))
+    assert scheduler.settle() == ["w"]
 
 
 def test_13_an_update_of_the_spec_lets_it_compete_again() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("w", "cq", "20")
-    story.settle()
-    story.respec("w", priority=5)
-    assert story.active() == ["w"]
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("w", "cq", "20")
+    scheduler.settle()
+    scheduler.respec("w", priority=5)
+    assert scheduler.active() == ["w"]
 
 
 def test_14_a_workload_of_a_wrong_namespace_is_parked_in_strict_queues() -> None:
-    story = Story()
+    scheduler = SteppedScheduler()
     selector = {"matchLabels": {"team": "a"}}
-    story.queue(
+    scheduler.queue(
         "cq",
         queueingStrategy="StrictFIFO",
         namespaceSelector=selector,
         resourceGroups=groups(default="10"),
     )
-    story.put("LocalQueue", "cq", {"clusterQueue": "cq"}, namespace="good")
-    story.put("Namespace", "good", metadata={"labels": {"team": "a"}})
-    story.submit("w", "cq", "1", age=9)
-    story.submit("other", "cq", "1", namespace="good")
-    assert story.settle() == ["other"]
-    assert story.why("w").reason == "Misconfigured"
-    story.finish("other")
-    assert story.settle() == []
-    assert story.parked() == ["w"]
-    story.put("Namespace", "ns", metadata={"labels": {"team": "a"}})
-    assert story.settle() == ["w"]
+    scheduler.put("LocalQueue", "cq", {"clusterQueue": "cq"}, namespace="good")
+    scheduler.put("Namespace", "good", metadata={"labels": {"team": "a"}})
+    scheduler.submit("w", "cq", "1", age=9)
+    scheduler.submit("other", "cq", "1", namespace="good")
+    assert scheduler.settle() == ["other"]
+    assert scheduler.why("w").reason == "Misconfigured"
+    scheduler.finish("other")
+    assert scheduler.settle() == []
+    assert scheduler.parked() == ["w"]
+    scheduler.put("Namespace", "ns", metadata={"labels": {"team": "a"}})
+    assert scheduler.settle() == ["w"]
 
 
 def test_15_of_two_heads_that_fit_only_alone_the_second_is_tried_again() -> None:
-    story = Story()
+    scheduler = SteppedScheduler()
     for name in ("a", "b"):
-        story.queue(name, "co", resourceGroups=groups(default="5"))
-    story.submit("first", "a", "7", priority=1)
-    story.submit("second", "b", "7")
-    assert story.cycle() == ["first"]
-    assert story.active() == ["second"]
-    assert story.cycle() == []
-    assert story.parked() == ["second"]
+        scheduler.queue(name, "co", resourceGroups=groups(default="5"))
+    scheduler.submit("first", "a", "7", priority=1)
+    scheduler.submit("second", "b", "7")
+    assert scheduler.cycle() == ["first"]
+    assert scheduler.active() == ["second"]
+    assert scheduler.cycle() == []
+    assert scheduler.parked() == ["second"]
 
 
 def test_17_one_cycle_admits_two_heads_that_borrow_other_resources() -> None:
-    story = Story()
+    scheduler = SteppedScheduler()
     for name in ("a", "b", "lender"):
         nominal = "10" if name == "lender" else "0"
         resources = [{"name": one, "nominalQuota": nominal} for one in ("cpu", "memory")]
         group = {"coveredResources": ["cpu", "memory"]}
         offered = [{"name": "default", "resources": resources}]
-        story.queue(name, "co", resourceGroups=[{**group, "flavors": offered}])
-    story.submit("x", "a", "10")
-    story.submit("y", "b", pods=[{"requests": {"memory": "10"}}])
-    assert sorted(story.cycle()) == ["x", "y"]
+        scheduler.queue(name, "co", resourceGroups=[{**group, "flavors": offered}])
+    scheduler.submit("x", "a", "10")
+    scheduler.submit("y", "b", pods=[{"requests": {"memory": "10"}}])
+    assert sorted(scheduler.cycle()) == ["x", "y"]
 
 
 def test_24_the_entry_that_borrows_at_a_lower_level_goes_first() -> None:
-    story = Story()
-    story.put("Cohort", "root", {"resourceGroups": groups(default="10")})
-    story.put("Cohort", "left", {"parentName": "root"})
-    story.put("Cohort", "right", {"parentName": "root"})
-    story.queue("near", "left", resourceGroups=groups(default="0"))
-    story.queue("sibling", "left", resourceGroups=groups(default="10"))
-    story.queue("far", "right", resourceGroups=groups(default="0"))
-    story.submit("from-afar", "far", "15", priority=10, age=9)
-    story.submit("from-near", "near", "10")
-    assert story.cycle() == ["from-near"]
+    scheduler = SteppedScheduler()
+    scheduler.put("Cohort", "root", {"resourceGroups": groups(default="10")})
+    scheduler.put("Cohort", "left", {"parentName": "root"})
+    scheduler.put("Cohort", "right", {"parentName": "root"})
+    scheduler.queue("near", "left", resourceGroups=groups(default="0"))
+    scheduler.queue("sibling", "left", resourceGroups=groups(default="10"))
+    scheduler.queue("far", "right", resourceGroups=groups(default="0"))
+    scheduler.submit("from-afar", "far", "15", priority=10, age=9)
+    scheduler.submit("from-near", "near", "10")
+    assert scheduler.cycle() == ["from-near"]
 
 
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
 def test_25_a_workload_with_a_check_that_failed_is_not_evaluated(state: str) -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("w", "cq", "1")
-    story.change("w", admission_checks=(CheckState(name="c", state=state),))
-    assert story.settle() == []
-    assert story.why("w").reason == "PendingEvaluation"
-    story.change("w", admission_checks=(CheckState(name="c"),))
-    assert story.settle() == ["w"]
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("w", "cq", "1")
+    scheduler.change("w", admission_checks=(CheckState(name="c", state=state),))
+    assert scheduler.settle() == []
+    assert scheduler.why("w").reason == "PendingEvaluation"
+    scheduler.change("w", admission_checks=(CheckState(name="c"),))
+    assert scheduler.settle() == ["w"]
 
 
 def test_26_a_reservation_counts_while_its_checks_are_pending() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="10"))
-    story.submit("w", "cq", "7", age=1)
-    story.cycle(confirm=False)
-    story.change(
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="10"))
+    scheduler.submit("w", "cq", "7", age=1)
+    scheduler.cycle(confirm=False)
+    scheduler.change(
         "w",
         conditions={"QuotaReserved": (True, "QuotaReserved")},
-        admission=story.decided[0].admission,
+        admission=scheduler.decided[0].admission,
         admission_checks=(CheckState(name="c"),),
     )
-    story.submit("next", "cq", "7")
-    assert story.settle() == []
-    story.evict("w", "AdmissionCheck")
-    assert story.settle() == ["next"]
+    scheduler.submit("next", "cq", "7")
+    assert scheduler.settle() == []
+    scheduler.evict("w", "AdmissionCheck")
+    assert scheduler.settle() == ["next"]
 
 
-def _two_flavors(**spec: Any) -> Story:
-    story = Story()
-    story.flavor("one", nodeLabels={"type": "one"})
-    story.flavor("two", nodeLabels={"type": "two"})
-    story.queue("cq", resourceGroups=groups(one="10", two="10"), **spec)
-    return story
+def _two_flavors(**spec: Any) -> SteppedScheduler:
+    scheduler = SteppedScheduler()
+    scheduler.flavor("one", nodeLabels={"type": "one"})
+    scheduler.flavor("two", nodeLabels={"type": "two"})
+    scheduler.queue("cq", resourceGroups=groups(one="10", two="10"), **spec)
+    return scheduler
 
 
 @pytest.mark.parametrize(
@@ -283,21 +283,23 @@ def _two_flavors(**spec: Any) -> Story:
 def test_27_28_selectors_speak_of_the_labels_that_a_flavor_has(
     pod: dict[str, Any], flavor: str
 ) -> None:
-    story = _two_flavors()
-    story.submit("w", "cq", "1", pod=pod)
-    story.settle()
-    assert story.flavors("w") == [{"cpu": flavor}]
+    scheduler = _two_flavors()
+    scheduler.submit("w", "cq", "1", pod=pod)
+    scheduler.settle()
+    assert scheduler.flavors("w") == [{"cpu": flavor}]
 
 
 def test_29_a_taint_that_the_flavor_tolerates_excludes_no_workload() -> None:
-    story = Story()
+    scheduler = SteppedScheduler()
     taint = {"key": "spot", "value": "true", "effect": "NoSchedule"}
-    story.flavor("kept", nodeTaints=[taint])
-    story.flavor("open", nodeTaints=[taint], tolerations=[{"key": "spot", "operator": "Exists"}])
-    story.queue("cq", resourceGroups=groups(kept="10", open="10"))
-    story.submit("w", "cq", "1")
-    story.settle()
-    assert story.flavors("w") == [{"cpu": "open"}]
+    scheduler.flavor("kept", nodeTaints=[taint])
+    scheduler.flavor(
+        "open", nodeTaints=[taint], tolerations=[{"key": "spot", "operator": "Exists"}]
+    )
+    scheduler.queue("cq", resourceGroups=groups(kept="10", open="10"))
+    scheduler.submit("w", "cq", "1")
+    scheduler.settle()
+    assert scheduler.flavors("w") == [{"cpu": "open"}]
 
 
 @pytest.mark.parametrize(
@@ -309,35 +311,35 @@ def test_29_a_taint_that_the_flavor_tolerates_excludes_no_workload() -> None:
     ],
 )
 def test_30_when_can_borrow(policy: str, second: str, flavor: str) -> None:
-    story = Story()
-    story.flavor("one")
-    story.flavor("two")
-    story.queue("lender", "co", resourceGroups=groups(one="10", two="0"))
-    story.queue(
+    scheduler = SteppedScheduler()
+    scheduler.flavor("one")
+    scheduler.flavor("two")
+    scheduler.queue("lender", "co", resourceGroups=groups(one="10", two="0"))
+    scheduler.queue(
         "cq",
         "co",
         resourceGroups=groups(one="5", two=second),
         flavorFungibility={"whenCanBorrow": policy},
     )
-    story.submit("w", "cq", "8")
-    story.settle()
-    assert story.flavors("w") == [{"cpu": flavor}]
+    scheduler.submit("w", "cq", "8")
+    scheduler.settle()
+    assert scheduler.flavors("w") == [{"cpu": flavor}]
 
 
 def test_34_two_pod_sets_are_too_much_together() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="4"))
-    story.submit("w", "cq", pods=[{"requests": {"cpu": "2"}}, {"requests": {"cpu": "10"}}])
-    assert story.settle() == []
-    why = story.why("w")
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="4"))
+    scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "2"}}, {"requests": {"cpu": "10"}}])
+    assert scheduler.settle() == []
+    why = scheduler.why("w")
     assert why.reason == "ExceedsMaxQuota"
     assert "previously considered 2 + 10 > 4" in why.message
 
 
 def test_37_a_borrowing_limit_is_not_capacity() -> None:
-    story = Story()
-    story.queue("cq", "co", resourceGroups=groups(default=quota("0", borrow="12")))
-    story.queue("lender", "co", resourceGroups=groups(default="11"))
-    story.submit("w", "cq", "12")
-    assert story.settle() == []
-    assert story.why("w").reason == "ExceedsMaxQuota"
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", "co", resourceGroups=groups(default=quota("0", borrow="12")))
+    scheduler.queue("lender", "co", resourceGroups=groups(default="11"))
+    scheduler.submit("w", "cq", "12")
+    assert scheduler.settle() == []
+    assert scheduler.why("w").reason == "ExceedsMaxQuota"

@@ -10,20 +10,22 @@ import pytest
 
 from admittance.events.requests import Fit, FitReply
 from admittance.scheduling.state.config import Config
-from support.cores.scheduling_story import Story, groups, quota
+from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 
-def asked(story: Story, queue: str, cpu: str, count: int = 1, **more: Any) -> FitReply:
+def asked(
+    scheduler: SteppedScheduler, queue: str, cpu: str, count: int = 1, **more: Any
+) -> FitReply:
     requests = {"cpu": cpu, **more.pop("requests", {})}
     containers = [{"name": "c", "resources": {"requests": requests}}]
     pods = {"name": "main", "count": count, "template": {"spec": {"containers": containers}}}
     manifest = {"spec": {"queueName": queue, "podSets": [{**pods, **more}]}}
-    return story.core.fit(Fit(workload=msgspec.Raw(json.dumps(manifest).encode())), "ns")
+    return scheduler.core.fit(Fit(workload=msgspec.Raw(json.dumps(manifest).encode())), "ns")
 
 
 @pytest.fixture
-def story() -> Story:
-    found = Story(Config())
+def scheduler() -> SteppedScheduler:
+    found = SteppedScheduler(Config())
     found.flavor("spot")
     found.queue("cq", "team", resourceGroups=groups(default="4", spot=quota("2", borrow="1")))
     found.queue("other", "team", resourceGroups=groups(default="3", spot="5"))
@@ -40,9 +42,9 @@ def story() -> Story:
     ],
 )
 def test_a_request_fits_up_to_nominal_quota_and_borrowing(
-    story: Story, cpu: str, count: int, fits: bool
+    scheduler: SteppedScheduler, cpu: str, count: int, fits: bool
 ) -> None:
-    reply = asked(story, "cq", cpu, count)
+    reply = asked(scheduler, "cq", cpu, count)
     assert reply.fits is fits
     assert reply.cluster_queue == "cq"
     if not fits:
@@ -51,34 +53,36 @@ def test_a_request_fits_up_to_nominal_quota_and_borrowing(
         assert "> 3, the most that flavor spot can give" in reply.message
 
 
-def test_quota_that_others_use_does_not_matter(story: Story) -> None:
-    story.submit("runs", "cq", "4")
-    story.settle()
-    assert asked(story, "cq", "7").fits
+def test_quota_that_others_use_does_not_matter(scheduler: SteppedScheduler) -> None:
+    scheduler.submit("runs", "cq", "4")
+    scheduler.settle()
+    assert asked(scheduler, "cq", "7").fits
 
 
-def test_fewer_pods_count_where_the_workload_may_start_with_them(story: Story) -> None:
-    assert asked(story, "cq", "1", 50, minCount=7).fits
-    assert not asked(story, "cq", "1", 50, minCount=8).fits
+def test_fewer_pods_count_where_the_workload_may_start_with_them(
+    scheduler: SteppedScheduler,
+) -> None:
+    assert asked(scheduler, "cq", "1", 50, minCount=7).fits
+    assert not asked(scheduler, "cq", "1", 50, minCount=8).fits
 
 
-def test_a_resource_that_the_queue_does_not_cover_never_fits(story: Story) -> None:
-    reply = asked(story, "cq", "1", requests={"nvidia.com/gpu": "1"})
+def test_a_resource_that_the_queue_does_not_cover_never_fits(scheduler: SteppedScheduler) -> None:
+    reply = asked(scheduler, "cq", "1", requests={"nvidia.com/gpu": "1"})
     assert (reply.fits, reply.reason) == (False, "NoMatchingFlavor")
     assert "resource nvidia.com/gpu unavailable in ClusterQueue" in reply.message
 
 
-def test_a_queue_that_does_not_exist_is_named(story: Story) -> None:
-    assert asked(story, "nowhere", "1").message == "LocalQueue ns/nowhere does not exist"
-    story.put("LocalQueue", "astray", {"clusterQueue": "gone"}, namespace="ns")
-    reply = asked(story, "astray", "1")
+def test_a_queue_that_does_not_exist_is_named(scheduler: SteppedScheduler) -> None:
+    assert asked(scheduler, "nowhere", "1").message == "LocalQueue ns/nowhere does not exist"
+    scheduler.put("LocalQueue", "astray", {"clusterQueue": "gone"}, namespace="ns")
+    reply = asked(scheduler, "astray", "1")
     assert (reply.fits, reply.cluster_queue) == (False, "gone")
     assert "ClusterQueue gone of LocalQueue ns/astray does not exist" in reply.message
 
 
-def test_the_answer_contains_its_revision(story: Story) -> None:
-    assert asked(story, "cq", "1").seen == story.revision
+def test_the_answer_contains_its_revision(scheduler: SteppedScheduler) -> None:
+    assert asked(scheduler, "cq", "1").seen == scheduler.revision
 
 
-def test_bytes_that_are_no_workload_are_an_error(story: Story) -> None:
-    assert story.core.fit(Fit(workload=msgspec.Raw(b'{"spec": 3}')), "ns").error
+def test_bytes_that_are_no_workload_are_an_error(scheduler: SteppedScheduler) -> None:
+    assert scheduler.core.fit(Fit(workload=msgspec.Raw(b'{"spec": 3}')), "ns").error

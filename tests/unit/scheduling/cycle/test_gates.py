@@ -11,139 +11,138 @@ from admittance.api.workload import GatePosition
 from admittance.events import facts
 from admittance.workload.conditions import find
 from admittance.workload.stored import StoredWorkload
-from support.cores.scheduling_story import groups
-
-from living import Life
+from support.cores.stepped_cores import SteppedCores
+from support.cores.stepped_scheduler import groups
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 GATED: dict[str, Any] = {"preemptionGates": [{"name": "gate"}]}
 
 
-def a_life(**spec: object) -> Life:
-    life = Life()
-    life.queue("cq", resourceGroups=groups(default="10"), **{**LOWER, **spec})
-    return life
+def configured_cores(**spec: object) -> SteppedCores:
+    cores = SteppedCores()
+    cores.queue("cq", resourceGroups=groups(default="10"), **{**LOWER, **spec})
+    return cores
 
 
-def move(life: Life, name: str, position: str, gate: str = "gate") -> None:
+def move(cores: SteppedCores, name: str, position: str, gate: str = "gate") -> None:
     """Moves the gate. There is no fact for it yet: the status is written."""
     key = f"workload.ns.{name}"
-    known = life.controller.workloads.get(key)
+    known = cores.controller.workloads.get(key)
     workload = known.workload
     assert workload is not None
     others = [one for one in workload.status.preemption_gates if one.name != gate]
-    moved = GatePosition(name=gate, position=position, last_transition_time=life.now)
+    moved = GatePosition(name=gate, position=position, last_transition_time=cores.now)
     status = msgspec.structs.replace(workload.status, preemption_gates=(*others, moved))
     changed: StoredWorkload = msgspec.structs.replace(workload, status=status)
-    life.revision += 1
-    life.controller.workloads.keep(key, known._replace(workload=changed, revision=life.revision))
-    life.core.apply_workload("ns", name, changed, life.revision, now=life.now)
+    cores.revision += 1
+    cores.controller.workloads.keep(key, known._replace(workload=changed, revision=cores.revision))
+    cores.core.apply_workload("ns", name, changed, cores.revision, now=cores.now)
 
 
 def test_58_a_closed_gate_prevents_preemption() -> None:
-    life = a_life()
-    life.submit("low", "cq", "6", priority=-1)
-    life.settle()
-    life.submit("high", "cq", "6", **GATED)
-    life.settle()
-    assert life.preempted() == []
-    assert life.phases("low", "high") == ["Admitted", "Pending"]
-    assert life.reason("high", "QuotaReserved") == "False: AdmissionGated"
-    assert life.reason("high", "BlockedOnPreemptionGates") == "True: PreemptionGated"
+    cores = configured_cores()
+    cores.submit("low", "cq", "6", priority=-1)
+    cores.settle()
+    cores.submit("high", "cq", "6", **GATED)
+    cores.settle()
+    assert cores.preempted() == []
+    assert cores.phases("low", "high") == ["Admitted", "Pending"]
+    assert cores.reason("high", "QuotaReserved") == "False: AdmissionGated"
+    assert cores.reason("high", "BlockedOnPreemptionGates") == "True: PreemptionGated"
 
 
 def test_58_a_workload_with_a_closed_gate_is_admitted_where_it_fits() -> None:
-    life = a_life()
-    life.submit("low", "cq", "4", priority=-1)
-    life.submit("high", "cq", "6", **GATED)
-    life.settle()
-    assert life.phases("low", "high") == ["Admitted", "Admitted"]
+    cores = configured_cores()
+    cores.submit("low", "cq", "4", priority=-1)
+    cores.submit("high", "cq", "6", **GATED)
+    cores.settle()
+    assert cores.phases("low", "high") == ["Admitted", "Admitted"]
 
 
 def test_58_without_victims_a_gated_workload_waits_for_quota() -> None:
-    life = a_life()
-    life.submit("same", "cq", "6")
-    life.settle()
-    life.submit("high", "cq", "6", **GATED)
-    life.settle()
-    assert life.reason("high", "QuotaReserved") == "False: WaitingForQuota"
-    assert life.reason("high", "BlockedOnPreemptionGates") == ""
+    cores = configured_cores()
+    cores.submit("same", "cq", "6")
+    cores.settle()
+    cores.submit("high", "cq", "6", **GATED)
+    cores.settle()
+    assert cores.reason("high", "QuotaReserved") == "False: WaitingForQuota"
+    assert cores.reason("high", "BlockedOnPreemptionGates") == ""
 
 
 def test_opening_the_gate_lets_it_compete_and_preempt() -> None:
-    life = a_life()
-    life.submit("low", "cq", "6", priority=-1)
-    life.settle()
-    life.submit("high", "cq", "6", **GATED)
-    life.settle()
-    move(life, "high", "Open")
-    life.settle()
-    assert life.preempted() == [("low", "high")]
-    assert life.phases("low", "high") == ["Pending", "Admitted"]
-    assert life.reason("high", "BlockedOnPreemptionGates") == "False: QuotaReserved"
+    cores = configured_cores()
+    cores.submit("low", "cq", "6", priority=-1)
+    cores.settle()
+    cores.submit("high", "cq", "6", **GATED)
+    cores.settle()
+    move(cores, "high", "Open")
+    cores.settle()
+    assert cores.preempted() == [("low", "high")]
+    assert cores.phases("low", "high") == ["Pending", "Admitted"]
+    assert cores.reason("high", "BlockedOnPreemptionGates") == "False: QuotaReserved"
 
 
 def test_of_two_gates_both_must_be_open() -> None:
-    life = a_life()
-    life.submit("low", "cq", "6", priority=-1)
-    life.settle()
-    life.submit("high", "cq", "6", preemptionGates=[{"name": "gate"}, {"name": "other"}])
-    life.settle()
-    move(life, "high", "Open")
-    life.settle()
-    assert life.preempted() == []
-    move(life, "high", "Open", gate="other")
-    life.settle()
-    assert life.preempted() == [("low", "high")]
+    cores = configured_cores()
+    cores.submit("low", "cq", "6", priority=-1)
+    cores.settle()
+    cores.submit("high", "cq", "6", preemptionGates=[{"name": "gate"}, {"name": "other"}])
+    cores.settle()
+    move(cores, "high", "Open")
+    cores.settle()
+    assert cores.preempted() == []
+    move(cores, "high", "Open", gate="other")
+    cores.settle()
+    assert cores.preempted() == [("low", "high")]
 
 
 @pytest.mark.parametrize("how", ["preempted", "deactivated"])
 def test_any_eviction_closes_its_gates(how: str) -> None:
-    life = a_life()
-    life.submit("w", "cq", "6", **GATED)
-    life.settle()
-    move(life, "w", "Open")
+    cores = configured_cores()
+    cores.submit("w", "cq", "6", **GATED)
+    cores.settle()
+    move(cores, "w", "Open")
     if how == "preempted":
-        life.submit("higher", "cq", "6", priority=9)
-        life.settle()
+        cores.submit("higher", "cq", "6", priority=9)
+        cores.settle()
     else:
-        life.say(facts.Deactivated, "w")
-    (gate,) = life.stored("w").status.preemption_gates
+        cores.publish(facts.Deactivated, "w")
+    (gate,) = cores.stored("w").status.preemption_gates
     assert gate.position == "Closed"
-    evicted = find(life.stored("w"), "Evicted")
+    evicted = find(cores.stored("w"), "Evicted")
     assert evicted is not None and gate.last_transition_time == evicted.last_transition_time
 
 
 def test_a_gated_workload_does_not_stop_others_from_preempting() -> None:
-    life = a_life()
-    life.submit("low", "cq", "6", priority=-1)
-    life.settle()
-    life.submit("gated", "cq", "6", age=9, **GATED)
-    life.submit("equal", "cq", "6")
-    life.settle()
-    assert life.preempted() == [("low", "equal")]
-    assert life.phases("gated", "equal") == ["Pending", "Admitted"]
+    cores = configured_cores()
+    cores.submit("low", "cq", "6", priority=-1)
+    cores.settle()
+    cores.submit("gated", "cq", "6", age=9, **GATED)
+    cores.submit("equal", "cq", "6")
+    cores.settle()
+    assert cores.preempted() == [("low", "equal")]
+    assert cores.phases("gated", "equal") == ["Pending", "Admitted"]
 
 
 def test_a_gated_workload_is_tried_again_when_quota_is_free() -> None:
-    life = a_life()
-    life.submit("low", "cq", "6", priority=-1)
-    life.settle()
-    life.submit("gated", "cq", "6", **GATED)
-    life.settle()
-    life.finish("low")
-    life.settle()
-    assert life.phase("gated") == "Admitted"
+    cores = configured_cores()
+    cores.submit("low", "cq", "6", priority=-1)
+    cores.settle()
+    cores.submit("gated", "cq", "6", **GATED)
+    cores.settle()
+    cores.finish("low")
+    cores.settle()
+    assert cores.phase("gated") == "Admitted"
 
 
 def test_in_a_strict_queue_a_gated_workload_stays_the_head() -> None:
-    life = a_life(queueingStrategy="StrictFIFO")
-    life.submit("low", "cq", "6", priority=-1)
-    life.settle()
-    life.submit("gated", "cq", "6", age=9, **GATED)
-    life.submit("small", "cq", "1")
-    life.settle()
-    assert life.phase("small") == "Pending"
-    move(life, "gated", "Open")
-    life.settle()
-    assert life.phases("gated", "small") == ["Admitted", "Admitted"]
+    cores = configured_cores(queueingStrategy="StrictFIFO")
+    cores.submit("low", "cq", "6", priority=-1)
+    cores.settle()
+    cores.submit("gated", "cq", "6", age=9, **GATED)
+    cores.submit("small", "cq", "1")
+    cores.settle()
+    assert cores.phase("small") == "Pending"
+    move(cores, "gated", "Open")
+    cores.settle()
+    assert cores.phases("gated", "small") == ["Admitted", "Admitted"]

@@ -9,14 +9,14 @@ import pytest
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests import Queues
 from admittance.scheduling.state.config import Config
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 
-def a_story(nominal: str, **config: Any) -> Story:
-    story = Story(Config(preemption=True, **{"partial_admission": True, **config}))
+def a_scheduler(nominal: str, **config: Any) -> SteppedScheduler:
+    scheduler = SteppedScheduler(Config(preemption=True, **{"partial_admission": True, **config}))
     within = {"withinClusterQueue": "LowerPriority"}
-    story.queue("cq", resourceGroups=groups(default=nominal), preemption=within)
-    return story
+    scheduler.queue("cq", resourceGroups=groups(default=nominal), preemption=within)
+    return scheduler
 
 
 def pods(count: int, least: int | None) -> dict[str, Any]:
@@ -25,8 +25,8 @@ def pods(count: int, least: int | None) -> dict[str, Any]:
     return pod_set if least is None else {**pod_set, "minCount": least}
 
 
-def count(story: Story, name: str) -> int:
-    admission = story.admission(name)
+def count(scheduler: SteppedScheduler, name: str) -> int:
+    admission = scheduler.admission(name)
     return admission.pod_set_assignments[0].count if admission is not None else 0
 
 
@@ -41,39 +41,39 @@ def count(story: Story, name: str) -> int:
     ],
 )
 def test_as_many_pods_are_admitted_as_fit(room: str, least: int | None, want: int) -> None:
-    story = a_story(room)
-    story.submit("one", "cq")
-    story.respec("one", podSets=[pods(10, least)])
-    story.settle()
-    assert count(story, "one") == want
+    scheduler = a_scheduler(room)
+    scheduler.submit("one", "cq")
+    scheduler.respec("one", podSets=[pods(10, least)])
+    scheduler.settle()
+    assert count(scheduler, "one") == want
 
 
 def test_all_pods_by_preemption_come_before_fewer_without() -> None:
-    story = a_story("10")
-    story.submit("low", "cq", "6", priority=-1)
-    story.settle()
-    story.submit("high", "cq")
-    story.respec("high", podSets=[pods(8, 2)])
-    story.settle()
-    assert [one.name for one in story.told] == ["low"]
-    assert count(story, "high") == 8
+    scheduler = a_scheduler("10")
+    scheduler.submit("low", "cq", "6", priority=-1)
+    scheduler.settle()
+    scheduler.submit("high", "cq")
+    scheduler.respec("high", podSets=[pods(8, 2)])
+    scheduler.settle()
+    assert [one.name for one in scheduler.told] == ["low"]
+    assert count(scheduler, "high") == 8
 
 
 def test_reclaimed_pods_free_quota_once_after_a_partial_admission() -> None:
-    story = a_story("6")
-    story.submit("one", "cq")
-    story.respec("one", podSets=[pods(10, 2)])
-    story.settle()
-    assert count(story, "one") == 6
+    scheduler = a_scheduler("6")
+    scheduler.submit("one", "cq")
+    scheduler.respec("one", podSets=[pods(10, 2)])
+    scheduler.settle()
+    assert count(scheduler, "one") == 6
     for gone, left in ((3, 6_000), (4, 6_000), (7, 3_000), (10, 0)):
-        story.change("one", reclaimable_pods=(ReclaimablePod(name="main", count=gone),))
-        (status,) = story.core.queues(Queues(cluster_queue="cq")).cluster_queues
+        scheduler.change("one", reclaimable_pods=(ReclaimablePod(name="main", count=gone),))
+        (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
         assert sum(one.reserved for one in status.usage) == left
 
 
 def test_with_the_feature_off_no_reservation_is_revoked() -> None:
-    story = a_story("7", partial_admission=False)
-    story.submit("one", "cq")
-    story.respec("one", podSets=[pods(10, 4)])
-    story.settle()
-    assert story.admission("one") is None
+    scheduler = a_scheduler("7", partial_admission=False)
+    scheduler.submit("one", "cq")
+    scheduler.respec("one", podSets=[pods(10, 4)])
+    scheduler.settle()
+    assert scheduler.admission("one") is None

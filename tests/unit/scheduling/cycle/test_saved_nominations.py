@@ -12,7 +12,7 @@ from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
 from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.workload_info import Nomination, Queue, WorkloadInfo
-from support.cores.scheduling_story import Story, groups, quota
+from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 RECLAIM = ("Never", "LowerPriority", "Any")
@@ -32,31 +32,31 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def strict(story: Story, name: str, *flavors: str) -> None:
+def strict(scheduler: SteppedScheduler, name: str, *flavors: str) -> None:
     offered = {flavor: quota("1") for flavor in flavors}
-    story.queue(name, queueingStrategy="StrictFIFO", resourceGroups=groups(**offered))
+    scheduler.queue(name, queueingStrategy="StrictFIFO", resourceGroups=groups(**offered))
 
 
 def test_an_unchanged_head_is_tried_once_for_each_event(looks: list[str]) -> None:
-    story = Story()
-    strict(story, "alone", "default")
-    story.submit("runs", "alone")
-    story.settle()
-    story.submit("waits", "alone")
+    scheduler = SteppedScheduler()
+    strict(scheduler, "alone", "default")
+    scheduler.submit("runs", "alone")
+    scheduler.settle()
+    scheduler.submit("waits", "alone")
     looks.clear()
-    story.settle()
+    scheduler.settle()
     assert looks == ["waits"]
 
 
 def test_an_unchanged_head_is_tried_again_when_quota_is_freed(looks: list[str]) -> None:
-    story = Story()
-    strict(story, "alone", "default")
-    story.submit("runs", "alone")
-    story.settle()
-    story.submit("waits", "alone")
-    story.settle()
-    story.finish("runs")
-    assert story.settle() == ["waits"]
+    scheduler = SteppedScheduler()
+    strict(scheduler, "alone", "default")
+    scheduler.submit("runs", "alone")
+    scheduler.settle()
+    scheduler.submit("waits", "alone")
+    scheduler.settle()
+    scheduler.finish("runs")
+    assert scheduler.settle() == ["waits"]
 
 
 def test_a_head_that_cycles_through_flavors_is_tried_in_idle_cycles(
@@ -64,21 +64,21 @@ def test_a_head_that_cycles_through_flavors_is_tried_in_idle_cycles(
 ) -> None:
     # The pod set that fits begins with the next flavor each time, so where it stands when room
     # comes free is a matter of how often it was looked at.
-    story = Story(Config(idle_cycles=9))
-    story.flavor("other")
-    strict(story, "two", "default", "other")
-    story.submit("large", "two", pods=[{"requests": {"cpu": "1"}}, {"requests": {"cpu": "5"}}])
-    story.settle()
+    scheduler = SteppedScheduler(Config(idle_cycles=9))
+    scheduler.flavor("other")
+    strict(scheduler, "two", "default", "other")
+    scheduler.submit("large", "two", pods=[{"requests": {"cpu": "1"}}, {"requests": {"cpu": "5"}}])
+    scheduler.settle()
     assert looks == ["large"] * 9
 
 
 def test_idle_cycles_that_are_not_run_count_for_the_cursors_of_others() -> None:
-    story = Story(Config(idle_cycles=9))
-    strict(story, "alone", "default")
-    story.submit("large", "alone", "5")
-    before = story.core._cycle.number
-    story.settle()
-    assert story.core._cycle.number == before + 9
+    scheduler = SteppedScheduler(Config(idle_cycles=9))
+    strict(scheduler, "alone", "default")
+    scheduler.submit("large", "alone", "5")
+    before = scheduler.core._cycle.number
+    scheduler.settle()
+    assert scheduler.core._cycle.number == before + 9
 
 
 # Nominations that are remembered. -----------------------------------------------------------
@@ -125,12 +125,12 @@ def test_a_saved_search_equals_a_new_search(
     remembered: Counter[str], seed: int, fair: FairSharing | None
 ) -> None:
     random = Random(seed)
-    story = Story(Config(preemption=True, fair_sharing=fair, partial_admission=True))
-    story.flavor("other")
+    scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=fair, partial_admission=True))
+    scheduler.flavor("other")
 
     def configure(n: int) -> None:
         within, reclaim = random.choice(WITHIN), random.choice(RECLAIM)
-        story.queue(
+        scheduler.queue(
             f"q{n}",
             "team" if n < 4 else "",
             preemption={
@@ -158,33 +158,33 @@ def test_a_saved_search_equals_a_new_search(
                 ]
             )
             priority, age = random.randint(0, 2), random.randint(0, 50)
-            story.submit(name, queue, priority=priority, age=age, pods=pods)
+            scheduler.submit(name, queue, priority=priority, age=age, pods=pods)
         elif what < 0.85 and running:
             done = random.choice(running)
             ended.add(done)
-            story.finish(done)
+            scheduler.finish(done)
         elif what < 0.95:
-            story.core.flush(f"q{random.randrange(5)}")
+            scheduler.core.flush(f"q{random.randrange(5)}")
         else:
             configure(random.randrange(5))
         for _ in range(random.randint(1, 12)):
-            story.cycle()
-        running = [one for one in story.stored if story.admission(one) and one not in ended]
+            scheduler.cycle()
+        running = [one for one in scheduler.stored if scheduler.admission(one) and one not in ended]
     assert remembered["all"] > remembered["remembered"] > 0
 
 
 def test_a_saved_search_of_an_older_workload_is_not_reused() -> None:
-    story = Story()
-    story.queue(
+    scheduler = SteppedScheduler()
+    scheduler.queue(
         "alone",
         preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"},
         resourceGroups=groups(default=quota("1")),
     )
-    story.submit("runs", "alone", age=10)
-    story.settle()
-    story.submit("older", "alone", age=20)
-    story.submit("younger", "alone", age=5)
-    nominator, world = story.core._cycle._nominator, story.core._state
+    scheduler.submit("runs", "alone", age=10)
+    scheduler.settle()
+    scheduler.submit("older", "alone", age=20)
+    scheduler.submit("younger", "alone", age=5)
+    nominator, world = scheduler.core._cycle._nominator, scheduler.core._state
     found = [
         bool(nominated(nominator, world.queues["alone"], world.workloads["ns", name], None)[1])
         for name in ("older", "younger")
@@ -195,7 +195,7 @@ def test_a_saved_search_of_an_older_workload_is_not_reused() -> None:
 # Searches that are not made for what makes no difference. -----------------------------------
 
 
-def _team(story: Story, random: Random) -> None:
+def _team(scheduler: SteppedScheduler, random: Random) -> None:
     """Queues of nested cohorts with cpu that is scarce and memory that mostly is not."""
     for name, parent in (("left", "root"), ("right", "root"), ("root", "")):
         lend = {"lendingLimit": str(random.randint(0, 3))} if parent else {}
@@ -205,7 +205,7 @@ def _team(story: Story, random: Random) -> None:
         ]
         flavors = [{"name": "default", "resources": offered}]
         spec = {"resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": flavors}]}
-        story.put("Cohort", name, {**spec, **({"parentName": parent} if parent else {})})
+        scheduler.put("Cohort", name, {**spec, **({"parentName": parent} if parent else {})})
     for n in range(4):
         offered = [
             {"name": "cpu", "nominalQuota": str(random.randint(0, 5))},
@@ -216,7 +216,7 @@ def _team(story: Story, random: Random) -> None:
         preemption = {"withinClusterQueue": within, "reclaimWithinCohort": reclaim}
         if borrow is not None:
             preemption |= {"borrowWithinCohort": borrow}
-        story.queue(
+        scheduler.queue(
             f"q{n}",
             "left" if n < 2 else "right",
             preemption=preemption,
@@ -247,19 +247,19 @@ def test_victims_do_not_depend_on_resources_that_suffice(
     monkeypatch.setattr(Search, "victims", checked)
     for seed in range(40):
         random = Random(seed)
-        story = Story(Config(preemption=True, fair_sharing=fair))
-        _team(story, random)
+        scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=fair))
+        _team(scheduler, random)
         for n in range(25):
             requests = {"cpu": random.choice("123"), "memory": random.choice("0123")}
             queue, priority = f"q{random.randrange(4)}", random.randint(0, 3)
-            story.submit(
+            scheduler.submit(
                 f"w{n}",
                 queue,
                 priority=priority,
                 age=random.random(),
                 pods=[{"requests": requests}],
             )
-            story.cycle()
+            scheduler.cycle()
             if n % 5 == 4:
-                story.core.flush("q0")
+                scheduler.core.flush("q0")
     assert counted["several"] > counted["one scarce"] > 0

@@ -13,24 +13,24 @@ from admittance.events.requests import ExplainReply
 from admittance.events.shapes import PreemptedBy
 from admittance.scheduling.explain import flavor_report, preemption_blockers
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.scheduling_story import NOON, Story, groups, quota
+from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quota
 from unit.scheduling.preemption.test_loop_guard import a_pair
 
-Tell = Callable[[Story], None]
+Tell = Callable[[SteppedScheduler], None]
 ANY = {"reclaimWithinCohort": "Any"}
 WITHIN = {"withinClusterQueue": "LowerPriority"}
 
 
-def a_story(config: Config | None = None) -> Story:
-    return Story(config or Config(preemption=True))
+def a_scheduler(config: Config | None = None) -> SteppedScheduler:
+    return SteppedScheduler(config or Config(preemption=True))
 
 
-def full(story: Story, cohort: str = "", **spec: Any) -> None:
+def full(scheduler: SteppedScheduler, cohort: str = "", **spec: Any) -> None:
     """Queue cq of 6, where a workload of priority 3 holds 4 and one of priority 0 holds 2."""
-    story.queue("cq", cohort, resourceGroups=groups(default="6"), **spec)
-    story.submit("mid", "cq", "4", priority=3, age=20)
-    story.submit("low", "cq", "2", age=10)
-    assert story.settle() == ["mid", "low"]
+    scheduler.queue("cq", cohort, resourceGroups=groups(default="6"), **spec)
+    scheduler.submit("mid", "cq", "4", priority=3, age=20)
+    scheduler.submit("low", "cq", "2", age=10)
+    assert scheduler.settle() == ["mid", "low"]
 
 
 def rules(why: ExplainReply) -> list[tuple[str, str]]:
@@ -40,90 +40,90 @@ def rules(why: ExplainReply) -> list[tuple[str, str]]:
 # Policies that protect holders. ----------------------------------------------------------------
 
 
-def never(story: Story) -> None:
-    full(story)
-    story.submit("w", "cq", "4", priority=9)
+def never(scheduler: SteppedScheduler) -> None:
+    full(scheduler)
+    scheduler.submit("w", "cq", "4", priority=9)
 
 
-def not_lower(story: Story) -> None:
-    full(story, preemption=WITHIN)
-    story.submit("w", "cq", "4", priority=1)
+def not_lower(scheduler: SteppedScheduler) -> None:
+    full(scheduler, preemption=WITHIN)
+    scheduler.submit("w", "cq", "4", priority=1)
 
 
-def no_reclaim(story: Story) -> None:
-    full(story, "co", preemption=WITHIN)
-    story.queue("other", "co", resourceGroups=groups(default="4"))
-    story.submit("theirs", "other", "4", age=9)
-    story.settle()
-    story.submit("w", "cq", "5", priority=0)
+def no_reclaim(scheduler: SteppedScheduler) -> None:
+    full(scheduler, "co", preemption=WITHIN)
+    scheduler.queue("other", "co", resourceGroups=groups(default="4"))
+    scheduler.submit("theirs", "other", "4", age=9)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "5", priority=0)
 
 
-def lender_within_nominal(story: Story) -> None:
-    story.queue("cq", "co", resourceGroups=groups(default="2"), preemption=ANY)
-    story.queue("other", "co", resourceGroups=groups(default="4"))
-    story.submit("mine", "cq", "2", age=20)
-    story.submit("theirs", "other", "4", age=10)
-    story.settle()
-    story.submit("w", "cq", "2")
+def lender_within_nominal(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", "co", resourceGroups=groups(default="2"), preemption=ANY)
+    scheduler.queue("other", "co", resourceGroups=groups(default="4"))
+    scheduler.submit("mine", "cq", "2", age=20)
+    scheduler.submit("theirs", "other", "4", age=10)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "2")
 
 
-def sheltered(story: Story) -> None:
-    story.put("Cohort", "left", {"parentName": "root"})
-    story.put("Cohort", "right", {"parentName": "root"})
-    story.queue("cq", "left", resourceGroups=groups(default="4"), preemption=ANY)
-    story.queue("mine", "left", resourceGroups=groups(default="0"))
-    story.queue("borrows", "right", resourceGroups=groups(default="2"))
-    story.queue("lends", "right", resourceGroups=groups(default="2"))
-    story.submit("a", "borrows", "4", age=9)
-    story.submit("b", "cq", "4", age=8)
-    story.settle()
-    story.submit("w", "cq", "4")
+def sheltered(scheduler: SteppedScheduler) -> None:
+    scheduler.put("Cohort", "left", {"parentName": "root"})
+    scheduler.put("Cohort", "right", {"parentName": "root"})
+    scheduler.queue("cq", "left", resourceGroups=groups(default="4"), preemption=ANY)
+    scheduler.queue("mine", "left", resourceGroups=groups(default="0"))
+    scheduler.queue("borrows", "right", resourceGroups=groups(default="2"))
+    scheduler.queue("lends", "right", resourceGroups=groups(default="2"))
+    scheduler.submit("a", "borrows", "4", age=9)
+    scheduler.submit("b", "cq", "4", age=8)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "4")
 
 
-def while_borrowing(story: Story) -> None:
-    story.queue("cq", "co", resourceGroups=groups(default="4"), preemption=ANY)
-    story.queue("idle", "co", resourceGroups=groups(default="4"))
-    story.queue("other", "co", resourceGroups=groups(default="1"))
-    story.submit("mine", "cq", "4", age=20, priority=5)
-    story.submit("theirs", "other", "4", age=10)
-    story.settle()
-    story.submit("w", "cq", "4", priority=9)
+def while_borrowing(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", "co", resourceGroups=groups(default="4"), preemption=ANY)
+    scheduler.queue("idle", "co", resourceGroups=groups(default="4"))
+    scheduler.queue("other", "co", resourceGroups=groups(default="1"))
+    scheduler.submit("mine", "cq", "4", age=20, priority=5)
+    scheduler.submit("theirs", "other", "4", age=10)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "4", priority=9)
 
 
-def above_threshold(story: Story) -> None:
+def above_threshold(scheduler: SteppedScheduler) -> None:
     borrow = {"policy": "LowerPriority", "maxPriorityThreshold": 2}
-    story.queue(
+    scheduler.queue(
         "cq",
         "co",
         resourceGroups=groups(default="2"),
         preemption={**ANY, "borrowWithinCohort": borrow},
     )
-    story.queue("other", "co", resourceGroups=groups(default="4"))
-    story.submit("theirs", "other", "6", age=10, priority=3)
-    story.settle()
-    story.submit("w", "cq", "4", priority=9)
+    scheduler.queue("other", "co", resourceGroups=groups(default="4"))
+    scheduler.submit("theirs", "other", "6", age=10, priority=3)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "4", priority=9)
 
 
-def inactive(story: Story) -> None:
-    story.queue("cq", "co", resourceGroups=groups(default="4"), preemption=ANY)
-    story.queue("other", "co", resourceGroups=groups(default="2"))
-    story.submit("theirs", "other", "6", age=10)
-    story.settle()
-    story.queue("other", "co", resourceGroups=groups(default="2"), stopPolicy="Hold")
-    story.submit("w", "cq", "4")
+def inactive(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", "co", resourceGroups=groups(default="4"), preemption=ANY)
+    scheduler.queue("other", "co", resourceGroups=groups(default="2"))
+    scheduler.submit("theirs", "other", "6", age=10)
+    scheduler.settle()
+    scheduler.queue("other", "co", resourceGroups=groups(default="2"), stopPolicy="Hold")
+    scheduler.submit("w", "cq", "4")
 
 
-def above_nominal(story: Story) -> None:
-    story.queue("cq", "co", resourceGroups=groups(default="2"), preemption={**ANY, **WITHIN})
-    story.queue("other", "co", resourceGroups=groups(default="4"))
-    story.submit("theirs", "other", "5", age=10)
-    story.settle()
-    story.submit("w", "cq", "4", priority=9)
+def above_nominal(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", "co", resourceGroups=groups(default="2"), preemption={**ANY, **WITHIN})
+    scheduler.queue("other", "co", resourceGroups=groups(default="4"))
+    scheduler.submit("theirs", "other", "5", age=10)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "4", priority=9)
 
 
-def not_enough(story: Story) -> None:
-    full(story, preemption=WITHIN)
-    story.submit("w", "cq", "6", priority=1)
+def not_enough(scheduler: SteppedScheduler) -> None:
+    full(scheduler, preemption=WITHIN)
+    scheduler.submit("w", "cq", "6", priority=1)
 
 
 @pytest.mark.parametrize(
@@ -156,20 +156,20 @@ def not_enough(story: Story) -> None:
     ],
 )
 def test_protected_workloads_are_explained_with_the_rule(tell: Tell, want: tuple[str, str]) -> None:
-    story = a_story()
-    tell(story)
-    why = story.why("w")
+    scheduler = a_scheduler()
+    tell(scheduler)
+    why = scheduler.why("w")
     assert want in rules(why)
     assert why.outlook is not None
     assert why.outlook.outcome in ("NoCandidates", "NoFit")
-    assert story.cycle() == []
-    assert story.preempted == []
+    assert scheduler.cycle() == []
+    assert scheduler.preempted == []
 
 
 def test_protections_have_a_policy_numbers_and_a_sentence() -> None:
-    story = a_story()
-    not_lower(story)
-    bars = {bar.rule: bar for bar in story.why("w").flavors[0].barriers}
+    scheduler = a_scheduler()
+    not_lower(scheduler)
+    bars = {bar.rule: bar for bar in scheduler.why("w").flavors[0].barriers}
     bar = bars["PriorityNotLower"]
     assert (bar.policy, bar.of) == ("withinClusterQueue: LowerPriority", "cq")
     assert (bar.workloads, bar.amount, bar.lowest_priority) == (1, 4000, 3)
@@ -180,16 +180,16 @@ def test_protections_have_a_policy_numbers_and_a_sentence() -> None:
 
 
 def test_with_fair_sharing_the_shares_are_compared() -> None:
-    story = a_story(Config(preemption=True, fair_sharing=FairSharing()))
-    story.queue("cq", "co", resourceGroups=groups(default="3"), preemption=ANY)
-    story.queue("other", "co", resourceGroups=groups(default="3"))
-    story.submit("mine", "cq", "3", age=9)
-    story.submit("theirs", "other", "3", age=8)
-    story.queue("lends", "co", resourceGroups=groups(default="3"))
-    story.submit("more", "other", "1", age=7)
-    assert story.settle() == ["mine", "theirs", "more"]
-    story.submit("w", "cq", "4")
-    (bar,) = [one for one in story.why("w").flavors[0].barriers if one.cluster_queue == "other"]
+    scheduler = a_scheduler(Config(preemption=True, fair_sharing=FairSharing()))
+    scheduler.queue("cq", "co", resourceGroups=groups(default="3"), preemption=ANY)
+    scheduler.queue("other", "co", resourceGroups=groups(default="3"))
+    scheduler.submit("mine", "cq", "3", age=9)
+    scheduler.submit("theirs", "other", "3", age=8)
+    scheduler.queue("lends", "co", resourceGroups=groups(default="3"))
+    scheduler.submit("more", "other", "1", age=7)
+    assert scheduler.settle() == ["mine", "theirs", "more"]
+    scheduler.submit("w", "cq", "4")
+    (bar,) = [one for one in scheduler.why("w").flavors[0].barriers if one.cluster_queue == "other"]
     assert bar.rule == "SharesForbid"
     assert "cq would have share 444, not below the share 111 of other" in bar.message
 
@@ -197,89 +197,89 @@ def test_with_fair_sharing_the_shares_are_compared() -> None:
 # What would let it go on. ----------------------------------------------------------------------
 
 
-def taint(story: Story) -> None:
-    story.flavor("gpu", nodeTaints=[{"key": "gpu", "value": "a", "effect": "NoSchedule"}])
-    story.queue("cq", resourceGroups=groups(gpu="4"))
-    story.submit("w", "cq", "1")
+def taint(scheduler: SteppedScheduler) -> None:
+    scheduler.flavor("gpu", nodeTaints=[{"key": "gpu", "value": "a", "effect": "NoSchedule"}])
+    scheduler.queue("cq", resourceGroups=groups(gpu="4"))
+    scheduler.submit("w", "cq", "1")
 
 
-def selector(story: Story) -> None:
-    story.flavor("arm", nodeLabels={"arch": "arm"})
-    story.queue("cq", resourceGroups=groups(arm="4"))
-    story.submit("w", "cq", "1", pod={"nodeSelector": {"arch": "x86"}})
+def selector(scheduler: SteppedScheduler) -> None:
+    scheduler.flavor("arm", nodeLabels={"arch": "arm"})
+    scheduler.queue("cq", resourceGroups=groups(arm="4"))
+    scheduler.submit("w", "cq", "1", pod={"nodeSelector": {"arch": "x86"}})
 
 
-def too_large(story: Story) -> None:
-    story.queue("cq", resourceGroups=groups(default="4"))
-    story.submit("w", "cq", "5")
+def too_large(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", resourceGroups=groups(default="4"))
+    scheduler.submit("w", "cq", "5")
 
 
-def borrowing_limit(story: Story) -> None:
-    story.queue("cq", "co", resourceGroups=groups(default=quota("2", borrow="1")))
-    story.queue("other", "co", resourceGroups=groups(default="9"))
-    story.submit("mine", "cq", "2", age=3)
-    story.settle()
-    story.submit("w", "cq", "3")
+def borrowing_limit(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", "co", resourceGroups=groups(default=quota("2", borrow="1")))
+    scheduler.queue("other", "co", resourceGroups=groups(default="9"))
+    scheduler.submit("mine", "cq", "2", age=3)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "3")
 
 
-def in_cohort(story: Story) -> None:
-    story.queue("cq", "co", resourceGroups=groups(default="2"))
-    story.queue("other", "co", resourceGroups=groups(default="2"))
-    story.submit("theirs", "other", "3", age=3)
-    story.settle()
-    story.submit("w", "cq", "2")
+def in_cohort(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", "co", resourceGroups=groups(default="2"))
+    scheduler.queue("other", "co", resourceGroups=groups(default="2"))
+    scheduler.submit("theirs", "other", "3", age=3)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "2")
 
 
-def stopped(story: Story) -> None:
-    story.queue("cq", resourceGroups=groups(default="2"), stopPolicy="Hold")
-    story.submit("w", "cq", "2")
+def stopped(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", resourceGroups=groups(default="2"), stopPolicy="Hold")
+    scheduler.submit("w", "cq", "2")
 
 
-def stopped_local(story: Story) -> None:
-    story.queue("cq", resourceGroups=groups(default="2"))
-    story.put("LocalQueue", "cq", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns")
-    story.submit("w", "cq", "2")
+def stopped_local(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", resourceGroups=groups(default="2"))
+    scheduler.put("LocalQueue", "cq", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns")
+    scheduler.submit("w", "cq", "2")
 
 
-def no_queue(story: Story) -> None:
-    story.submit("w", "nowhere", "2")
+def no_queue(scheduler: SteppedScheduler) -> None:
+    scheduler.submit("w", "nowhere", "2")
 
 
-def other_namespace(story: Story) -> None:
+def other_namespace(scheduler: SteppedScheduler) -> None:
     selects = {"matchLabels": {"team": "a"}}
-    story.queue("cq", resourceGroups=groups(default="2"), namespaceSelector=selects)
-    story.submit("w", "cq", "2")
-    story.settle()
+    scheduler.queue("cq", resourceGroups=groups(default="2"), namespaceSelector=selects)
+    scheduler.submit("w", "cq", "2")
+    scheduler.settle()
 
 
-def backoff(story: Story) -> None:
-    story.queue("cq", resourceGroups=groups(default="2"))
-    story.submit("w", "cq", "2")
+def backoff(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", resourceGroups=groups(default="2"))
+    scheduler.submit("w", "cq", "2")
     until = NOON + timedelta(minutes=5)
-    story.change("w", requeue_state=RequeueState(count=1, requeue_at=until))
+    scheduler.change("w", requeue_state=RequeueState(count=1, requeue_at=until))
 
 
-def uncovered(story: Story) -> None:
-    story.queue("cq", resourceGroups=groups(default="2"))
-    story.submit("w", "cq", pods=[{"requests": {"cpu": "1", "gpu": "1"}}])
+def uncovered(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", resourceGroups=groups(default="2"))
+    scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "1", "gpu": "1"}}])
 
 
-def cycle(story: Story) -> None:
-    story.put("Cohort", "one", {"parentName": "two"})
-    story.put("Cohort", "two", {"parentName": "one"})
-    story.queue("cq", "one", resourceGroups=groups(default="2"))
-    story.submit("w", "cq", "1")
+def cycle(scheduler: SteppedScheduler) -> None:
+    scheduler.put("Cohort", "one", {"parentName": "two"})
+    scheduler.put("Cohort", "two", {"parentName": "one"})
+    scheduler.queue("cq", "one", resourceGroups=groups(default="2"))
+    scheduler.submit("w", "cq", "1")
 
 
-def behind_strict_head(story: Story) -> None:
-    story.queue("cq", resourceGroups=groups(default="2"), queueingStrategy="StrictFIFO")
-    story.submit("head", "cq", "9", age=9)
-    story.submit("w", "cq", "1")
-    story.settle()
+def behind_strict_head(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", resourceGroups=groups(default="2"), queueingStrategy="StrictFIFO")
+    scheduler.submit("head", "cq", "9", age=9)
+    scheduler.submit("w", "cq", "1")
+    scheduler.settle()
 
 
-def outranked(story: Story) -> None:
-    not_lower(story)
+def outranked(scheduler: SteppedScheduler) -> None:
+    not_lower(scheduler)
 
 
 @pytest.mark.parametrize(
@@ -348,9 +348,9 @@ def outranked(story: Story) -> None:
     ],
 )
 def test_remedies_name_the_change_that_unblocks(tell: Tell, want: str) -> None:
-    story = a_story()
-    tell(story)
-    assert want in story.why("w").unblocked_by
+    scheduler = a_scheduler()
+    tell(scheduler)
+    assert want in scheduler.why("w").unblocked_by
 
 
 @pytest.mark.parametrize(
@@ -361,9 +361,9 @@ def test_remedies_name_the_change_that_unblocks(tell: Tell, want: str) -> None:
     ],
 )
 def test_no_flavor_fits_a_workload_that_cannot_be_admitted(tell: Tell) -> None:
-    story = a_story()
-    tell(story)
-    why = story.why("w")
+    scheduler = a_scheduler()
+    tell(scheduler)
+    why = scheduler.why("w")
     assert why.flavors
     assert not any(one.fits for one in why.flavors)
     assert all(one.message for one in why.flavors)
@@ -373,13 +373,13 @@ def test_no_flavor_fits_a_workload_that_cannot_be_admitted(tell: Tell) -> None:
 
 
 def test_every_flavor_has_the_numbers_of_its_quota() -> None:
-    story = a_story()
-    story.queue("cq", "co", resourceGroups=groups(default=quota("4", borrow="3")))
-    story.queue("other", "co", resourceGroups=groups(default="6"))
-    story.submit("mine", "cq", "5", age=3)
-    story.settle()
-    story.submit("w", "cq", "3")
-    ((room,),) = [one.rooms for one in story.why("w").flavors]
+    scheduler = a_scheduler()
+    scheduler.queue("cq", "co", resourceGroups=groups(default=quota("4", borrow="3")))
+    scheduler.queue("other", "co", resourceGroups=groups(default="6"))
+    scheduler.submit("mine", "cq", "5", age=3)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "3")
+    ((room,),) = [one.rooms for one in scheduler.why("w").flavors]
     assert (room.requested, room.available, room.short) == (3000, 2000, 1000)
     assert (room.usage, room.nominal, room.borrowing_limit, room.potential) == (
         5000,
@@ -390,46 +390,46 @@ def test_every_flavor_has_the_numbers_of_its_quota() -> None:
 
 
 def test_a_later_pod_set_is_measured_with_what_the_earlier_ones_take() -> None:
-    story = a_story()
-    story.queue("cq", resourceGroups=groups(default="4"))
-    story.submit("w", "cq", pods=[{"requests": {"cpu": "3"}}, {"requests": {"cpu": "2"}}])
-    first, second = story.why("w").flavors
+    scheduler = a_scheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="4"))
+    scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "3"}}, {"requests": {"cpu": "2"}}])
+    first, second = scheduler.why("w").flavors
     assert first.fits
     assert not second.fits
     assert (second.rooms[0].taken, second.rooms[0].requested) == (3000, 2000)
 
 
 def test_the_largest_holders_come_first_with_their_protection() -> None:
-    story = a_story()
-    not_lower(story)
-    why = story.why("w")
+    scheduler = a_scheduler()
+    not_lower(scheduler)
+    why = scheduler.why("w")
     told = [(one.name, one.amount, one.priority, one.spared_by) for one in why.held_by]
     assert told == [("mid", 4000, 3, "PriorityNotLower"), ("low", 2000, 0, "")]
     assert why.holders == ("ns/mid", "ns/low")
 
 
 def test_victims_are_named_before_and_after_the_preemption() -> None:
-    story = a_story()
-    full(story, preemption=WITHIN)
-    story.submit("w", "cq", "1", priority=1)
-    why = story.why("w")
+    scheduler = a_scheduler()
+    full(scheduler, preemption=WITHIN)
+    scheduler.submit("w", "cq", "1", priority=1)
+    why = scheduler.why("w")
     assert why.outlook is not None
     assert why.outlook.outcome == "Preempts"
     assert [(one.name, one.rule) for one in why.outlook.victims] == [("low", "InClusterQueue")]
     assert "its turn: 1 workload can be preempted for it" in why.unblocked_by
-    story.cycle(confirm=False)
-    why = story.why("w")
+    scheduler.cycle(confirm=False)
+    why = scheduler.why("w")
     assert why.reason == "WaitingForPreemptedWorkloads"
     assert [one.name for one in why.waits_for] == ["low"]
     assert "stop of ns/low, which is being preempted for it" in why.unblocked_by
 
 
 def test_a_preempted_workload_names_its_preemptor_and_the_numbers() -> None:
-    story = a_story()
-    full(story, preemption=WITHIN)
-    story.submit("w", "cq", "1", priority=1)
-    story.cycle(confirm=False)
-    (said,) = story.preempted
+    scheduler = a_scheduler()
+    full(scheduler, preemption=WITHIN)
+    scheduler.submit("w", "cq", "1", priority=1)
+    scheduler.cycle(confirm=False)
+    (said,) = scheduler.preempted
     grounds = said.grounds
     assert grounds is not None
     assert (said.by, said.reason) == ("ns/w", "InClusterQueue")
@@ -452,45 +452,45 @@ def test_a_preempted_workload_names_its_preemptor_and_the_numbers() -> None:
 
 
 def test_victim_and_preemptor_name_each_other_from_their_status() -> None:
-    story = a_story()
-    full(story, preemption=WITHIN)
-    story.submit("w", "cq", "1", priority=1)
-    story.cycle(confirm=False)
-    (said,) = story.preempted
+    scheduler = a_scheduler()
+    full(scheduler, preemption=WITHIN)
+    scheduler.submit("w", "cq", "1", priority=1)
+    scheduler.cycle(confirm=False)
+    (said,) = scheduler.preempted
     by = PreemptedBy(
         by=said.by, by_uid=said.by_uid, rule=said.reason, at=NOON, grounds=said.grounds
     )
-    story.change("low", conditions={"Evicted": (True, "Preempted")}, preempted_by=by)
-    victim = story.why("low")
+    scheduler.change("low", conditions={"Evicted": (True, "Preempted")}, preempted_by=by)
+    victim = scheduler.why("low")
     assert (victim.phase, victim.preempted_by) == ("Evicting", by)
     assert "preempted by workload ns/w" in victim.message
-    ((going),) = story.why("w").waits_for
+    ((going),) = scheduler.why("w").waits_for
     assert (going.name, going.rule, going.since) == ("low", "InClusterQueue", NOON)
 
 
 def test_a_closed_preemption_gate_is_a_remedy() -> None:
-    story = a_story()
-    full(story, preemption=WITHIN)
-    story.submit("w", "cq", "1", priority=1)
-    story.respec("w", preemptionGates=[{"name": "family"}])
+    scheduler = a_scheduler()
+    full(scheduler, preemption=WITHIN)
+    scheduler.submit("w", "cq", "1", priority=1)
+    scheduler.respec("w", preemptionGates=[{"name": "family"}])
     for _ in range(2):
-        why = story.why("w")
+        why = scheduler.why("w")
         assert why.reason == "AdmissionGated"
         assert why.unblocked_by == (
             "opening of preemption gate family",
             "1 more free cpu in flavor default of ClusterQueue cq (held by ns/mid, ns/low)",
         )
-        story.settle()
-        assert story.told == []
+        scheduler.settle()
+        assert scheduler.told == []
 
 
 def test_an_admission_carries_what_it_took_and_what_there_was() -> None:
-    story = a_story()
-    story.queue("cq", "co", resourceGroups=groups(default="2"))
-    story.queue("other", "co", resourceGroups=groups(default="4"))
-    story.submit("w", "cq", "3", age=7)
-    story.settle()
-    (said,) = story.decided
+    scheduler = a_scheduler()
+    scheduler.queue("cq", "co", resourceGroups=groups(default="2"))
+    scheduler.queue("other", "co", resourceGroups=groups(default="4"))
+    scheduler.submit("w", "cq", "3", age=7)
+    scheduler.settle()
+    (said,) = scheduler.decided
     ((taken),) = said.taken
     assert (taken.amount, taken.available, taken.borrowed) == (3000, 6000, 1000)
     assert (said.level, said.waited_seconds) == (1, 7)
@@ -500,11 +500,13 @@ AWAY = {"type": "Active", "status": "False", "reason": "ControllerLost", "messag
 
 
 def test_an_inactive_queue_names_its_missing_and_inactive_checks() -> None:
-    story = a_story()
-    story.put("AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]})
-    story.queue("cq", resourceGroups=groups(default="2"), admissionChecks=["budgte", "room"])
-    story.submit("w", "cq", "1")
-    assert story.why("w").unblocked_by == (
+    scheduler = a_scheduler()
+    scheduler.put(
+        "AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]}
+    )
+    scheduler.queue("cq", resourceGroups=groups(default="2"), admissionChecks=["budgte", "room"])
+    scheduler.submit("w", "cq", "1")
+    assert scheduler.why("w").unblocked_by == (
         "ClusterQueue cq becoming active (AdmissionCheckNotFound): "
         "creation of AdmissionCheck budgte; "
         "AdmissionCheck room becoming active again (ControllerLost: no word)",
@@ -512,43 +514,45 @@ def test_an_inactive_queue_names_its_missing_and_inactive_checks() -> None:
 
 
 def test_an_open_check_names_its_controller_and_whether_it_is_active() -> None:
-    story = a_story()
-    story.queue("cq", resourceGroups=groups(default="2"))
-    story.submit("w", "cq", "1")
-    story.cycle(confirm=False)
-    (said,) = story.decided
+    scheduler = a_scheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="2"))
+    scheduler.submit("w", "cq", "1")
+    scheduler.cycle(confirm=False)
+    (said,) = scheduler.decided
     reserved = {"QuotaReserved": (True, "QuotaReserved")}
     rows = (CheckState(name="room"),)
-    story.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
-    story.put("AdmissionCheck", "room", {"controllerName": "ctl"})
-    assert story.why("w").unblocked_by == ("verdict Ready of check room by ctl",)
-    story.put("AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]})
-    (line,) = story.why("w").unblocked_by
+    scheduler.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
+    scheduler.put("AdmissionCheck", "room", {"controllerName": "ctl"})
+    assert scheduler.why("w").unblocked_by == ("verdict Ready of check room by ctl",)
+    scheduler.put(
+        "AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]}
+    )
+    (line,) = scheduler.why("w").unblocked_by
     assert line == "verdict Ready of check room by ctl, which is inactive (ControllerLost: no word)"
 
 
 def test_a_reservation_names_its_open_checks() -> None:
-    story = a_story()
-    story.queue("cq", resourceGroups=groups(default="2"))
-    story.submit("w", "cq", "1")
-    story.cycle(confirm=False)
-    (said,) = story.decided
+    scheduler = a_scheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="2"))
+    scheduler.submit("w", "cq", "1")
+    scheduler.cycle(confirm=False)
+    (said,) = scheduler.decided
     rows = (CheckState(name="budget"), CheckState(name="room", state="Ready"))
     reserved = {"QuotaReserved": (True, "QuotaReserved")}
-    story.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
-    why = story.why("w")
+    scheduler.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
+    why = scheduler.why("w")
     assert (why.phase, why.unblocked_by) == ("QuotaReserved", ("verdict Ready of check budget",))
     assert [(one.name, one.state) for one in why.checks] == [(one.name, one.state) for one in rows]
 
 
 def test_workloads_ahead_are_named_and_the_preempting_one_first() -> None:
-    story = a_story()
-    full(story, preemption=WITHIN)
-    story.submit("sticky", "cq", "1", priority=1, age=1)
-    story.cycle(confirm=False)
-    story.submit("urgent", "cq", "9", priority=7)
-    story.submit("w", "cq", "9")
-    why = story.why("w")
+    scheduler = a_scheduler()
+    full(scheduler, preemption=WITHIN)
+    scheduler.submit("sticky", "cq", "1", priority=1, age=1)
+    scheduler.cycle(confirm=False)
+    scheduler.submit("urgent", "cq", "9", priority=7)
+    scheduler.submit("w", "cq", "9")
+    why = scheduler.why("w")
     assert why.position == 3
     assert [(one.name, one.position, one.holds_place) for one in why.ahead] == [
         ("sticky", 1, True),
@@ -557,23 +561,23 @@ def test_workloads_ahead_are_named_and_the_preempting_one_first() -> None:
 
 
 def test_a_refusal_has_the_numbers_of_unscanned_flavors_too() -> None:
-    story = a_story()
-    story.flavor("one")
-    story.flavor("two")
-    story.flavor("three")
+    scheduler = a_scheduler()
+    scheduler.flavor("one")
+    scheduler.flavor("two")
+    scheduler.flavor("three")
     cpu = groups(one="2", two="3")
     gpu = {
         "coveredResources": ["gpu"],
         "flavors": [{"name": "three", "resources": [{"name": "gpu", "nominalQuota": "1"}]}],
     }
-    story.queue("cq", resourceGroups=[*cpu, gpu])
+    scheduler.queue("cq", resourceGroups=[*cpu, gpu])
     both = [{"requests": {"cpu": "3"}}, {"name": "more", "requests": {"gpu": "1"}}]
-    story.submit("runs", "cq", pods=both, age=9)
-    story.settle()
-    story.submit("w", "cq", pods=[{"requests": {"cpu": "9"}}, both[1]])
-    story.settle()
-    story.now += timedelta(seconds=2)
-    (said,) = story.core.refusals(now=story.now)
+    scheduler.submit("runs", "cq", pods=both, age=9)
+    scheduler.settle()
+    scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "9"}}, both[1]])
+    scheduler.settle()
+    scheduler.now += timedelta(seconds=2)
+    (said,) = scheduler.core.refusals(now=scheduler.now)
     numbers = [(one.pod_set, one.flavor, one.available) for one in said.refusal.shortfalls]
     assert numbers == [("main", "one", 2000), ("main", "two", 3000), ("more", "three", 0)]
     assert said.refusal.reason == "ExceedsMaxQuota"
@@ -593,57 +597,57 @@ def test_a_pair_in_a_preemption_loop_is_explained() -> None:
 
 
 def test_a_message_is_short_but_the_numbers_name_all_flavors() -> None:
-    story = a_story()
+    scheduler = a_scheduler()
     names = [f"f{n}" for n in range(30)]
     for name in names:
-        story.flavor(name)
-    story.queue("cq", resourceGroups=groups(**dict.fromkeys(names, "1")))
-    story.submit("w", "cq", "2")
-    why = story.why("w")
+        scheduler.flavor(name)
+    scheduler.queue("cq", resourceGroups=groups(**dict.fromkeys(names, "1")))
+    scheduler.submit("w", "cq", "2")
+    why = scheduler.why("w")
     assert why.message.endswith("the most that flavor f7 can give, and 22 more")
     assert len(why.flavors) == 30
 
 
 def test_unchecked_queues_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = a_story()
-    story.queue("cq", "co", resourceGroups=groups(default="6"), preemption={**ANY, **WITHIN})
-    story.queue("other", "co", resourceGroups=groups(default="1"))
-    story.submit("mine", "cq", "3", priority=5, age=9)
-    story.submit("more", "cq", "3", priority=5, age=8)
-    story.submit("theirs", "other", "1", age=7)
-    story.settle()
-    story.submit("w", "cq", "4", priority=1)
+    scheduler = a_scheduler()
+    scheduler.queue("cq", "co", resourceGroups=groups(default="6"), preemption={**ANY, **WITHIN})
+    scheduler.queue("other", "co", resourceGroups=groups(default="1"))
+    scheduler.submit("mine", "cq", "3", priority=5, age=9)
+    scheduler.submit("more", "cq", "3", priority=5, age=8)
+    scheduler.submit("theirs", "other", "1", age=7)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "4", priority=1)
     monkeypatch.setattr(preemption_blockers, "LOOKED_AT_MAX", 1)
-    assert rules(story.why("w")) == [("PriorityNotLower", "cq"), ("WithinNominal", "other")]
+    assert rules(scheduler.why("w")) == [("PriorityNotLower", "cq"), ("WithinNominal", "other")]
     monkeypatch.setattr(preemption_blockers, "LOOKED_AT_MAX", 0)
-    assert rules(story.why("w")) == [("NotLookedAt", "cq"), ("NotLookedAt", "")]
+    assert rules(scheduler.why("w")) == [("NotLookedAt", "cq"), ("NotLookedAt", "")]
 
 
 def test_the_search_for_victims_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = a_story()
-    story.flavor("one")
-    story.flavor("two")
-    story.queue("cq", resourceGroups=groups(one="2", two="2"), preemption=WITHIN)
-    story.submit("a", "cq", "2", priority=0, age=9)
-    story.submit("b", "cq", "2", priority=0, age=8)
-    story.settle()
-    story.submit("w", "cq", "2", priority=1)
-    assert [one.outcome for one in story.why("w").flavors] == ["Preempts", "Preempts"]
+    scheduler = a_scheduler()
+    scheduler.flavor("one")
+    scheduler.flavor("two")
+    scheduler.queue("cq", resourceGroups=groups(one="2", two="2"), preemption=WITHIN)
+    scheduler.submit("a", "cq", "2", priority=0, age=9)
+    scheduler.submit("b", "cq", "2", priority=0, age=8)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "2", priority=1)
+    assert [one.outcome for one in scheduler.why("w").flavors] == ["Preempts", "Preempts"]
     # What the nomination itself asked is known, and costs nothing.
     monkeypatch.setattr(flavor_report, "CANDIDATES_MAX", 0)
-    assert [one.outcome for one in story.why("w").flavors] == ["Preempts", "Preempts"]
-    story.queue(
+    assert [one.outcome for one in scheduler.why("w").flavors] == ["Preempts", "Preempts"]
+    scheduler.queue(
         "cq",
         resourceGroups=groups(one="2", two="2"),
         preemption=WITHIN,
         flavorFungibility={"whenCanPreempt": "MayStopSearch"},
     )
-    first, second = story.why("w").flavors
+    first, second = scheduler.why("w").flavors
     assert (first.outcome, second.outcome) == ("Preempts", "NoCandidates")
     assert second.message.endswith("because too many workloads hold quota")
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    story = a_story()
-    not_lower(story)
-    assert story.why("w") == story.why("w")
+    scheduler = a_scheduler()
+    not_lower(scheduler)
+    assert scheduler.why("w") == scheduler.why("w")

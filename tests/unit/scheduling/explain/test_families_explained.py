@@ -15,12 +15,12 @@ DELAYED = [
 
 
 def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("a")
-    story.settle()
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("a")
+    scheduler.settle()
+    found = scheduler.why("a")
     assert (found.phase, found.reason, found.position) == ("Pending", "WaitingForQuota", 1)
     assert (found.cluster_queue, found.parked, found.pending) == ("cq", True, 1)
     assert [(one.variant, one.why, one.gate) for one in found.variants] == [
@@ -38,26 +38,26 @@ def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
 
 
 def test_a_variant_is_explained_only_with_its_flavors() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("a")
-    story.settle()
-    found = story.why("a-mid")
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("a")
+    scheduler.settle()
+    found = scheduler.why("a-mid")
     assert {one.flavor for one in found.flavors} == {"mid"}
     assert found.message.endswith("cpu: 4 short in flavor mid (4 asked, 0 free)")
-    story.later(10)
-    refusals = [one for one in story.core.refusals(now=story.now) if one.name == "a-mid"]
+    scheduler.later(10)
+    refusals = [one for one in scheduler.core.refusals(now=scheduler.now) if one.name == "a-mid"]
     assert [{each.flavor for each in one.refusal.shortfalls} for one in refusals] == [{"mid"}]
 
 
 def test_an_admitted_parent_names_its_variant() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story, best="4")
-    story.family("a")
-    story.settle()
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler, best="4")
+    scheduler.family("a")
+    scheduler.settle()
+    found = scheduler.why("a")
     assert (found.phase, found.message) == ("Admitted", "Admitted as its variant mid")
     assert [one.variant for one in found.variants if one.admitted] == ["mid"]
     assert [(one.active, one.why) for one in found.variants] == [
@@ -68,31 +68,31 @@ def test_an_admitted_parent_names_its_variant() -> None:
 
 
 def test_a_stopping_parent_names_the_variant_that_continues() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story, best="4")
-    story.family("a")
-    story.settle()
-    story.finish("r-best")
-    story.settle()
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler, best="4")
+    scheduler.family("a")
+    scheduler.settle()
+    scheduler.finish("r-best")
+    scheduler.settle()
+    found = scheduler.why("a")
     assert (found.phase, found.message) == (
         "Evicting",
         "Its job is being stopped and will continue as variant best",
     )
-    heir = story.why("a-best")
+    heir = scheduler.why("a-best")
     assert (heir.phase, heir.reason) == ("Pending", "WaitingForPreemptedWorkloads")
     assert heir.unblocked_by == ("stop of the job of its sibling variant",)
 
 
 def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
-    story = FamilyStory()
-    story.follows = False
-    story.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
-    full(story, mid="4")
-    story.family("a")
-    story.settle()
-    found = story.why("a-fast")
+    scheduler = FamilyStory()
+    scheduler.follows = False
+    scheduler.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
+    full(scheduler, mid="4")
+    scheduler.family("a")
+    scheduler.settle()
+    found = scheduler.why("a-fast")
     assert (found.reason, found.message) == (
         "WaitingForFamily",
         "Its createDelaySeconds have not passed",
@@ -102,36 +102,36 @@ def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
 
 
 def test_a_variant_behind_a_better_one_is_explained() -> None:
-    story = FamilyStory()
-    story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
-    story.submit("r", "cq", "4", priority=-1)
-    story.settle()
-    story.family("a")
-    story.settle()
-    better, worse = story.why("a").variants
+    scheduler = FamilyStory()
+    scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    scheduler.submit("r", "cq", "4", priority=-1)
+    scheduler.settle()
+    scheduler.family("a")
+    scheduler.settle()
+    better, worse = scheduler.why("a").variants
     assert better.explained.reason == "AdmissionGated"
     assert worse.set_aside == "The better variant best needs preemption and is tried first"
     assert "the turn of its better sibling" in worse.explained.unblocked_by[0]
-    story.opens("a-best")
-    assert story.why("a").variants[0].gate == "Open"
+    scheduler.opens("a-best")
+    assert scheduler.why("a").variants[0].gate == "Open"
 
 
 def test_a_family_in_backoff_is_explained() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("a")
-    story.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("a")
+    scheduler.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
+    found = scheduler.why("a")
     assert (found.phase, found.reason) == ("Backoff", "Backoff")
-    assert story.why("a-best").message == "The family waits until its backoff ends"
+    assert scheduler.why("a-best").message == "The family waits until its backoff ends"
 
 
 def test_a_parent_without_variants_is_explained() -> None:
-    story = FamilyStory()
-    story.families()
-    story.family("a", tags=())
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.families()
+    scheduler.family("a", tags=())
+    found = scheduler.why("a")
     assert (
         found.message
         == "Its variants are not created yet, or the ClusterQueue has no variant for it"
@@ -140,60 +140,60 @@ def test_a_parent_without_variants_is_explained() -> None:
 
 
 def test_a_variant_without_a_known_parent_is_explained() -> None:
-    story = FamilyStory()
-    story.follows = False
-    story.families()
-    story.family("a")
-    story.gone("a")
-    found = story.why("a-best")
+    scheduler = FamilyStory()
+    scheduler.follows = False
+    scheduler.families()
+    scheduler.family("a")
+    scheduler.gone("a")
+    found = scheduler.why("a-best")
     assert found.message == "Its parent is not known"
     assert found.unblocked_by == ("its parent workload, which is not known yet",)
 
 
 def test_a_reserved_variant_names_the_checks_it_waits_for() -> None:
-    story = FamilyStory()
-    story.check("slow")
-    story.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
-    story.family("a")
-    story.settle()
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.check("slow")
+    scheduler.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
+    scheduler.family("a")
+    scheduler.settle()
+    found = scheduler.why("a")
     assert (found.phase, found.reason) == ("Pending", "UnsatisfiedAdmissionChecks")
     assert "best: reserved, waits for slow; mid: reserved, waits for slow" in found.message
     assert [one.explained.phase for one in found.variants] == ["QuotaReserved"] * 3
 
 
 def test_asking_changes_nothing() -> None:
-    story = FamilyStory()
-    story.families(flavors={"best": "4", "mid": "4"}, **LOWER)
-    story.submit("r", "cq", "4", priority=-1)
-    story.settle()
-    story.family("a")
-    before = story.tried()
+    scheduler = FamilyStory()
+    scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    scheduler.submit("r", "cq", "4", priority=-1)
+    scheduler.settle()
+    scheduler.family("a")
+    before = scheduler.tried()
     for name in ("a", "a-best", "a-mid"):
-        story.why(name)
-    assert story.tried() == before
-    assert story.settle() == []
+        scheduler.why(name)
+    assert scheduler.tried() == before
+    assert scheduler.settle() == []
 
 
 def test_a_family_has_the_reason_of_its_best_waiting_variant() -> None:
-    story = FamilyStory()
-    story.check("slow")
-    story.families(checks={"mid": ["slow"], "worst": ["slow"]})
-    full(story, best="4")
-    story.family("a")
-    story.settle()
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.check("slow")
+    scheduler.families(checks={"mid": ["slow"], "worst": ["slow"]})
+    full(scheduler, best="4")
+    scheduler.family("a")
+    scheduler.settle()
+    found = scheduler.why("a")
     assert (found.phase, found.reason) == ("Pending", "WaitingForQuota")
     assert "mid: reserved, waits for slow; worst: reserved, waits for slow" in found.message
 
 
 def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
-    story = FamilyStory()
-    story.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
-    full(story, mid="4")
-    story.family("a")
-    story.settle()
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
+    full(scheduler, mid="4")
+    scheduler.family("a")
+    scheduler.settle()
+    found = scheduler.why("a")
     assert found.message.startswith(
         "fast: inactive (createDelay) until 2026-01-01T12:01:40Z; slow: "
     )
@@ -202,33 +202,33 @@ def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
 
 
 def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("a")
-    story.settle()
-    story.respec("a-mid", active=False)
-    story.change("a-mid", stopped_by="User")
-    assert "mid: `admit activate workload a-mid`" in story.why("a").unblocked_by
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("a")
+    scheduler.settle()
+    scheduler.respec("a-mid", active=False)
+    scheduler.change("a-mid", stopped_by="User")
+    assert "mid: `admit activate workload a-mid`" in scheduler.why("a").unblocked_by
 
 
 def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
-    story = FamilyStory()
-    story.families()
-    story.family("a")
-    story.settle()
-    assert story.why("a").variants[0].admitted
-    story.change("a-mid", stopped_by="Rejected")
-    assert story.why("a").unblocked_by == ()
+    scheduler = FamilyStory()
+    scheduler.families()
+    scheduler.family("a")
+    scheduler.settle()
+    assert scheduler.why("a").variants[0].admitted
+    scheduler.change("a-mid", stopped_by="Rejected")
+    assert scheduler.why("a").unblocked_by == ()
 
 
 def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
-    story = FamilyStory()
-    story.families()
-    story.family("a", tags=())
-    spec = json.loads(bytes(story.stored["a"].spec))
-    story.respec("a", **spec, admissionConstraints={"allowedResourceFlavors": ["gold"]})
-    found = story.why("a")
+    scheduler = FamilyStory()
+    scheduler.families()
+    scheduler.family("a", tags=())
+    spec = json.loads(bytes(scheduler.stored["a"].spec))
+    scheduler.respec("a", **spec, admissionConstraints={"allowedResourceFlavors": ["gold"]})
+    found = scheduler.why("a")
     assert found.reason == "NoMatchingFlavor"
     assert found.unblocked_by == (
         "one of the flavors gold in ClusterQueue cq, or a flavor of that ClusterQueue in the "
@@ -237,12 +237,12 @@ def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
 
 
 def test_a_family_with_delayed_variants_only_waits_for_its_family() -> None:
-    story = FamilyStory()
+    scheduler = FamilyStory()
     both = [{**one, "createDelaySeconds": 100} for one in DELAYED]
-    story.families(explicit=both, flavors={"best": "4", "mid": "4"})
-    story.family("a")
-    story.settle()
-    found = story.why("a")
+    scheduler.families(explicit=both, flavors={"best": "4", "mid": "4"})
+    scheduler.family("a")
+    scheduler.settle()
+    found = scheduler.why("a")
     assert found.reason == "WaitingForFamily"
     until = "inactive (createDelay) until 2026-01-01T12:01:40Z"
     assert found.message == f"fast: {until}; slow: {until}"

@@ -12,33 +12,35 @@ from admittance.api.workload import RequeueState
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import remove_from_queue
-from support.cores.scheduling_story import NOON, Story, groups, quota
+from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quota
 
 
-def many(story: Story, count: int, queue: str, *, first: int = 0) -> None:
+def many(scheduler: SteppedScheduler, count: int, queue: str, *, first: int = 0) -> None:
     for n in range(first, first + count):
-        story.submit(f"{queue}-{n:03}", queue, str(9 + n % 3), priority=n % 2, age=1000 - n)
+        scheduler.submit(f"{queue}-{n:03}", queue, str(9 + n % 3), priority=n % 2, age=1000 - n)
 
 
-def names(story: Story, namespace: str = "", **query: object) -> list[tuple[int, str]]:
-    rows = story.core.pending(PendingQuery(**query), namespace).rows  # type: ignore[arg-type]
+def names(
+    scheduler: SteppedScheduler, namespace: str = "", **query: object
+) -> list[tuple[int, str]]:
+    rows = scheduler.core.pending(PendingQuery(**query), namespace).rows  # type: ignore[arg-type]
     return [(row.position, row.name) for row in rows]
 
 
-def a_story() -> Story:
-    story = Story(Config())
-    story.queue("cq", resourceGroups=groups(default="4"))
-    return story
+def a_scheduler() -> SteppedScheduler:
+    scheduler = SteppedScheduler(Config())
+    scheduler.queue("cq", resourceGroups=groups(default="4"))
+    return scheduler
 
 
 def test_the_list_is_in_the_order_in_which_they_are_considered() -> None:
-    story = a_story()
-    many(story, 12, "cq")
-    listed = names(story)
+    scheduler = a_scheduler()
+    many(scheduler, 12, "cq")
+    listed = names(scheduler)
     assert [at for at, _ in listed] == list(range(1, 13))
-    assert [story.why(name).position for _, name in listed] == list(range(1, 13))
+    assert [scheduler.why(name).position for _, name in listed] == list(range(1, 13))
     considered: list[str] = []
-    queue = story.core._state.queues["cq"]
+    queue = scheduler.core._state.queues["cq"]
     while (head := queue.head()) is not None:
         considered.append(head.key[1])
         remove_from_queue(queue, head)
@@ -46,42 +48,42 @@ def test_the_list_is_in_the_order_in_which_they_are_considered() -> None:
 
 
 def test_pages_make_up_the_whole_list_over_queues() -> None:
-    story = a_story()
-    story.queue("other", resourceGroups=groups(default="4"))
-    many(story, 7, "other")
-    many(story, 7, "cq")
-    story.submit("lost", "nowhere")
-    whole = names(story)
+    scheduler = a_scheduler()
+    scheduler.queue("other", resourceGroups=groups(default="4"))
+    many(scheduler, 7, "other")
+    many(scheduler, 7, "cq")
+    scheduler.submit("lost", "nowhere")
+    whole = names(scheduler)
     assert len(whole) == 15
     assert whole[-1] == (0, "lost")
-    pages = [names(story, skip=at, limit=4) for at in range(0, 16, 4)]
+    pages = [names(scheduler, skip=at, limit=4) for at in range(0, 16, 4)]
     assert [row for page in pages for row in page] == whole
-    assert story.core.pending(PendingQuery(skip=6, limit=2)).total == 15
+    assert scheduler.core.pending(PendingQuery(skip=6, limit=2)).total == 15
 
 
 def test_one_local_queue_is_listed_with_positions_in_its_cluster_queue() -> None:
-    story = a_story()
-    story.put("LocalQueue", "second", {"clusterQueue": "cq"}, namespace="ns")
-    many(story, 30, "cq")
-    story.submit("few", "second", "9", age=990.5)
-    story.submit("late", "second", "9", age=1)
-    whole = names(story)
+    scheduler = a_scheduler()
+    scheduler.put("LocalQueue", "second", {"clusterQueue": "cq"}, namespace="ns")
+    many(scheduler, 30, "cq")
+    scheduler.submit("few", "second", "9", age=990.5)
+    scheduler.submit("late", "second", "9", age=1)
+    whole = names(scheduler)
     wanted = [row for row in whole if row[1] in ("few", "late")]
-    assert names(story, "ns", local_queue="second") == wanted
-    assert names(story, "ns", local_queue="second", limit=1) == wanted[:1]
-    assert story.core.pending(PendingQuery(local_queue="second"), "ns").total == 2
+    assert names(scheduler, "ns", local_queue="second") == wanted
+    assert names(scheduler, "ns", local_queue="second", limit=1) == wanted[:1]
+    assert scheduler.core.pending(PendingQuery(local_queue="second"), "ns").total == 2
     of_many = [row for row in whole if row[1] not in ("few", "late")]
-    assert names(story, "ns", local_queue="cq") == of_many
+    assert names(scheduler, "ns", local_queue="cq") == of_many
 
 
 def test_a_row_shows_reason_numbers_flavors_and_waiting_time() -> None:
-    story = a_story()
-    story.submit("large", "cq", "9", age=60)
-    story.settle()
-    story.submit("next", "cq", "1", age=5)
-    story.submit("later", "cq", "1")
-    story.change("later", requeue_state=RequeueState(requeue_at=NOON + timedelta(hours=1)))
-    rows = {row.name: row for row in story.core.pending(PendingQuery()).rows}
+    scheduler = a_scheduler()
+    scheduler.submit("large", "cq", "9", age=60)
+    scheduler.settle()
+    scheduler.submit("next", "cq", "1", age=5)
+    scheduler.submit("later", "cq", "1")
+    scheduler.change("later", requeue_state=RequeueState(requeue_at=NOON + timedelta(hours=1)))
+    rows = {row.name: row for row in scheduler.core.pending(PendingQuery()).rows}
     assert (rows["large"].reason, rows["large"].parked) == ("ExceedsMaxQuota", True)
     assert "cpu: 9 > 4, the most that flavor default can give" in rows["large"].message
     assert rows["large"].flavors == ("default",)
@@ -106,47 +108,47 @@ def test_a_row_shows_reason_numbers_flavors_and_waiting_time() -> None:
 def test_a_row_of_an_inactive_queue_has_the_reason(
     spec: dict[str, Any], reason: str, what: str
 ) -> None:
-    story = a_story()
-    story.submit("parked", "cq", "9", age=9)
-    story.settle()
-    story.queue("cq", resourceGroups=groups(default="4"), **spec)
-    story.submit("new", "cq", "1")
-    rows = story.core.pending(PendingQuery()).rows
+    scheduler = a_scheduler()
+    scheduler.submit("parked", "cq", "9", age=9)
+    scheduler.settle()
+    scheduler.queue("cq", resourceGroups=groups(default="4"), **spec)
+    scheduler.submit("new", "cq", "1")
+    rows = scheduler.core.pending(PendingQuery()).rows
     assert [(row.name, row.reason) for row in rows] == [("parked", reason), ("new", reason)]
     assert all(what in row.message for row in rows)
 
 
 def test_a_removed_resource_is_counted_only_while_it_is_used() -> None:
-    story = a_story()
-    story.flavor("old")
-    story.queue("cq", resourceGroups=groups(default="4", old="2"))
-    story.submit("runs", "cq", "4", age=9)
-    story.submit("too", "cq", "2", age=8)
-    assert story.settle() == ["runs", "too"]
-    assert story.flavors("too") == [{"cpu": "old"}]
-    story.queue("cq", resourceGroups=groups(default="4"))
+    scheduler = a_scheduler()
+    scheduler.flavor("old")
+    scheduler.queue("cq", resourceGroups=groups(default="4", old="2"))
+    scheduler.submit("runs", "cq", "4", age=9)
+    scheduler.submit("too", "cq", "2", age=8)
+    assert scheduler.settle() == ["runs", "too"]
+    assert scheduler.flavors("too") == [{"cpu": "old"}]
+    scheduler.queue("cq", resourceGroups=groups(default="4"))
 
     def counted() -> list[tuple[str, int, int]]:
-        (status,) = story.core.queues(Queues(cluster_queue="cq")).cluster_queues
+        (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
         return [(one.flavor, one.nominal, one.reserved) for one in status.usage]
 
     assert counted() == [("default", 4000, 4000), ("old", 0, 2000)]
-    story.finish("too")
+    scheduler.finish("too")
     assert counted() == [("default", 4000, 4000)]
 
 
 def test_a_local_queue_counts_what_its_own_workloads_hold() -> None:
-    story = a_story()
-    story.put("LocalQueue", "second", {"clusterQueue": "cq"}, namespace="ns")
-    story.submit("a", "cq", "1", age=9)
-    story.submit("b", "second", "2", age=8)
-    story.cycle()
-    story.cycle(confirm=False)
-    (said,) = story.decided
-    story.change(
+    scheduler = a_scheduler()
+    scheduler.put("LocalQueue", "second", {"clusterQueue": "cq"}, namespace="ns")
+    scheduler.submit("a", "cq", "1", age=9)
+    scheduler.submit("b", "second", "2", age=8)
+    scheduler.cycle()
+    scheduler.cycle(confirm=False)
+    (said,) = scheduler.decided
+    scheduler.change(
         "b", conditions={"QuotaReserved": (True, "QuotaReserved")}, admission=said.admission
     )
-    locals_ = {one.name: one for one in story.core.queues(Queues(), "ns").local_queues}
+    locals_ = {one.name: one for one in scheduler.core.queues(Queues(), "ns").local_queues}
     (first,), (second,) = locals_["cq"].usage, locals_["second"].usage
     assert (first.reserved, first.admitted) == (1000, 1000)
     assert (second.reserved, second.admitted) == (2000, 0)
@@ -154,14 +156,14 @@ def test_a_local_queue_counts_what_its_own_workloads_hold() -> None:
 
 
 def test_the_tree_of_a_cohort_counts_every_level() -> None:
-    story = Story(Config())
-    story.put("Cohort", "left", {"parentName": "root", "fairSharing": {"weight": "2"}})
-    story.queue("a", "left", resourceGroups=groups(default=quota("2", lend="1")))
-    story.queue("b", "root", resourceGroups=groups(default="3"))
-    story.submit("w", "a", "4")
-    story.settle()
-    story.submit("waits", "a", "9")
-    tree = story.core.queues(Queues(cohort="left")).tree
+    scheduler = SteppedScheduler(Config())
+    scheduler.put("Cohort", "left", {"parentName": "root", "fairSharing": {"weight": "2"}})
+    scheduler.queue("a", "left", resourceGroups=groups(default=quota("2", lend="1")))
+    scheduler.queue("b", "root", resourceGroups=groups(default="3"))
+    scheduler.submit("w", "a", "4")
+    scheduler.settle()
+    scheduler.submit("waits", "a", "9")
+    tree = scheduler.core.queues(Queues(cohort="left")).tree
     shown = [(one.depth, one.kind, one.name) for one in tree]
     assert shown == [
         (0, "Cohort", "root"),
@@ -177,20 +179,20 @@ def test_the_tree_of_a_cohort_counts_every_level() -> None:
     assert by_name["left"].weight == 2.0
     assert by_name["left"].share > 0
     assert (by_name["a"].pending, by_name["a"].reserving) == (1, 1)
-    assert "no object names it" in story.core.queues(Queues(cohort="nowhere")).error
+    assert "no object names it" in scheduler.core.queues(Queues(cohort="nowhere")).error
 
 
 def test_an_answer_goes_into_one_message_and_the_next_one_goes_on() -> None:
-    story = Story(Config())
+    scheduler = SteppedScheduler(Config())
     flavors = [f"{'flavor-' * 10}{n}" for n in range(9)]
     for name in flavors:
-        story.flavor(name)
-    story.queue("cq", resourceGroups=groups(**dict.fromkeys(flavors, "4")))
-    many(story, 1_000, "cq")
-    story.settle()
+        scheduler.flavor(name)
+    scheduler.queue("cq", resourceGroups=groups(**dict.fromkeys(flavors, "4")))
+    many(scheduler, 1_000, "cq")
+    scheduler.settle()
     listed: list[str] = []
     while True:
-        reply = story.core.pending(PendingQuery(skip=len(listed)))
+        reply = scheduler.core.pending(PendingQuery(skip=len(listed)))
         assert reply.total == 1_000
         assert len(msgspec.json.encode(reply)) < 1_000_000
         if not reply.rows:

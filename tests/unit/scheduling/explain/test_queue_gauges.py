@@ -8,102 +8,103 @@ from typing import Any
 
 from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.scheduling_story import Story, groups, quota
-
-from family_scheduler import FamilyScheduler, both, explicit
-
-
-def read(story: Story, name: str) -> dict[tuple[str, ...], float]:
-    return story.core.gauges()[name]
+from support.cores.family_scheduler import FamilyScheduler, both, explicit
+from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 
-def a_story() -> Story:
+def read(scheduler: SteppedScheduler, name: str) -> dict[tuple[str, ...], float]:
+    return scheduler.core.gauges()[name]
+
+
+def a_scheduler() -> SteppedScheduler:
     """In the cohort team ``cq`` borrows 2 of the 8 cpus of ``lender``; in ``cq`` one workload waits
     that is too large, and one that competes."""
-    story = Story(Config(fair_sharing=FairSharing()))
-    story.put("Cohort", "team", {"parentName": "company"})
-    story.queue("cq", "team", resourceGroups=groups(default=quota("4", borrow="2")))
-    story.queue("lender", "team", resourceGroups=groups(default=quota("8", lend="5")))
-    story.submit("first", "cq", "4")
-    story.submit("second", "cq", "2")
-    assert story.settle() == ["first", "second"]
-    story.submit("large", "cq", "500m")
-    story.settle()
-    story.submit("small", "cq", "250m", priority=-1)
-    return story
+    scheduler = SteppedScheduler(Config(fair_sharing=FairSharing()))
+    scheduler.put("Cohort", "team", {"parentName": "company"})
+    scheduler.queue("cq", "team", resourceGroups=groups(default=quota("4", borrow="2")))
+    scheduler.queue("lender", "team", resourceGroups=groups(default=quota("8", lend="5")))
+    scheduler.submit("first", "cq", "4")
+    scheduler.submit("second", "cq", "2")
+    assert scheduler.settle() == ["first", "second"]
+    scheduler.submit("large", "cq", "500m")
+    scheduler.settle()
+    scheduler.submit("small", "cq", "250m", priority=-1)
+    return scheduler
 
 
 def test_gauges_count_workloads_of_a_cluster_queue() -> None:
-    story = a_story()
-    pending = read(story, "pending_workloads")
+    scheduler = a_scheduler()
+    pending = read(scheduler, "pending_workloads")
     assert (pending["cq", "active"], pending["cq", "inadmissible"]) == (1, 1)
     assert (pending["lender", "active"], pending["lender", "inadmissible"]) == (0, 0)
-    assert read(story, "reserving_active_workloads") == {("cq",): 2, ("lender",): 0}
-    assert read(story, "admitted_active_workloads") == {("cq",): 2, ("lender",): 0}
-    assert sum(read(story, "unadmitted_workloads").values()) == 2
-    assert read(story, "cluster_queue_resource_pending") == {("cq", "cpu"): 0.75}
+    assert read(scheduler, "reserving_active_workloads") == {("cq",): 2, ("lender",): 0}
+    assert read(scheduler, "admitted_active_workloads") == {("cq",): 2, ("lender",): 0}
+    assert sum(read(scheduler, "unadmitted_workloads").values()) == 2
+    assert read(scheduler, "cluster_queue_resource_pending") == {("cq", "cpu"): 0.75}
 
 
 def test_gauges_show_quota_in_cores() -> None:
-    story = a_story()
+    scheduler = a_scheduler()
     cq, lender = ("team", "cq", "default", "cpu"), ("team", "lender", "default", "cpu")
-    assert read(story, "cluster_queue_nominal_quota") == {cq: 4, lender: 8}
-    assert read(story, "cluster_queue_borrowing_limit") == {cq: 2, lender: inf}
-    assert read(story, "cluster_queue_lending_limit") == {cq: inf, lender: 5}
-    assert read(story, "cluster_queue_resource_reservation") == {cq: 6, lender: 0}
-    assert read(story, "cluster_queue_resource_usage") == {cq: 6, lender: 0}
+    assert read(scheduler, "cluster_queue_nominal_quota") == {cq: 4, lender: 8}
+    assert read(scheduler, "cluster_queue_borrowing_limit") == {cq: 2, lender: inf}
+    assert read(scheduler, "cluster_queue_lending_limit") == {cq: inf, lender: 5}
+    assert read(scheduler, "cluster_queue_resource_reservation") == {cq: 6, lender: 0}
+    assert read(scheduler, "cluster_queue_resource_usage") == {cq: 6, lender: 0}
     # 2 borrowed of 9 lendable cpus
-    assert read(story, "cluster_queue_weighted_share")["cq", "team"] == 223
+    assert read(scheduler, "cluster_queue_weighted_share")["cq", "team"] == 223
     local = ("cq", "ns", "default", "cpu")
-    assert read(story, "local_queue_resource_usage")[local] == 6
-    assert read(story, "local_queue_pending_workloads")["cq", "ns", "inadmissible"] == 1
+    assert read(scheduler, "local_queue_resource_usage")[local] == 6
+    assert read(scheduler, "local_queue_pending_workloads")["cq", "ns", "inadmissible"] == 1
 
 
 def test_gauges_sum_over_the_subtree_of_a_cohort() -> None:
-    story = a_story()
-    assert read(story, "cohort_info") == {
+    scheduler = a_scheduler()
+    assert read(scheduler, "cohort_info") == {
         ("company", "", "company"): 1,
         ("team", "company", "company"): 1,
     }
-    assert read(story, "cluster_queue_info")["cq", "team", "company"] == 1
+    assert read(scheduler, "cluster_queue_info")["cq", "team", "company"] == 1
     for cohort in ("team", "company"):
-        assert read(story, "cohort_subtree_resource_reservations")[cohort, "default", "cpu"] == 6
-        assert read(story, "cohort_subtree_admitted_active_workloads")[(cohort,)] == 2
-        assert read(story, "cohort_subtree_quota")[cohort, "default", "cpu"] == 9
+        assert (
+            read(scheduler, "cohort_subtree_resource_reservations")[cohort, "default", "cpu"] == 6
+        )
+        assert read(scheduler, "cohort_subtree_admitted_active_workloads")[(cohort,)] == 2
+        assert read(scheduler, "cohort_subtree_quota")[cohort, "default", "cpu"] == 9
 
 
 def test_a_reservation_that_waits_for_checks_is_no_usage() -> None:
-    story = Story()
-    story.admits = False
-    story.put("AdmissionCheck", "later", {"controllerName": "ctl"})
-    story.queue("cq", resourceGroups=groups(default="4"), admissionChecks=["later"])
-    story.submit("w", "cq", "3")
-    story.settle()
+    scheduler = SteppedScheduler()
+    scheduler.admits = False
+    scheduler.put("AdmissionCheck", "later", {"controllerName": "ctl"})
+    scheduler.queue("cq", resourceGroups=groups(default="4"), admissionChecks=["later"])
+    scheduler.submit("w", "cq", "3")
+    scheduler.settle()
     labels = ("", "cq", "default", "cpu")
-    assert read(story, "cluster_queue_resource_reservation") == {labels: 3}
-    assert read(story, "cluster_queue_resource_usage") == {labels: 0}
-    assert read(story, "unadmitted_workloads") == {("cq", "UnsatisfiedChecks", ""): 1}
-    assert read(story, "admitted_active_workloads") == {("cq",): 0}
+    assert read(scheduler, "cluster_queue_resource_reservation") == {labels: 3}
+    assert read(scheduler, "cluster_queue_resource_usage") == {labels: 0}
+    assert read(scheduler, "unadmitted_workloads") == {("cq", "UnsatisfiedChecks", ""): 1}
+    assert read(scheduler, "admitted_active_workloads") == {("cq",): 0}
 
 
 def test_the_status_of_a_queue_is_one_of_three() -> None:
-    story = a_story()
-    story.queue("stopped", resourceGroups=groups(default="4"), stopPolicy="Hold")
-    status = read(story, "cluster_queue_status")
+    scheduler = a_scheduler()
+    scheduler.queue("stopped", resourceGroups=groups(default="4"), stopPolicy="Hold")
+    status = read(scheduler, "cluster_queue_status")
     assert status["cq", "active"] == 1
     assert status["stopped", "pending"] == 1
     assert status["stopped", "active"] == status["stopped", "terminating"] == 0
-    local = read(story, "local_queue_status")
+    local = read(scheduler, "local_queue_status")
     assert (local["cq", "ns", "True"], local["cq", "ns", "False"]) == (1, 0)
 
 
 def test_gauges_vanish_with_their_queue_and_with_its_domain() -> None:
-    story = a_story()
-    story.delete("LocalQueue", "lender", "ns")
-    story.delete("ClusterQueue", "lender")
-    assert not any("lender" in labels for one in story.core.gauges().values() for labels in one)
-    story.core.disown("cohort-company")
-    assert story.core.gauges() == {name: {} for name in GAUGES}
+    scheduler = a_scheduler()
+    scheduler.delete("LocalQueue", "lender", "ns")
+    scheduler.delete("ClusterQueue", "lender")
+    assert not any("lender" in labels for one in scheduler.core.gauges().values() for labels in one)
+    scheduler.core.disown("cohort-company")
+    assert scheduler.core.gauges() == {name: {} for name in GAUGES}
 
 
 def test_a_family_counts_as_one_workload() -> None:
@@ -126,26 +127,26 @@ def test_a_family_counts_as_one_workload() -> None:
 
 
 def test_gauges_are_read_while_another_thread_decides() -> None:
-    story = Story(Config(fair_sharing=FairSharing()))
+    scheduler = SteppedScheduler(Config(fair_sharing=FairSharing()))
     for number in range(4):
-        story.queue(f"cq-{number}", "team", resourceGroups=groups(default="8"))
+        scheduler.queue(f"cq-{number}", "team", resourceGroups=groups(default="8"))
     stop = Event()
     errors: list[Exception] = []
 
     def scrape() -> None:
         while not stop.is_set():
             try:
-                story.core.gauges()
+                scheduler.core.gauges()
             except Exception as error:
                 errors.append(error)
 
     thread = Thread(target=scrape)
     thread.start()
     for number in range(150):
-        story.submit(f"w-{number}", f"cq-{number % 4}", str(1 + number % 3))
-        story.settle()
+        scheduler.submit(f"w-{number}", f"cq-{number % 4}", str(1 + number % 3))
+        scheduler.settle()
         if number >= 12:
-            story.gone(f"w-{number - 12}")
+            scheduler.gone(f"w-{number - 12}")
     stop.set()
     thread.join()
     # A dict that changed its size meanwhile is no harm: the gauges are read again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,16 @@ from support.cores.scheduling_story import Story, groups
 )
 def test_the_first_entry_of_two_cohorts_depends_on_shares(beside: bool, first: str) -> None:
     """There is room for one of both. The head without room is the youngest of all."""
-    story = Story(Config(preemption=True, fair_sharing=FairSharing()))
-    story.put("Cohort", "root", {})
+    scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=FairSharing()))
+    scheduler.put("Cohort", "root", {})
     for side in ("left", "right"):
-        story.put("Cohort", side, {"parentName": "root", "resourceGroups": groups(default="2")})
+        scheduler.put("Cohort", side, {"parentName": "root", "resourceGroups": groups(default="2")})
     for name, cohort in (("o", "root"), ("l", "left"), ("hopeless", "left"), ("r", "right")):
-        story.queue(name, cohort, resourceGroups=groups(default="0"))
-    story.submit("borrows", "o", "2")
-    assert story.settle() == ["borrows"]
-    story.submit("oldest", "l", "2", age=3)
-    story.submit("older", "r", "2", age=2)
+        scheduler.queue(name, cohort, resourceGroups=groups(default="0"))
+    scheduler.submit("borrows", "o", "2")
+    assert scheduler.settle() == ["borrows"]
+    scheduler.submit("oldest", "l", "2", age=3)
+    scheduler.submit("older", "r", "2", age=2)
     if beside:
-        story.submit("huge", "hopeless", "200", age=1)
-    assert story.cycle() == [first]
+        scheduler.submit("huge", "hopeless", "200", age=1)
+    assert scheduler.cycle() == [first]

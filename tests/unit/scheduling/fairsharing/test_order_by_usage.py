@@ -14,7 +14,7 @@ from admittance.events.shapes import ConsumedUsage
 from admittance.replay.decision import DecisionReplay, turns_of, usages_of
 from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, penalty_of, weighed
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
-from support.cores.scheduling_story import NOON, Story, groups
+from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 
 HOUR = timedelta(hours=1)
 HALF_AN_HOUR = AdmissionFairSharing(usage_half_life_time=timedelta(minutes=30))
@@ -26,48 +26,50 @@ def cpus(number: float) -> dict[str, int]:
     return {"cpu": int(number * NANO)}
 
 
-def a_story(*, quota: str = "4", as_kueue: bool = False, **spec: Any) -> Story:
+def a_scheduler(*, quota: str = "4", as_kueue: bool = False, **spec: Any) -> SteppedScheduler:
     """A ClusterQueue by usage, with LocalQueues a, b and zero, which has no weight."""
-    story = Story(Config(admission_fair_sharing=HALF_AN_HOUR, as_kueue=as_kueue))
+    scheduler = SteppedScheduler(Config(admission_fair_sharing=HALF_AN_HOUR, as_kueue=as_kueue))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-    story.queue(
+    scheduler.queue(
         "cq", local=False, admissionScope=scope, resourceGroups=groups(default=quota), **spec
     )
     for name, weight in (("a", "1"), ("b", "1"), ("zero", "0")):
         local = {"clusterQueue": "cq", "fairSharing": {"weight": weight}}
-        story.put("LocalQueue", name, local, namespace="ns")
-    return story
+        scheduler.put("LocalQueue", name, local, namespace="ns")
+    return scheduler
 
 
-def had_used(story: Story, name: str, cpu: str, *, ago: timedelta = timedelta(0)) -> None:
+def had_used(
+    scheduler: SteppedScheduler, name: str, cpu: str, *, ago: timedelta = timedelta(0)
+) -> None:
     """The bucket contains the usage of the LocalQueue."""
-    record = ConsumedUsage(consumed_resources={"cpu": cpu}, last_update=story.now - ago)
-    story.core.apply_usage("ns", name, record)
+    record = ConsumedUsage(consumed_resources={"cpu": cpu}, last_update=scheduler.now - ago)
+    scheduler.core.apply_usage("ns", name, record)
 
 
-def status(story: Story, name: str) -> QueueStatus:
+def status(scheduler: SteppedScheduler, name: str) -> QueueStatus:
     """What is answered of a LocalQueue."""
-    (found,) = (one for one in story.core.queues(Queues()).local_queues if one.name == name)
+    (found,) = (one for one in scheduler.core.queues(Queues()).local_queues if one.name == name)
     return found
 
 
-def value(story: Story, name: str) -> float | None:
+def value(scheduler: SteppedScheduler, name: str) -> float | None:
     """What it is compared by."""
-    used = status(story, name).used
+    used = status(scheduler, name).used
     assert used is not None
     return used.value
 
 
-def consumed(story: Story, name: str) -> dict[str, str]:
+def consumed(scheduler: SteppedScheduler, name: str) -> dict[str, str]:
     """The stored usage of the LocalQueue."""
-    used = status(story, name).used
+    used = status(scheduler, name).used
     assert used is not None
     return used.consumed.consumed_resources
 
 
-def waiting(story: Story) -> list[str]:
+def waiting(scheduler: SteppedScheduler) -> list[str]:
     """The waiting workloads, in order."""
-    return [row.name for row in story.core.pending(PendingQuery()).rows]
+    return [row.name for row in scheduler.core.pending(PendingQuery()).rows]
 
 
 # Sums. -------------------------------------------------------------------------------------
@@ -130,39 +132,39 @@ def test_resources_count_with_their_configured_weights() -> None:
 
 
 def test_the_local_queue_that_used_less_goes_first_whatever_the_priority() -> None:
-    story = a_story()
-    had_used(story, "a", "2")
-    had_used(story, "b", "1")
-    story.submit("high", "a", "4", priority=9, age=9)
-    story.submit("low", "b", "4")
-    assert waiting(story) == ["low", "high"]
-    assert story.cycle() == ["low"]
+    scheduler = a_scheduler()
+    had_used(scheduler, "a", "2")
+    had_used(scheduler, "b", "1")
+    scheduler.submit("high", "a", "4", priority=9, age=9)
+    scheduler.submit("low", "b", "4")
+    assert waiting(scheduler) == ["low", "high"]
+    assert scheduler.cycle() == ["low"]
 
 
 def test_a_local_queue_with_weight_zero_goes_last() -> None:
-    story = a_story()
-    had_used(story, "a", "100")
-    story.submit("free", "zero", "4", priority=9)
-    story.submit("loaded", "a", "4")
-    assert waiting(story) == ["loaded", "free"]
-    assert story.why("free").position == 2
+    scheduler = a_scheduler()
+    had_used(scheduler, "a", "100")
+    scheduler.submit("free", "zero", "4", priority=9)
+    scheduler.submit("loaded", "a", "4")
+    assert waiting(scheduler) == ["loaded", "free"]
+    assert scheduler.why("free").position == 2
 
 
 def test_with_equal_usage_priority_and_age_decide() -> None:
-    story = a_story()
-    story.submit("old", "a", "1", age=9)
-    story.submit("young", "b", "1", age=1)
-    story.submit("high", "b", "1", priority=1)
-    assert waiting(story) == ["high", "old", "young"]
+    scheduler = a_scheduler()
+    scheduler.submit("old", "a", "1", age=9)
+    scheduler.submit("young", "b", "1", age=1)
+    scheduler.submit("high", "b", "1", priority=1)
+    assert waiting(scheduler) == ["high", "old", "young"]
 
 
 def test_an_admission_lets_others_go_first() -> None:
-    story = a_story(quota="9")
+    scheduler = a_scheduler(quota="9")
     for name in ("a1", "a2", "a3"):
-        story.submit(name, "a", "1", age=9)
+        scheduler.submit(name, "a", "1", age=9)
     for name in ("b1", "b2"):
-        story.submit(name, "b", "1")
-    assert [story.cycle(confirm=False) for _ in range(5)] == [
+        scheduler.submit(name, "b", "1")
+    assert [scheduler.cycle(confirm=False) for _ in range(5)] == [
         ["a1"],
         ["b1"],
         ["a2"],
@@ -172,109 +174,109 @@ def test_an_admission_lets_others_go_first() -> None:
 
 
 def test_a_decision_that_was_not_taken_costs_nothing() -> None:
-    story = a_story()
-    before = value(story, "a")
-    story.submit("a1", "a", "1")
-    story.cycle(confirm=False)
-    assert value(story, "a") != before
-    (one,) = story.decided
-    story.core.forget(one.namespace, one.name, one.revision)
-    assert value(story, "a") == before
+    scheduler = a_scheduler()
+    before = value(scheduler, "a")
+    scheduler.submit("a1", "a", "1")
+    scheduler.cycle(confirm=False)
+    assert value(scheduler, "a") != before
+    (one,) = scheduler.decided
+    scheduler.core.forget(one.namespace, one.name, one.revision)
+    assert value(scheduler, "a") == before
 
 
 def test_a_workload_deleted_before_admission_costs_nothing() -> None:
-    story = a_story()
-    story.admits = False
-    story.submit("a1", "a", "1")
-    story.cycle()
-    assert value(story, "a") != 0
-    story.gone("a1")
-    assert value(story, "a") == 0
+    scheduler = a_scheduler()
+    scheduler.admits = False
+    scheduler.submit("a1", "a", "1")
+    scheduler.cycle()
+    assert value(scheduler, "a") != 0
+    scheduler.gone("a1")
+    assert value(scheduler, "a") == 0
 
 
 def test_an_admission_is_charged_to_its_local_queue_once() -> None:
-    story = a_story()
-    story.admits = False
-    story.submit("a1", "a", "1")
-    story.cycle()
-    assert consumed(story, "a") == {}
-    asked = value(story, "a")
-    story.change("a1", conditions={"Admitted": (True, "Admitted")})
-    assert value(story, "a") == asked
-    paid = consumed(story, "a")
+    scheduler = a_scheduler()
+    scheduler.admits = False
+    scheduler.submit("a1", "a", "1")
+    scheduler.cycle()
+    assert consumed(scheduler, "a") == {}
+    asked = value(scheduler, "a")
+    scheduler.change("a1", conditions={"Admitted": (True, "Admitted")})
+    assert value(scheduler, "a") == asked
+    paid = consumed(scheduler, "a")
     assert paid != {}
-    story.change("a1", conditions={"PodsReady": (True, "Started")})
-    assert consumed(story, "a") == paid
+    scheduler.change("a1", conditions={"PodsReady": (True, "Started")})
+    assert consumed(scheduler, "a") == paid
 
 
 def test_reclaimed_pods_end_their_usage_without_a_penalty() -> None:
-    story = a_story()
-    story.submit("a1", "a", pods=[{"count": 4, "requests": {"cpu": "1"}}])
-    story.settle()
-    before = value(story, "a")
-    story.change("a1", reclaimable_pods=(ReclaimablePod(name="main", count=3),))
-    assert value(story, "a") == before
-    story.now += 100 * HOUR
-    story.core.wake(now=story.now)
-    assert value(story, "a") == pytest.approx(1.0)
+    scheduler = a_scheduler()
+    scheduler.submit("a1", "a", pods=[{"count": 4, "requests": {"cpu": "1"}}])
+    scheduler.settle()
+    before = value(scheduler, "a")
+    scheduler.change("a1", reclaimable_pods=(ReclaimablePod(name="main", count=3),))
+    assert value(scheduler, "a") == before
+    scheduler.now += 100 * HOUR
+    scheduler.core.wake(now=scheduler.now)
+    assert value(scheduler, "a") == pytest.approx(1.0)
 
 
 def test_usage_is_compared_again_once_in_every_interval() -> None:
-    story = a_story()
-    had_used(story, "a", "4")
-    story.submit("b1", "b", "4")
-    story.settle()
-    story.submit("a2", "a", "4")
-    story.submit("b2", "b", "4")
-    assert waiting(story)[0] == "b2"
-    story.now += HOUR
-    wake = story.core.next_wake()
-    assert wake is not None and wake <= story.now
-    story.core.wake(now=story.now)
+    scheduler = a_scheduler()
+    had_used(scheduler, "a", "4")
+    scheduler.submit("b1", "b", "4")
+    scheduler.settle()
+    scheduler.submit("a2", "a", "4")
+    scheduler.submit("b2", "b", "4")
+    assert waiting(scheduler)[0] == "b2"
+    scheduler.now += HOUR
+    wake = scheduler.core.next_wake()
+    assert wake is not None and wake <= scheduler.now
+    scheduler.core.wake(now=scheduler.now)
     # b has used 4 cpus for an hour, and what a consumed has faded to a quarter.
-    assert value(story, "a") == 1.0
-    assert value(story, "b") == pytest.approx(3.0, abs=0.2)
-    assert waiting(story)[0] == "a2"
+    assert value(scheduler, "a") == 1.0
+    assert value(scheduler, "b") == pytest.approx(3.0, abs=0.2)
+    assert waiting(scheduler)[0] == "a2"
 
 
 def test_a_saved_search_ends_when_usages_are_compared_again() -> None:
-    story = a_story()
-    had_used(story, "a", "4")
-    domain = story.core._state.domains["queue-cq"]
+    scheduler = a_scheduler()
+    had_used(scheduler, "a", "4")
+    domain = scheduler.core._state.domains["queue-cq"]
     before = domain.version
-    story.now += HOUR
-    story.core.wake(now=story.now)
+    scheduler.now += HOUR
+    scheduler.core.wake(now=scheduler.now)
     assert domain.version > before
     before = domain.version
-    had_used(story, "b", "4")
+    had_used(scheduler, "b", "4")
     assert domain.version > before
 
 
 def test_nothing_is_compared_where_nothing_was_consumed() -> None:
-    story = a_story()
-    story.core.wake(now=story.now)
-    list(story.core.usages_to_write(now=story.now, at_once=True))
-    assert story.core.next_wake() is None
+    scheduler = a_scheduler()
+    scheduler.core.wake(now=scheduler.now)
+    list(scheduler.core.usages_to_write(now=scheduler.now, at_once=True))
+    assert scheduler.core.next_wake() is None
 
 
 def test_a_strict_head_yields_once_its_local_queue_used_more() -> None:
-    story = a_story(queueingStrategy="StrictFIFO")
-    had_used(story, "b", "1")
-    story.submit("huge", "a", "9")
-    story.submit("small", "b", "1")
-    assert story.settle() == []
-    had_used(story, "a", "8", ago=timedelta(seconds=-1))
-    assert story.settle() == ["small"]
+    scheduler = a_scheduler(queueingStrategy="StrictFIFO")
+    had_used(scheduler, "b", "1")
+    scheduler.submit("huge", "a", "9")
+    scheduler.submit("small", "b", "1")
+    assert scheduler.settle() == []
+    had_used(scheduler, "a", "8", ago=timedelta(seconds=-1))
+    assert scheduler.settle() == ["small"]
 
 
 def test_equal_workloads_of_all_local_queues_are_parked_at_once() -> None:
-    story = a_story()
+    scheduler = a_scheduler()
     for name in ("a", "b", "zero"):
-        story.submit(f"in-{name}", name, "9")
-    story.cycle()
-    assert story.parked() == ["in-a", "in-b", "in-zero"]
-    story.submit("late", "b", "9")
-    assert "late" in story.parked()
+        scheduler.submit(f"in-{name}", name, "9")
+    scheduler.cycle()
+    assert scheduler.parked() == ["in-a", "in-b", "in-zero"]
+    scheduler.submit("late", "b", "9")
+    assert "late" in scheduler.parked()
 
 
 @pytest.mark.parametrize(
@@ -285,228 +287,228 @@ def test_equal_workloads_of_all_local_queues_are_parked_at_once() -> None:
     ],
 )
 def test_a_preemptor_keeps_its_place(as_kueue: bool, first: str) -> None:
-    story = a_story(preemption={"withinClusterQueue": "LowerPriority"}, as_kueue=as_kueue)
-    story.submit("victim", "b", "4", priority=-1)
-    story.settle()
-    story.submit("preemptor", "a", "4")
-    story.cycle(confirm=False)
-    assert [one.name for one in story.preempted] == ["victim"]
-    story.submit("high", "a", "4", priority=9)
-    assert waiting(story)[0] == "preemptor"
-    had_used(story, "a", "100")
-    story.submit("less", "b", "1")
-    assert waiting(story)[0] == first
-    assert story.why(first).position == 1
-    assert story.why("high").position == 3
+    scheduler = a_scheduler(preemption={"withinClusterQueue": "LowerPriority"}, as_kueue=as_kueue)
+    scheduler.submit("victim", "b", "4", priority=-1)
+    scheduler.settle()
+    scheduler.submit("preemptor", "a", "4")
+    scheduler.cycle(confirm=False)
+    assert [one.name for one in scheduler.preempted] == ["victim"]
+    scheduler.submit("high", "a", "4", priority=9)
+    assert waiting(scheduler)[0] == "preemptor"
+    had_used(scheduler, "a", "100")
+    scheduler.submit("less", "b", "1")
+    assert waiting(scheduler)[0] == first
+    assert scheduler.why(first).position == 1
+    assert scheduler.why("high").position == 3
 
 
 def test_a_victim_does_not_take_back_the_quota_it_freed() -> None:
-    story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
-    had_used(story, "a", "100")
-    story.submit("low", "b", "4", priority=1)
-    story.settle()
-    story.submit("high", "a", "4", priority=5)
-    story.settle()
-    assert story.admission("high") is not None
-    assert len(story.told) == 1
+    scheduler = a_scheduler(preemption={"withinClusterQueue": "LowerPriority"})
+    had_used(scheduler, "a", "100")
+    scheduler.submit("low", "b", "4", priority=1)
+    scheduler.settle()
+    scheduler.submit("high", "a", "4", priority=5)
+    scheduler.settle()
+    assert scheduler.admission("high") is not None
+    assert len(scheduler.told) == 1
 
 
 def test_victims_are_taken_from_the_local_queue_that_used_more() -> None:
-    story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
-    story.submit("low", "a", "2", priority=1)
-    story.submit("middle", "b", "2", priority=5)
-    story.settle()
-    had_used(story, "b", "100")
-    story.submit("high", "zero", "2", priority=9)
-    story.cycle(confirm=False)
-    assert [one.name for one in story.preempted] == ["middle"]
+    scheduler = a_scheduler(preemption={"withinClusterQueue": "LowerPriority"})
+    scheduler.submit("low", "a", "2", priority=1)
+    scheduler.submit("middle", "b", "2", priority=5)
+    scheduler.settle()
+    had_used(scheduler, "b", "100")
+    scheduler.submit("high", "zero", "2", priority=9)
+    scheduler.cycle(confirm=False)
+    assert [one.name for one in scheduler.preempted] == ["middle"]
 
 
 # Configuration. ----------------------------------------------------------------------------
 
 
 def test_a_queue_without_the_setting_orders_by_priority() -> None:
-    story = a_story()
-    had_used(story, "a", "2")
-    story.submit("high", "a", "4", priority=9)
-    story.submit("low", "b", "4")
-    story.queue("cq", local=False, resourceGroups=groups(default="4"))
-    assert waiting(story) == ["high", "low"]
-    assert status(story, "a").used is None
+    scheduler = a_scheduler()
+    had_used(scheduler, "a", "2")
+    scheduler.submit("high", "a", "4", priority=9)
+    scheduler.submit("low", "b", "4")
+    scheduler.queue("cq", local=False, resourceGroups=groups(default="4"))
+    assert waiting(scheduler) == ["high", "low"]
+    assert status(scheduler, "a").used is None
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-    story.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="4"))
-    assert waiting(story) == ["low", "high"]
+    scheduler.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="4"))
+    assert waiting(scheduler) == ["low", "high"]
 
 
 def test_without_the_configuration_usage_counts_nowhere() -> None:
-    story = Story()
+    scheduler = SteppedScheduler()
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-    story.queue("cq", admissionScope=scope, resourceGroups=groups(default="4"))
-    assert not story.core.queues(Queues()).cluster_queues[0].by_usage
-    assert list(story.core.usages_to_write(now=story.now, at_once=True)) == []
+    scheduler.queue("cq", admissionScope=scope, resourceGroups=groups(default="4"))
+    assert not scheduler.core.queues(Queues()).cluster_queues[0].by_usage
+    assert list(scheduler.core.usages_to_write(now=scheduler.now, at_once=True)) == []
 
 
 def test_a_weight_that_changes_moves_the_local_queue() -> None:
-    story = a_story()
-    had_used(story, "a", "3")
-    had_used(story, "b", "2")
-    story.submit("a1", "a", "4")
-    story.submit("b1", "b", "4")
-    assert waiting(story) == ["b1", "a1"]
+    scheduler = a_scheduler()
+    had_used(scheduler, "a", "3")
+    had_used(scheduler, "b", "2")
+    scheduler.submit("a1", "a", "4")
+    scheduler.submit("b1", "b", "4")
+    assert waiting(scheduler) == ["b1", "a1"]
     local = {"clusterQueue": "cq", "fairSharing": {"weight": "2"}}
-    story.put("LocalQueue", "a", local, namespace="ns")
-    assert waiting(story) == ["a1", "b1"]
+    scheduler.put("LocalQueue", "a", local, namespace="ns")
+    assert waiting(scheduler) == ["a1", "b1"]
 
 
 def test_the_explanation_names_the_local_queue_that_used_less() -> None:
-    story = a_story(quota="9")
-    had_used(story, "a", "2")
-    story.submit("a1", "a", "4", priority=9)
-    story.submit("b1", "b", "4")
-    why = story.why("a1")
+    scheduler = a_scheduler(quota="9")
+    had_used(scheduler, "a", "2")
+    scheduler.submit("a1", "a", "4", priority=9)
+    scheduler.submit("b1", "b", "4")
+    why = scheduler.why("a1")
     assert why.position == 2
     assert "LocalQueue ns/a used more (2), and ns/b (0) goes first" in why.message
 
 
 def test_the_share_of_a_queue_is_shown_with_fair_sharing() -> None:
     for config, want in ((Config(fair_sharing=FairSharing()), 250), (Config(), None)):
-        story = Story(config)
-        story.queue("lender", "all", resourceGroups=groups(default="6"))
-        story.queue("borrower", "all", resourceGroups=groups(default="2"))
-        story.submit("w", "borrower", "4")
-        story.settle()
+        scheduler = SteppedScheduler(config)
+        scheduler.queue("lender", "all", resourceGroups=groups(default="6"))
+        scheduler.queue("borrower", "all", resourceGroups=groups(default="2"))
+        scheduler.submit("w", "borrower", "4")
+        scheduler.settle()
         (found,) = (
-            one for one in story.core.queues(Queues()).cluster_queues if one.name == "borrower"
+            one for one in scheduler.core.queues(Queues()).cluster_queues if one.name == "borrower"
         )
         assert found.weighted_share == want
 
 
 def test_a_decision_records_the_usage_of_its_local_queue() -> None:
-    story = a_story(quota="9")
-    had_used(story, "a", "2")
-    story.submit("a1", "a", "1")
-    story.submit("z1", "zero", "1")
+    scheduler = a_scheduler(quota="9")
+    had_used(scheduler, "a", "2")
+    scheduler.submit("a1", "a", "1")
+    scheduler.submit("z1", "zero", "1")
     told = []
     for _ in range(2):
-        story.cycle()
-        told += [one.local_usage for one in story.decided]
+        scheduler.cycle()
+        told += [one.local_usage for one in scheduler.decided]
     assert told == [2.0, None]
 
 
 def test_a_preemption_is_reproduced_from_its_recorded_usages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    story = a_story(preemption={"withinClusterQueue": "LowerPriority"})
-    story.submit("low", "a", "2", priority=1)
-    story.submit("middle", "b", "2", priority=5)
-    story.settle()
-    had_used(story, "b", "100")
-    story.submit("high", "zero", "2", priority=9)
-    story.cycle(confirm=False)
-    (decision,) = story.preempted
+    scheduler = a_scheduler(preemption={"withinClusterQueue": "LowerPriority"})
+    scheduler.submit("low", "a", "2", priority=1)
+    scheduler.submit("middle", "b", "2", priority=5)
+    scheduler.settle()
+    had_used(scheduler, "b", "100")
+    scheduler.submit("high", "zero", "2", priority=9)
+    scheduler.cycle(confirm=False)
+    (decision,) = scheduler.preempted
     assert decision.name == "middle"
-    monkeypatch.setattr("support.cores.scheduling_story.Scheduler", DecisionReplay)
+    monkeypatch.setattr("support.cores.stepped_scheduler.Scheduler", DecisionReplay)
     for usages, victim in ((usages_of([decision]), "middle"), ({}, "low")):
-        other = a_story(preemption={"withinClusterQueue": "LowerPriority"})
-        for name, stored in story.stored.items():
+        other = a_scheduler(preemption={"withinClusterQueue": "LowerPriority"})
+        for name, stored in scheduler.stored.items():
             other._write("ns", name, stored)
         assert isinstance(other.core, DecisionReplay)
         turns = turns_of([decision])
-        made = other.core.turns("queue-cq", turns, now=story.now, usages=usages)
+        made = other.core.turns("queue-cq", turns, now=scheduler.now, usages=usages)
         assert [one.name for one in made if isinstance(one, Preempted)] == [victim]
 
 
 # Restarts and takeovers. -------------------------------------------------------------------
 
 
-def copied(story: Story, *, records: bool = True) -> Story:
+def copied(scheduler: SteppedScheduler, *, records: bool = True) -> SteppedScheduler:
     """Another instance that reads the same bucket from the beginning."""
-    other = a_story()
-    other.now = story.now
-    written = story.core.usages_to_write(now=story.now, at_once=True)
+    other = a_scheduler()
+    other.now = scheduler.now
+    written = scheduler.core.usages_to_write(now=scheduler.now, at_once=True)
     for (_, name), record in written if records else ():
         other.core.apply_usage("ns", name, record)
-    for one in story.stored.values():
+    for one in scheduler.stored.values():
         other._write("ns", one.metadata.name, one)
     return other
 
 
 def test_a_successor_computes_the_same_usage() -> None:
-    story = a_story()
-    had_used(story, "a", "8")
-    story.submit("a1", "a", "3")
-    story.settle()
-    story.now += timedelta(minutes=7)
-    story.submit("b1", "b", "1")
-    story.settle()
-    other = copied(story)
-    story.now = other.now = story.now + HOUR
-    for one in (story, other):
+    scheduler = a_scheduler()
+    had_used(scheduler, "a", "8")
+    scheduler.submit("a1", "a", "3")
+    scheduler.settle()
+    scheduler.now += timedelta(minutes=7)
+    scheduler.submit("b1", "b", "1")
+    scheduler.settle()
+    other = copied(scheduler)
+    scheduler.now = other.now = scheduler.now + HOUR
+    for one in (scheduler, other):
         one.core.wake(now=one.now)
     for name in ("a", "b"):
-        assert value(other, name) == pytest.approx(value(story, name), abs=1e-6)
+        assert value(other, name) == pytest.approx(value(scheduler, name), abs=1e-6)
 
 
 def test_a_successor_charges_admissions_after_the_last_record() -> None:
-    story = a_story()
-    story.submit("a1", "a", "3")
-    story.settle()
-    assert value(story, "a") != 0
-    other = copied(story, records=False)
-    assert value(other, "a") == pytest.approx(value(story, "a"), abs=1e-6)
+    scheduler = a_scheduler()
+    scheduler.submit("a1", "a", "3")
+    scheduler.settle()
+    assert value(scheduler, "a") != 0
+    other = copied(scheduler, records=False)
+    assert value(other, "a") == pytest.approx(value(scheduler, "a"), abs=1e-6)
 
 
 def test_a_successor_charges_reserved_workloads_too() -> None:
-    story = a_story()
-    story.admits = False
-    story.submit("a1", "a", "3")
-    story.settle()
-    other = copied(story)
-    assert value(other, "a") == value(story, "a") != 0
+    scheduler = a_scheduler()
+    scheduler.admits = False
+    scheduler.submit("a1", "a", "3")
+    scheduler.settle()
+    other = copied(scheduler)
+    assert value(other, "a") == value(scheduler, "a") != 0
 
 
 def test_only_the_owner_writes_and_only_what_changed() -> None:
-    story = a_story()
-    story.submit("a1", "a", "3")
-    story.settle()
-    assert story.core.usages_to_write(now=story.now) == []
-    later = story.now + timedelta(seconds=1)
-    assert [key for key, _ in story.core.usages_to_write(now=later)] == [("ns", "a")]
-    assert story.core.usages_to_write(now=later + HOUR) == []
-    story.finish("a1")
-    for domain in story.core.domains():
-        story.core.disown(domain)
-    assert story.core.usages_to_write(now=story.now, at_once=True) == []
+    scheduler = a_scheduler()
+    scheduler.submit("a1", "a", "3")
+    scheduler.settle()
+    assert scheduler.core.usages_to_write(now=scheduler.now) == []
+    later = scheduler.now + timedelta(seconds=1)
+    assert [key for key, _ in scheduler.core.usages_to_write(now=later)] == [("ns", "a")]
+    assert scheduler.core.usages_to_write(now=later + HOUR) == []
+    scheduler.finish("a1")
+    for domain in scheduler.core.domains():
+        scheduler.core.disown(domain)
+    assert scheduler.core.usages_to_write(now=scheduler.now, at_once=True) == []
 
 
 def test_usage_of_running_workloads_is_stored_in_every_interval() -> None:
-    story = a_story()
-    story.submit("a1", "a", "3")
-    story.settle()
-    assert story.core.usages_to_write(now=story.now, at_once=True)
-    story.now += HOUR
-    story.core.wake(now=story.now)
-    ((_, record),) = story.core.usages_to_write(now=story.now, at_once=True)
-    assert record is not None and record.last_update == story.now
+    scheduler = a_scheduler()
+    scheduler.submit("a1", "a", "3")
+    scheduler.settle()
+    assert scheduler.core.usages_to_write(now=scheduler.now, at_once=True)
+    scheduler.now += HOUR
+    scheduler.core.wake(now=scheduler.now)
+    ((_, record),) = scheduler.core.usages_to_write(now=scheduler.now, at_once=True)
+    assert record is not None and record.last_update == scheduler.now
 
 
 def test_consumed_usage_is_deleted_with_its_local_queue() -> None:
-    story = a_story()
-    had_used(story, "a", "8")
-    story.delete("LocalQueue", "a", namespace="ns")
-    assert story.core.usages_to_write(now=story.now, at_once=True) == [(("ns", "a"), None)]
-    story.put("LocalQueue", "a", {"clusterQueue": "cq"}, namespace="ns")
-    assert value(story, "a") == 0
+    scheduler = a_scheduler()
+    had_used(scheduler, "a", "8")
+    scheduler.delete("LocalQueue", "a", namespace="ns")
+    assert scheduler.core.usages_to_write(now=scheduler.now, at_once=True) == [(("ns", "a"), None)]
+    scheduler.put("LocalQueue", "a", {"clusterQueue": "cq"}, namespace="ns")
+    assert value(scheduler, "a") == 0
 
 
 def test_a_stored_record_changes_nothing_for_its_writer() -> None:
-    story = a_story()
-    story.submit("a1", "a", "3")
-    story.settle()
-    ((_, record),) = story.core.usages_to_write(now=story.now, at_once=True)
-    story.now += timedelta(seconds=2)
-    story.submit("a2", "a", "1")
-    story.settle()
-    before = value(story, "a")
-    story.core.apply_usage("ns", "a", record)
-    assert value(story, "a") == before
+    scheduler = a_scheduler()
+    scheduler.submit("a1", "a", "3")
+    scheduler.settle()
+    ((_, record),) = scheduler.core.usages_to_write(now=scheduler.now, at_once=True)
+    scheduler.now += timedelta(seconds=2)
+    scheduler.submit("a2", "a", "1")
+    scheduler.settle()
+    before = value(scheduler, "a")
+    scheduler.core.apply_usage("ns", "a", record)
+    assert value(scheduler, "a") == before

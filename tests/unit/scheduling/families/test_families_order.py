@@ -6,19 +6,19 @@ import pytest
 
 from admittance.events.requests import PendingQuery, Queues
 from support.cores.family_story import FamilyStory, full
-from support.cores.scheduling_story import groups
+from support.cores.stepped_scheduler import groups
 
 
 def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("uid-b")
-    story.submit("c", "cq")
-    story.family("a")
-    story.submit("b", "cq")
-    story.family("d")
-    assert story.tried() == [
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("uid-b")
+    scheduler.submit("c", "cq")
+    scheduler.family("a")
+    scheduler.submit("b", "cq")
+    scheduler.family("d")
+    assert scheduler.tried() == [
         *("a-best", "a-mid", "a-worst"),
         "b",
         "c",
@@ -28,25 +28,25 @@ def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
 
 
 def test_a_swap_of_the_queues_flavors_swaps_siblings() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("a")
-    story.families(flavors={"worst": "4", "best": "4", "mid": "4"})
-    assert story.tried() == ["a-worst", "a-best", "a-mid"]
-    story.finish("r-best")
-    story.finish("r-worst")
-    assert story.settle()[0] == "a-worst"
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("a")
+    scheduler.families(flavors={"worst": "4", "best": "4", "mid": "4"})
+    assert scheduler.tried() == ["a-worst", "a-best", "a-mid"]
+    scheduler.finish("r-best")
+    scheduler.finish("r-worst")
+    assert scheduler.settle()[0] == "a-worst"
 
 
 def test_variants_go_by_the_age_of_their_parent() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("young", age=5)
-    story.family("old", age=50)
-    story.submit("between", "cq", age=20)
-    assert story.tried() == [
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("young", age=5)
+    scheduler.family("old", age=50)
+    scheduler.submit("between", "cq", age=20)
+    assert scheduler.tried() == [
         *("old-best", "old-mid", "old-worst"),
         "between",
         *("young-best", "young-mid", "young-worst"),
@@ -55,45 +55,45 @@ def test_variants_go_by_the_age_of_their_parent() -> None:
 
 @pytest.mark.parametrize("parent_first", [True, False])
 def test_family_members_are_linked_in_any_order_of_arrival(parent_first: bool) -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.submit("other", "cq", age=10)
-    story.family("a", age=20, parent_first=parent_first)
-    assert story.tried() == ["a-best", "a-mid", "a-worst", "other"]
-    story.finish("r-mid")
-    assert "a-mid" in story.settle()
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.submit("other", "cq", age=10)
+    scheduler.family("a", age=20, parent_first=parent_first)
+    assert scheduler.tried() == ["a-best", "a-mid", "a-worst", "other"]
+    scheduler.finish("r-mid")
+    assert "a-mid" in scheduler.settle()
 
 
 def test_a_variant_without_its_parent_is_never_tried() -> None:
-    story = FamilyStory()
-    story.follows = False
-    story.families()
-    story.family("a")
-    story.gone("a")
-    assert story.settle() == []
-    story._put_parent("a", "cq", "4", 0, 0)
-    assert story.settle()[0] == "a-best"
+    scheduler = FamilyStory()
+    scheduler.follows = False
+    scheduler.families()
+    scheduler.family("a")
+    scheduler.gone("a")
+    assert scheduler.settle() == []
+    scheduler._put_parent("a", "cq", "4", 0, 0)
+    assert scheduler.settle()[0] == "a-best"
 
 
 def test_a_family_counts_as_one_that_waits() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("a", age=30)
-    story.submit("r", "cq", age=20)
-    story.family("b", age=10)
-    story.settle()
-    (status,) = story.core.queues(Queues(cluster_queue="cq")).cluster_queues
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("a", age=30)
+    scheduler.submit("r", "cq", age=20)
+    scheduler.family("b", age=10)
+    scheduler.settle()
+    (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
     assert (status.pending, status.parked, status.reserving, status.admitted) == (3, 3, 3, 3)
-    (local,) = story.core.queues(Queues(local_queues=True)).local_queues
+    (local,) = scheduler.core.queues(Queues(local_queues=True)).local_queues
     assert (local.pending, local.parked, local.admitted) == (3, 3, 3)
-    rows = story.core.pending(PendingQuery()).rows
+    rows = scheduler.core.pending(PendingQuery()).rows
     assert [(row.name, row.position) for row in rows] == [("a", 1), ("r", 2), ("b", 3)]
-    assert story.core.pending(PendingQuery(skip=1, limit=1)).rows[0].name == "r"
-    assert story.core.pending(PendingQuery()).total == 3
-    assert story.core.pending(PendingQuery(local_queue="cq"), "ns").rows == rows
-    assert [story.why(one).position for one in ("a", "a-mid", "r", "b", "b-worst")] == [
+    assert scheduler.core.pending(PendingQuery(skip=1, limit=1)).rows[0].name == "r"
+    assert scheduler.core.pending(PendingQuery()).total == 3
+    assert scheduler.core.pending(PendingQuery(local_queue="cq"), "ns").rows == rows
+    assert [scheduler.why(one).position for one in ("a", "a-mid", "r", "b", "b-worst")] == [
         1,
         1,
         2,
@@ -103,49 +103,49 @@ def test_a_family_counts_as_one_that_waits() -> None:
 
 
 def test_an_admitted_family_counts_as_running_while_variants_wait() -> None:
-    story = FamilyStory()
-    story.families(checks={"best": ["slow"]})
-    story.check("slow")
-    full(story, best="4")
-    story.family("a")
-    story.settle()
-    story.finish("r-best")
-    story.settle()
-    assert story.admitted("a") == "mid"
-    assert story.admission("a-best") is not None
-    (status,) = story.core.queues(Queues(cluster_queue="cq")).cluster_queues
+    scheduler = FamilyStory()
+    scheduler.families(checks={"best": ["slow"]})
+    scheduler.check("slow")
+    full(scheduler, best="4")
+    scheduler.family("a")
+    scheduler.settle()
+    scheduler.finish("r-best")
+    scheduler.settle()
+    assert scheduler.admitted("a") == "mid"
+    assert scheduler.admission("a-best") is not None
+    (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
     assert (status.pending, status.reserving, status.admitted) == (0, 1, 1)
-    assert story.core.pending(PendingQuery()).rows == ()
+    assert scheduler.core.pending(PendingQuery()).rows == ()
 
 
 def test_a_row_of_a_family_lists_every_variant() -> None:
-    story = FamilyStory()
-    story.families()
-    full(story)
-    story.family("a")
-    story.settle()
-    (row,) = story.core.pending(PendingQuery()).rows
+    scheduler = FamilyStory()
+    scheduler.families()
+    full(scheduler)
+    scheduler.family("a")
+    scheduler.settle()
+    (row,) = scheduler.core.pending(PendingQuery()).rows
     assert row.reason == "WaitingForQuota"
     assert [one.split(":")[0] for one in row.message.split("; ")] == ["best", "mid", "worst"]
     assert row.flavors == ("best", "mid", "worst")
 
 
 def test_parents_in_a_local_queue_without_target_wait_there_once() -> None:
-    story = FamilyStory()
-    story.families()
-    story.family("a")
-    story.delete("ClusterQueue", "cq")
-    rows = story.core.pending(PendingQuery()).rows
+    scheduler = FamilyStory()
+    scheduler.families()
+    scheduler.family("a")
+    scheduler.delete("ClusterQueue", "cq")
+    rows = scheduler.core.pending(PendingQuery()).rows
     assert [(row.name, row.position) for row in rows] == [("a", 0)]
-    story.families()
-    assert "a-best" in story.settle()
+    scheduler.families()
+    assert "a-best" in scheduler.settle()
 
 
 def test_the_family_with_the_older_parent_goes_first() -> None:
-    story = FamilyStory()
-    story.families("one", cohort="c", flavors={"best": "0"})
-    story.families("two", cohort="c", flavors={"best": "0"})
-    story.put("Cohort", "c", {"resourceGroups": groups(best="4")})
-    story.family("young", "one", age=1)
-    story.family("old", "two", age=2)
-    assert story.cycle() == ["old-best"]
+    scheduler = FamilyStory()
+    scheduler.families("one", cohort="c", flavors={"best": "0"})
+    scheduler.families("two", cohort="c", flavors={"best": "0"})
+    scheduler.put("Cohort", "c", {"resourceGroups": groups(best="4")})
+    scheduler.family("young", "one", age=1)
+    scheduler.family("old", "two", age=2)
+    assert scheduler.cycle() == ["old-best"]

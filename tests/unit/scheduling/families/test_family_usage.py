@@ -14,9 +14,8 @@ from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from admittance.scheduling.state.workload_info import Victim
-from support.cores.scheduling_story import groups
-
-from family_scheduler import FamilyScheduler, both, explicit
+from support.cores.family_scheduler import FamilyScheduler, both, explicit
+from support.cores.stepped_scheduler import groups
 
 ON_DEMAND = {"gpu": "on-demand", "cpu": "cpu-only"}
 RESERVATION = {"gpu": "reservation", "cpu": "cpu-only"}

@@ -9,33 +9,33 @@ import pytest
 from admittance.scheduling.preemption import candidates, classical
 from admittance.scheduling.preemption.room import RemovedVictim
 from admittance.scheduling.state.config import Config
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 POLICIES = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 QUEUES = 5
 
 
-def a_crowd(seed: int) -> Story:
+def a_crowd(seed: int) -> SteppedScheduler:
     """Queues that borrow from each other, and heads that need quota of their own queue as well as
     of others."""
     drawn = random.Random(seed)
-    story = Story(Config(preemption=True))
+    scheduler = SteppedScheduler(Config(preemption=True))
     for n in range(QUEUES):
-        story.queue(f"q{n}", "all", resourceGroups=groups(default="10"), preemption=POLICIES)
+        scheduler.queue(f"q{n}", "all", resourceGroups=groups(default="10"), preemption=POLICIES)
     for n in range(30):
         queue = f"q{drawn.choice((0, 1, 1, 2, 2, 3, 4))}"
         size = str(drawn.randint(1, 4))
-        story.submit(f"w{n}", queue, size, priority=drawn.randint(0, 2), age=100 - n)
+        scheduler.submit(f"w{n}", queue, size, priority=drawn.randint(0, 2), age=100 - n)
         if drawn.random() < 0.8:
-            story.settle()
+            scheduler.settle()
     for n in range(QUEUES):
-        story.submit(f"head{n}", f"q{n}", str(drawn.randint(5, 10)), priority=5)
-        story.settle()
-    return story
+        scheduler.submit(f"head{n}", f"q{n}", str(drawn.randint(5, 10)), priority=5)
+        scheduler.settle()
+    return scheduler
 
 
-def told(story: Story) -> set[tuple[str, str, str]]:
-    return {(one.name, one.reason, one.by) for one in story.told}
+def told(scheduler: SteppedScheduler) -> set[tuple[str, str, str]]:
+    return {(one.name, one.reason, one.by) for one in scheduler.told}
 
 
 def no_victims(*_: object) -> list[RemovedVictim]:
@@ -60,17 +60,17 @@ def test_the_short_search_removes_few_candidates(monkeypatch: pytest.MonkeyPatch
         return fill_back(out, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(classical, "fill_back", counted)
-    story = Story(Config(preemption=True))
+    scheduler = SteppedScheduler(Config(preemption=True))
     for n in range(2):
-        story.queue(f"q{n}", "all", resourceGroups=groups(default="20"), preemption=POLICIES)
-    story.submit("own", "q0", "5", priority=0, age=50)
+        scheduler.queue(f"q{n}", "all", resourceGroups=groups(default="20"), preemption=POLICIES)
+    scheduler.submit("own", "q0", "5", priority=0, age=50)
     for n in range(35):
-        story.submit(f"w{n:02}", "q1", "1", priority=0, age=40)
-    story.settle()
-    story.submit("head", "q0", "17", priority=5)
-    story.settle()
-    assert {one.name for one in story.told} >= {"own"}
-    assert len(story.told) == 13
+        scheduler.submit(f"w{n:02}", "q1", "1", priority=0, age=40)
+    scheduler.settle()
+    scheduler.submit("head", "q0", "17", priority=5)
+    scheduler.settle()
+    assert {one.name for one in scheduler.told} >= {"own"}
+    assert len(scheduler.told) == 13
     assert max(taken) == 13
 
 
@@ -85,13 +85,13 @@ def test_other_queues_are_not_searched_if_only_the_own_one_helps(
         return of(queue, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(candidates, "candidates_of", noted)
-    story = Story(Config(preemption=True))
+    scheduler = SteppedScheduler(Config(preemption=True))
     for n in range(2):
-        story.queue(f"q{n}", "all", resourceGroups=groups(default="10"), preemption=POLICIES)
-    story.submit("equal", "q0", "5", priority=5, age=50)
-    story.submit("other", "q1", "15", priority=0, age=50)
-    story.settle()
-    story.submit("head", "q0", "8", priority=5)
-    story.settle()
-    assert told(story) == set()
+        scheduler.queue(f"q{n}", "all", resourceGroups=groups(default="10"), preemption=POLICIES)
+    scheduler.submit("equal", "q0", "5", priority=5, age=50)
+    scheduler.submit("other", "q1", "15", priority=0, age=50)
+    scheduler.settle()
+    scheduler.submit("head", "q0", "8", priority=5)
+    scheduler.settle()
+    assert told(scheduler) == set()
     assert looked == []

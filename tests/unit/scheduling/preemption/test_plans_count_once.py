@@ -4,43 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.cores.scheduling_story import groups
-
-from living import Life
+from support.cores.stepped_cores import SteppedCores
+from support.cores.stepped_scheduler import groups
 
 LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}
 
 
-def used(life: Life, queue: str) -> int:
-    return life.core.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
+def used(cores: SteppedCores, queue: str) -> int:
+    return cores.core.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
 
 
 def test_an_unneeded_victim_is_not_preempted_for_others() -> None:
-    life = Life()
-    life.put("AdmissionCheck", "c", {"controllerName": "ctl-c"})
+    cores = SteppedCores()
+    cores.put("AdmissionCheck", "c", {"controllerName": "ctl-c"})
     checked: dict[str, Any] = {"resourceGroups": groups(default="4"), "preemption": LOWER}
-    life.queue("cq", **checked)
+    cores.queue("cq", **checked)
     for name, cpu, priority in (("v", "1", -1), ("f", "2", 5)):
-        life.submit(name, "cq", cpu, priority=priority)
-        life.settle()
-    life.stubborn.add("v")
-    life.queue("cq", **checked, admissionChecks=["c"])
-    life.submit("p", "cq", "2", priority=1)
-    life.settle()
-    assert life.phases("p", "v") == ["QuotaReserved", "Evicting"]
+        cores.submit(name, "cq", cpu, priority=priority)
+        cores.settle()
+    cores.stubborn.add("v")
+    cores.queue("cq", **checked, admissionChecks=["c"])
+    cores.submit("p", "cq", "2", priority=1)
+    cores.settle()
+    assert cores.phases("p", "v") == ["QuotaReserved", "Evicting"]
     # Now there is room for p beside its victim, which still runs; and no more.
-    life.finish("f")
-    life.verdict("p", "c", "Ready")
-    life.submit("n", "cq", "2", priority=-1)
-    life.settle()
-    assert life.phases("p", "n", "v") == ["Admitted", "Pending", "Evicting"]
-    assert used(life, "cq") == 3
+    cores.finish("f")
+    cores.verdict("p", "c", "Ready")
+    cores.submit("n", "cq", "2", priority=-1)
+    cores.settle()
+    assert cores.phases("p", "n", "v") == ["Admitted", "Pending", "Evicting"]
+    assert used(cores, "cq") == 3
 
 
 def test_several_plans_with_one_victim_leave_room_for_all_of_them() -> None:
     """What one queue keeps to itself must not hide what its own planners will take."""
-    life = Life()
-    life.put(
+    cores = SteppedCores()
+    cores.put(
         "AdmissionCheck",
         "c",
         {"controllerName": "ctl-c", "preemptionPolicy": "AfterCheckPassedOrOnDemand"},
@@ -51,18 +50,18 @@ def test_several_plans_with_one_victim_leave_room_for_all_of_them() -> None:
     }
     lends: list[dict[str, Any]] = groups(default="4")
     lends[0]["flavors"][0]["resources"][0]["lendingLimit"] = "1"
-    life.queue("a", "co", resourceGroups=groups(default="4"), **more)
-    life.queue("b", "co", resourceGroups=groups(default="3"), **more)
-    life.submit("v", "a", "6", priority=-2)
-    life.settle()
-    life.submit("p1", "b", "3", priority=0)
-    life.settle()
+    cores.queue("a", "co", resourceGroups=groups(default="4"), **more)
+    cores.queue("b", "co", resourceGroups=groups(default="3"), **more)
+    cores.submit("v", "a", "6", priority=-2)
+    cores.settle()
+    cores.submit("p1", "b", "3", priority=0)
+    cores.settle()
     for name in ("p2", "p3"):
-        life.submit(name, "a", "2", priority=2)
-        life.settle()
-    life.queue("a", "co", resourceGroups=lends, **more)
-    life.settle()
-    assert life.phases("v", "p1", "p2", "p3") == ["QuotaReserved"] * 4
-    life.submit("n", "b", "1", priority=-3)
-    life.settle()
-    assert life.phase("n") == "Pending"
+        cores.submit(name, "a", "2", priority=2)
+        cores.settle()
+    cores.queue("a", "co", resourceGroups=lends, **more)
+    cores.settle()
+    assert cores.phases("v", "p1", "p2", "p3") == ["QuotaReserved"] * 4
+    cores.submit("n", "b", "1", priority=-3)
+    cores.settle()
+    assert cores.phase("n") == "Pending"

@@ -9,7 +9,7 @@ import pytest
 from admittance.events.requests import Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.workload_info import InFlight
-from support.cores.scheduling_story import Story, groups
+from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 RECLAIM = {"reclaimWithinCohort": "Any", **LOWER}
@@ -18,32 +18,32 @@ RECLAIM = {"reclaimWithinCohort": "Any", **LOWER}
 CHECKED = {"admissionChecks": ["later"]}
 
 
-def waits_for_a_check(story: Story) -> None:
+def waits_for_a_check(scheduler: SteppedScheduler) -> None:
     """Workloads with quota are not admitted."""
-    story.admits = False
-    story.put("AdmissionCheck", "later", {"controllerName": "ctl"})
+    scheduler.admits = False
+    scheduler.put("AdmissionCheck", "later", {"controllerName": "ctl"})
 
 
-def a_story(nominal: str = "10", **more: Any) -> Story:
+def a_scheduler(nominal: str = "10", **more: Any) -> SteppedScheduler:
     """Two workloads merely hold reservations of all there is, and one that matters more waits."""
-    story = Story(Config(**more))
-    waits_for_a_check(story)
-    story.queue("cq", resourceGroups=groups(default=nominal), preemption=LOWER, **CHECKED)
-    story.submit("low", "cq", "5", priority=-1, age=2)
-    story.submit("mid", "cq", "5", priority=0, age=1)
-    story.settle()
-    story.submit("high", "cq", "5", priority=1)
-    return story
+    scheduler = SteppedScheduler(Config(**more))
+    waits_for_a_check(scheduler)
+    scheduler.queue("cq", resourceGroups=groups(default=nominal), preemption=LOWER, **CHECKED)
+    scheduler.submit("low", "cq", "5", priority=-1, age=2)
+    scheduler.submit("mid", "cq", "5", priority=0, age=1)
+    scheduler.settle()
+    scheduler.submit("high", "cq", "5", priority=1)
+    return scheduler
 
 
-def reserved(story: Story, queue: str = "cq") -> int:
-    (status,) = story.core.queues(Queues(cluster_queue=queue)).cluster_queues
+def reserved(scheduler: SteppedScheduler, queue: str = "cq") -> int:
+    (status,) = scheduler.core.queues(Queues(cluster_queue=queue)).cluster_queues
     return sum(one.reserved for one in status.usage)
 
 
-def picture(story: Story) -> dict[str, Any]:
+def picture(scheduler: SteppedScheduler) -> dict[str, Any]:
     """All charges by workload, and the candidates for preemption in order."""
-    world = story.core._state
+    world = scheduler.core._state
     cells = {
         (name, *fr): cell.usage
         for name, node in world.catalog.tree.queues.items()
@@ -56,61 +56,61 @@ def picture(story: Story) -> dict[str, Any]:
 
 
 def test_one_decision_names_all_givers() -> None:
-    story = a_story()
-    assert story.cycle(confirm=False) == ["high"]
-    (one,) = story.decided
+    scheduler = a_scheduler()
+    assert scheduler.cycle(confirm=False) == ["high"]
+    (one,) = scheduler.decided
     (giver,) = one.preempts
     assert (giver.namespace, giver.name, giver.uid) == ("ns", "low", "uid-low")
     assert giver.reason == "InClusterQueue"
     assert giver.grounds is not None
     assert (giver.grounds.priority, giver.grounds.by_priority) == (-1, 1)
     assert "ns/low at priority -1" in one.message
-    assert story.preempted == [] and story.waiting == []
+    assert scheduler.preempted == [] and scheduler.waiting == []
 
 
 def test_quota_moves_from_givers_to_receiver_at_once() -> None:
-    story = a_story()
-    story.cycle(confirm=False)
-    assert reserved(story) == 10_000
-    assert picture(story)["held"] == {"cq": ["high", "mid"]}
-    assert picture(story)["inflight"] == {"high": InFlight.ASSIGNED, "low": InFlight.HANDED_ON}
-    assert story.cycle(confirm=False) == []
+    scheduler = a_scheduler()
+    scheduler.cycle(confirm=False)
+    assert reserved(scheduler) == 10_000
+    assert picture(scheduler)["held"] == {"cq": ["high", "mid"]}
+    assert picture(scheduler)["inflight"] == {"high": InFlight.ASSIGNED, "low": InFlight.HANDED_ON}
+    assert scheduler.cycle(confirm=False) == []
 
 
 def test_givers_are_pending_again_once_the_handover_is_stored() -> None:
-    story = a_story()
-    assert story.settle() == ["high"]
-    assert story.parked() == ["low"]
-    assert picture(story)["held"] == {"cq": ["high", "mid"]}
-    assert picture(story)["inflight"] == {}
+    scheduler = a_scheduler()
+    assert scheduler.settle() == ["high"]
+    assert scheduler.parked() == ["low"]
+    assert picture(scheduler)["held"] == {"cq": ["high", "mid"]}
+    assert picture(scheduler)["inflight"] == {}
 
 
 def test_left_over_quota_wakes_parked_workloads() -> None:
-    story = Story()
-    waits_for_a_check(story)
-    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
-    story.submit("big", "cq", "10", priority=-1)
-    story.settle()
-    story.submit("small", "cq", "4", priority=-1)
-    assert story.settle() == []
-    story.submit("high", "cq", "5", priority=1)
-    assert story.settle() == ["high", "small"]
+    scheduler = SteppedScheduler()
+    waits_for_a_check(scheduler)
+    scheduler.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
+    scheduler.submit("big", "cq", "10", priority=-1)
+    scheduler.settle()
+    scheduler.submit("small", "cq", "4", priority=-1)
+    assert scheduler.settle() == []
+    scheduler.submit("high", "cq", "5", priority=1)
+    assert scheduler.settle() == ["high", "small"]
 
 
-def the_log_refuses(story: Story) -> None:
-    story.core.forget("ns", "high", story.decided[0].revision)
+def the_log_refuses(scheduler: SteppedScheduler) -> None:
+    scheduler.core.forget("ns", "high", scheduler.decided[0].revision)
 
 
-def the_domain_is_lost(story: Story) -> None:
-    story.core.disown("queue-cq")
+def the_domain_is_lost(scheduler: SteppedScheduler) -> None:
+    scheduler.core.disown("queue-cq")
 
 
-def the_queue_changes(story: Story) -> None:
-    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
+def the_queue_changes(scheduler: SteppedScheduler) -> None:
+    scheduler.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
 
 
-def the_preemptor_is_written_unchanged(story: Story) -> None:
-    story.change("high")
+def the_preemptor_is_written_unchanged(scheduler: SteppedScheduler) -> None:
+    scheduler.change("high")
 
 
 @pytest.mark.parametrize(
@@ -123,64 +123,64 @@ def the_preemptor_is_written_unchanged(story: Story) -> None:
     ],
 )
 def test_an_undone_handover_restores_the_previous_state(happens: Any) -> None:
-    story = a_story()
-    before = picture(story)
-    story.cycle(confirm=False)
-    assert picture(story) != before
-    happens(story)
-    assert picture(story) == before
+    scheduler = a_scheduler()
+    before = picture(scheduler)
+    scheduler.cycle(confirm=False)
+    assert picture(scheduler) != before
+    happens(scheduler)
+    assert picture(scheduler) == before
 
 
 def test_givers_get_their_quota_back_when_the_handover_fails() -> None:
-    story = Story()
-    waits_for_a_check(story)
-    story.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
+    scheduler = SteppedScheduler()
+    waits_for_a_check(scheduler)
+    scheduler.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER, **CHECKED)
     for name in ("a", "b"):
-        story.submit(name, "cq", "5", priority=-1)
-    story.settle()
-    story.submit("high", "cq", "10", priority=1)
-    assert story.cycle(confirm=False) == ["high"]
+        scheduler.submit(name, "cq", "5", priority=-1)
+    scheduler.settle()
+    scheduler.submit("high", "cq", "10", priority=1)
+    assert scheduler.cycle(confirm=False) == ["high"]
     # A check said Ready: the decision named an older revision, and falls.
-    story.change("a", conditions={"Admitted": (True, "Admitted")})
-    assert reserved(story) == 15_000
-    story.change("high")
-    assert reserved(story) == 10_000
-    assert picture(story)["held"] == {"cq": ["a", "b"]}
-    assert story.cycle(confirm=False) == ["high"]
-    assert (planned(story), story.decided[0].preempts) == (["a", "b"], ())
+    scheduler.change("a", conditions={"Admitted": (True, "Admitted")})
+    assert reserved(scheduler) == 15_000
+    scheduler.change("high")
+    assert reserved(scheduler) == 10_000
+    assert picture(scheduler)["held"] == {"cq": ["a", "b"]}
+    assert scheduler.cycle(confirm=False) == ["high"]
+    assert (planned(scheduler), scheduler.decided[0].preempts) == (["a", "b"], ())
 
 
 @pytest.mark.parametrize("how", ["finish", "gone"])
 def test_a_giver_that_ended_meanwhile_gives_its_quota_once(how: str) -> None:
-    story = a_story()
-    story.cycle(confirm=False)
-    getattr(story, how)("low")
-    assert reserved(story) == 10_000
-    story.change("high")
-    assert reserved(story) == 5_000
-    assert story.cycle() == ["high"]
-    assert picture(story)["held"] == {"cq": ["high", "mid"]}
+    scheduler = a_scheduler()
+    scheduler.cycle(confirm=False)
+    getattr(scheduler, how)("low")
+    assert reserved(scheduler) == 10_000
+    scheduler.change("high")
+    assert reserved(scheduler) == 5_000
+    assert scheduler.cycle() == ["high"]
+    assert picture(scheduler)["held"] == {"cq": ["high", "mid"]}
 
 
 def test_a_preemptor_that_is_deleted_meanwhile_gets_nothing() -> None:
-    story = a_story()
-    before = picture(story)
-    story.cycle(confirm=False)
-    story.gone("high")
-    assert picture(story) == before
+    scheduler = a_scheduler()
+    before = picture(scheduler)
+    scheduler.cycle(confirm=False)
+    scheduler.gone("high")
+    assert picture(scheduler) == before
 
 
-def planned(story: Story) -> list[str]:
-    pending = story.decided[0].pending_preemption
+def planned(scheduler: SteppedScheduler) -> list[str]:
+    pending = scheduler.decided[0].pending_preemption
     return sorted(one.name for one in pending.victims) if pending is not None else []
 
 
 def test_no_quota_is_handed_over_if_a_victim_runs() -> None:
-    story = a_story()
-    story.change("mid", conditions={"Admitted": (True, "Admitted")})
-    story.respec("high", podSets=_pods("10"))
-    assert story.cycle(confirm=False) == ["high"]
-    assert (planned(story), story.decided[0].preempts) == (["low", "mid"], ())
+    scheduler = a_scheduler()
+    scheduler.change("mid", conditions={"Admitted": (True, "Admitted")})
+    scheduler.respec("high", podSets=_pods("10"))
+    assert scheduler.cycle(confirm=False) == ["high"]
+    assert (planned(scheduler), scheduler.decided[0].preempts) == (["low", "mid"], ())
 
 
 def _pods(cpu: str) -> list[dict[str, Any]]:
@@ -189,71 +189,73 @@ def _pods(cpu: str) -> list[dict[str, Any]]:
 
 
 def test_no_decision_is_made_about_a_workload_in_flight() -> None:
-    story = Story()
-    story.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER)
-    story.submit("low", "cq", "5", priority=-1)
-    assert story.cycle(confirm=False) == ["low"]
-    (assigned,) = story.decided
-    story.submit("high", "cq", "5", priority=1)
-    assert story.cycle(confirm=False) == []
-    assert story.preempted == []
-    while story.core.has_work():
-        story.cycle(confirm=False)
-    story.confirm(assigned)
-    assert story.core.has_work()
-    story.cycle()
-    assert [one.name for one in story.told] == ["low"]
-    assert story.settle() == ["high"]
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER)
+    scheduler.submit("low", "cq", "5", priority=-1)
+    assert scheduler.cycle(confirm=False) == ["low"]
+    (assigned,) = scheduler.decided
+    scheduler.submit("high", "cq", "5", priority=1)
+    assert scheduler.cycle(confirm=False) == []
+    assert scheduler.preempted == []
+    while scheduler.core.has_work():
+        scheduler.cycle(confirm=False)
+    scheduler.confirm(assigned)
+    assert scheduler.core.has_work()
+    scheduler.cycle()
+    assert [one.name for one in scheduler.told] == ["low"]
+    assert scheduler.settle() == ["high"]
 
 
 def test_as_in_kueue_reserved_victims_are_preempted_first() -> None:
-    story = a_story(as_kueue=True)
-    assert story.cycle(confirm=False) == []
-    assert [one.name for one in story.preempted] == ["low"]
+    scheduler = a_scheduler(as_kueue=True)
+    assert scheduler.cycle(confirm=False) == []
+    assert [one.name for one in scheduler.preempted] == ["low"]
 
 
 def test_left_over_quota_is_free_only_after_the_handover() -> None:
-    story = a_story()
-    story.submit("higher", "cq", "3", priority=2)
-    story.submit("small", "cq", "2", priority=-1)
-    assert story.cycle(confirm=False) == ["higher"]
-    (one,) = story.decided
+    scheduler = a_scheduler()
+    scheduler.submit("higher", "cq", "3", priority=2)
+    scheduler.submit("small", "cq", "2", priority=-1)
+    assert scheduler.cycle(confirm=False) == ["higher"]
+    (one,) = scheduler.decided
     for _ in range(3):
-        assert story.cycle(confirm=False) == []
-    assert not story.core.has_work()
-    story.confirm(one)
-    assert "small" in story.settle()
+        assert scheduler.cycle(confirm=False) == []
+    assert not scheduler.core.has_work()
+    scheduler.confirm(one)
+    assert "small" in scheduler.settle()
 
 
 def test_the_receiver_of_a_handover_is_no_victim_in_that_cycle() -> None:
-    story = Story()
-    waits_for_a_check(story)
-    story.put("Cohort", "co", {"resourceGroups": groups(default="4")})
+    scheduler = SteppedScheduler()
+    waits_for_a_check(scheduler)
+    scheduler.put("Cohort", "co", {"resourceGroups": groups(default="4")})
     for name in ("a", "b"):
-        story.queue(name, "co", resourceGroups=groups(default="2"), preemption=RECLAIM, **CHECKED)
-    story.queue("lender", "co", resourceGroups=groups(default="0"), **CHECKED)
-    story.submit("one", "lender", "4", age=2)
-    story.submit("two", "lender", "4", age=1)
-    story.settle()
-    story.submit("first", "a", "2", age=1)
-    story.submit("second", "b", "2")
-    assert story.cycle() == ["first"]
-    assert [giver.name for one in story.decided for giver in one.preempts] == ["one"]
-    assert story.settle() == ["second"]
+        scheduler.queue(
+            name, "co", resourceGroups=groups(default="2"), preemption=RECLAIM, **CHECKED
+        )
+    scheduler.queue("lender", "co", resourceGroups=groups(default="0"), **CHECKED)
+    scheduler.submit("one", "lender", "4", age=2)
+    scheduler.submit("two", "lender", "4", age=1)
+    scheduler.settle()
+    scheduler.submit("first", "a", "2", age=1)
+    scheduler.submit("second", "b", "2")
+    assert scheduler.cycle() == ["first"]
+    assert [giver.name for one in scheduler.decided for giver in one.preempts] == ["one"]
+    assert scheduler.settle() == ["second"]
 
 
 def test_a_head_that_fits_after_stopping_workloads_waits() -> None:
     """Kueue measures it as if they were gone, and so admits more than there is."""
-    story = Story()
-    story.queue("p", "co", resourceGroups=groups(default="10"), preemption=LOWER)
+    scheduler = SteppedScheduler()
+    scheduler.queue("p", "co", resourceGroups=groups(default="10"), preemption=LOWER)
     for name in ("f", "g"):
-        story.queue(name, "co", resourceGroups=groups(default="0"))
-    story.submit("victim", "p", "8", priority=-1)
-    story.settle()
-    story.submit("preemptor", "p", "3", priority=5, age=3)
-    story.submit("fits", "f", "2", age=2)
-    story.submit("too-much", "g", "2", age=1)
-    assert story.cycle(confirm=False) == ["fits"]
-    assert [one.name for one in story.preempted] == ["victim"]
-    story.evict("victim", "Preempted")
-    assert story.cycle(confirm=False) == ["preemptor", "too-much"]
+        scheduler.queue(name, "co", resourceGroups=groups(default="0"))
+    scheduler.submit("victim", "p", "8", priority=-1)
+    scheduler.settle()
+    scheduler.submit("preemptor", "p", "3", priority=5, age=3)
+    scheduler.submit("fits", "f", "2", age=2)
+    scheduler.submit("too-much", "g", "2", age=1)
+    assert scheduler.cycle(confirm=False) == ["fits"]
+    assert [one.name for one in scheduler.preempted] == ["victim"]
+    scheduler.evict("victim", "Preempted")
+    assert scheduler.cycle(confirm=False) == ["preemptor", "too-much"]

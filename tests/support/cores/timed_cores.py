@@ -1,7 +1,7 @@
-"""A life by the clock: timers come due just when they should, pods get ready, checks answer late,
-families are kept as policy wants them.
+"""The cores by the clock: timers come due just when they should, pods get ready, checks answer
+late, families are kept as policy wants them.
 
-Time stands still but for `LongLife.advance`. Every revision is looked at for the invariants of a
+Time stands still but for `TimedCores.advance`. Every revision is looked at for the invariants of a
 workload's life and of families, and every reservation for being counted once.
 """
 
@@ -31,18 +31,20 @@ from admittance.workload_controller.commit_writer import log_message
 from support.builders import NOON
 from support.cores.family_invariants import FamilyWatch, charged
 from support.cores.lifecycle_invariants import Watch, booked
-from support.cores.scheduling_story import groups
+from support.cores.stepped_cores import NS, SteppedCores
+from support.cores.stepped_scheduler import groups
 
-from living import NS, Life
 
+class TimedCores(SteppedCores):
+    """Both cores with the retry-timer's and the variant-controller's, and a clock.
 
-class LongLife(Life):
-    """``story``: what happened to jobs, as ``(what, name, seconds since noon)``: started, stopped
+    ``job_events``: what happened to jobs, as ``(what, name, seconds since noon)``: started, stopped
     or freed (its quota). ``watch``: looks at every revision. ``belated``: the variant-controller
-    publishes nothing before the others are done."""
+    publishes nothing before the others are done.
+    """
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
-        self.story: list[tuple[str, str, float]] = []
+        self.job_events: list[tuple[str, str, float]] = []
         self.revisions: list[tuple[str, StoredWorkload | None]] = []
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._stored: dict[str, tuple[StoredWorkload | None, int]] = {}
@@ -105,7 +107,7 @@ class LongLife(Life):
             self._guard(before, workload)
         held = before is not None and before.status.admission is not None
         if held and (workload is None or workload.status.admission is None):
-            self.story.append(("freed", name, self.seconds()))
+            self.job_events.append(("freed", name, self.seconds()))
 
     def wrote(self) -> None:
         if self.families:
@@ -138,28 +140,28 @@ class LongLife(Life):
             assert not around.not_offered(admission), "admitted on a flavor that is not offered"
 
     def _told(self, message: Message) -> list[str]:
-        said = len(self.said)
+        said = len(self.published)
         stops = super()._told(message)
-        for fact in self.said[said:]:
+        for fact in self.published[said:]:
             if isinstance(fact, facts.Admitted | facts.Evicted):
                 assert fact.name not in self.families.names, f"a runner hears of {fact.name}"
             if isinstance(fact, facts.Admitted):
-                self.story.append(("started", fact.name, self.seconds()))
+                self.job_events.append(("started", fact.name, self.seconds()))
         return stops
 
     def stop(self, name: str) -> None:
         """The runner has stopped the job, if there was one."""
         if self.has(name) and self.stored(name).status.admission is not None:
-            self.story.append(("stopped", name, self.seconds()))
+            self.job_events.append(("stopped", name, self.seconds()))
             super().stop(name)
 
     def ready(self, name: str) -> None:
         """All pods of the job are ready."""
-        self.say(facts.PodsReady, name, revision=self.stored(name).status.admitted_revision)
+        self.publish(facts.PodsReady, name, revision=self.stored(name).status.admitted_revision)
 
     def not_ready(self, name: str) -> None:
         """A pod of the job is not ready any more."""
-        self.say(facts.PodsNotReady, name, revision=self.stored(name).status.admitted_revision)
+        self.publish(facts.PodsNotReady, name, revision=self.stored(name).status.admitted_revision)
 
     def answer(self, name: str, check: str, state: str, **fields: Any) -> SettledReply | None:
         """The check's controller answers; what became of it, None: it was applied. ``after``: the
@@ -176,7 +178,7 @@ class LongLife(Life):
 
     def starts(self, name: str) -> int:
         """How often the job was told to start."""
-        return sum(1 for what, who, _ in self.story if (what, who) == ("started", name))
+        return sum(1 for what, who, _ in self.job_events if (what, who) == ("started", name))
 
     def restart_all(self) -> None:
         """All cores start anew from what is stored."""
@@ -348,20 +350,24 @@ class LongLife(Life):
     def evicted_for(self, name: str) -> list[str]:
         """Why it was told to stop or to give up what it held, in order."""
         return [
-            one.reason for one in self.said if isinstance(one, facts.Evicted) and one.name == name
+            one.reason
+            for one in self.published
+            if isinstance(one, facts.Evicted) and one.name == name
         ]
 
     def noted(self, name: str) -> list[str]:
         """What people were told of it beside its story, in order."""
         return [
-            one.reason for one in self.said if isinstance(one, facts.Noted) and one.name == name
+            one.reason
+            for one in self.published
+            if isinstance(one, facts.Noted) and one.name == name
         ]
 
     def requests(self, check: str, name: str = "") -> list[facts.CheckRequested]:
         """What the check was asked, about one workload or all."""
         return [
             one
-            for one in self.asked
+            for one in self.check_facts
             if isinstance(one, facts.CheckRequested)
             and one.check == check
             and name in ("", one.name)
@@ -371,7 +377,7 @@ class LongLife(Life):
         """Why the check was told to stop, and of which cycle."""
         return [
             (one.reason, one.cycle)
-            for one in self.asked
+            for one in self.check_facts
             if isinstance(one, facts.CheckWithdrawn)
             and one.check == check
             and name in ("", one.name)
@@ -424,22 +430,22 @@ class LongLife(Life):
         assert told == held, f"counted {told}, reserved {held}"
 
 
-def a_long_life(
+def cores_with_queue(
     *checks: str,
     nominal: str = "10",
     config: Config | None = None,
     limits: Limits | None = None,
     **spec: Any,
-) -> LongLife:
-    """A life with one queue ``cq``, and queue-wide checks."""
-    life = LongLife(config, limits)
+) -> TimedCores:
+    """Cores with one queue ``cq``, and queue-wide checks."""
+    cores = TimedCores(config, limits)
     for name in checks:
-        life.check(name)
+        cores.check(name)
     spec.setdefault("resourceGroups", groups(default=nominal))
     if checks:
         spec["admissionChecks"] = list(checks)
-    life.queue("cq", **spec)
-    return life
+    cores.queue("cq", **spec)
+    return cores
 
 
-__all__ = ["NS", "LongLife", "a_long_life"]
+__all__ = ["NS", "TimedCores", "cores_with_queue"]

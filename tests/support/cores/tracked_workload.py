@@ -1,4 +1,4 @@
-"""The life of one workload in the pure machine: facts happen to it, each write at the next
+"""One workload in the pure state machine: facts happen to it, each write at the next
 revision. Every change is held against the table of moves and the invariants of LIFECYCLE 1.4.
 """
 
@@ -19,13 +19,13 @@ from admittance.workload.transitions import MOVES, transition
 from support.builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
 from support.cores.lifecycle_invariants import Watch
 
-ME = {"namespace": "ns", "name": "w"}
+ME: dict[str, Any] = {"namespace": "ns", "name": "w"}
 STOP = InactiveReason("Suspended", "ClusterQueue cq is stopped", True, "ClusterQueueStopped")
 HOLD = STOP._replace(drains=False)
 
 
-class Life:
-    """``said``: what the last fact led to, by name; ``says``: the same with reasons. ``outcome``,
+class TrackedWorkload:
+    """``outbox``: what the last fact led to; ``outbox_kinds``: its names. ``outcome``,
     ``reason``: of the last fact."""
 
     def __init__(
@@ -40,15 +40,15 @@ class Life:
         self.workload: StoredWorkload | None = None
         self.revision = 0
         self.now = now
-        self.said: list[str] = []
-        self.says: tuple[OutboxEntry, ...] = ()
+        self.outbox_kinds: list[str] = []
+        self.outbox: tuple[OutboxEntry, ...] = ()
         self.outcome = FactOutcome.APPLIED
         self.reason = ""
         self.flavor = "default"
         self._watch = Watch(lambda *_: self.around.stopped is not None)
         self.happens(an_arrival(annotations=annotations, **spec))
 
-    def happens(self, fact: Fact) -> Life:
+    def happens(self, fact: Fact) -> TrackedWorkload:
         self.revision += 1
         before = None if self.workload is None else self.phase
         change = transition(self.workload, fact, occasion(self.revision, self.now, self.around))
@@ -58,8 +58,8 @@ class Life:
             if before is not None:
                 self._is_a_way(before, fact)
             self._watch.saw("w", self.workload, self.now)
-        self.says = change.says
-        self.said = [say.what for say in change.says]
+        self.outbox = change.says
+        self.outbox_kinds = [say.what for say in change.says]
         return self
 
     def _is_a_way(self, before: Phase, fact: Fact) -> None:
@@ -110,11 +110,11 @@ class Life:
 
     def noted(self) -> dict[str, str]:
         """Reason to message of what the last fact led to that people should know."""
-        return {say.reason: say.message for say in self.says if say.what == "noted"}
+        return {say.reason: say.message for say in self.outbox if say.what == "noted"}
 
     # What happens. --------------------------------------------------------------------------
 
-    def assigned(self, flavor: str = "") -> Life:
+    def assigned(self, flavor: str = "") -> TrackedWorkload:
         self.flavor = flavor or self.flavor
         return self.happens(
             facts.Assigned(
@@ -126,7 +126,7 @@ class Life:
             )
         )
 
-    def admitted(self, flavor: str = "") -> Life:
+    def admitted(self, flavor: str = "") -> TrackedWorkload:
         self.assigned(flavor)
         for name in sorted(self.states):
             self.verdict(name, "Ready")
@@ -135,7 +135,7 @@ class Life:
         assert self.phase is Phase.ADMITTED
         return self
 
-    def confirmed(self) -> Life:
+    def confirmed(self) -> TrackedWorkload:
         return self.happens(
             facts.Confirmed(**ME, revision=self.revision, seen=0, domain="queue-cq")
         )
@@ -150,7 +150,7 @@ class Life:
         cycle: int | None = None,
         controller: str | None = None,
         **more: Any,
-    ) -> Life:
+    ) -> TrackedWorkload:
         """ago: of how many cycles ago."""
         named = self.status.admission_cycle - ago if cycle is None else cycle
         return self.happens(
@@ -165,43 +165,45 @@ class Life:
             )
         )
 
-    def preempted(self) -> Life:
+    def preempted(self) -> TrackedWorkload:
         return self.happens(
             facts.Preempted(
                 **ME, revision=0, seen=0, domain="queue-cq", reason="InClusterQueue", message="m"
             )
         )
 
-    def stopped(self) -> Life:
+    def stopped(self) -> TrackedWorkload:
         return self.happens(facts.Stopped(**ME, revision=self.status.evicted_revision))
 
-    def ready(self, *, ready: bool = True) -> Life:
+    def ready(self, *, ready: bool = True) -> TrackedWorkload:
         kind = facts.PodsReady if ready else facts.PodsNotReady
         return self.happens(kind(**ME, revision=self.status.admitted_revision))
 
-    def off(self) -> Life:
+    def off(self) -> TrackedWorkload:
         return self.happens(facts.Deactivated(**ME))
 
-    def on(self) -> Life:
+    def on(self) -> TrackedWorkload:
         return self.happens(facts.Activated(**ME))
 
-    def due(self, kind: str = "requeue") -> Life:
+    def due(self, kind: str = "requeue") -> TrackedWorkload:
         return self.happens(facts.TimerDue(**ME, kind=kind))
 
-    def queue_changed(self) -> Life:
+    def queue_changed(self) -> TrackedWorkload:
         return self.happens(QueueChanged(**ME))
 
-    def stops(self, hindrance: InactiveReason | None) -> Life:
+    def stops(self, hindrance: InactiveReason | None) -> TrackedWorkload:
         """Its queue is hindered so from now on; None: it runs."""
         self.around.stopped = hindrance
         return self.queue_changed()
 
-    def lists(self, *checks: str, per_flavor: dict[str, tuple[str, ...]] | None = None) -> Life:
+    def lists(
+        self, *checks: str, per_flavor: dict[str, tuple[str, ...]] | None = None
+    ) -> TrackedWorkload:
         """Its queue lists these checks from now on."""
         self.around.checks = checks
         self.around.per_flavor = per_flavor or {}
         return self.queue_changed()
 
-    def later(self, seconds: float) -> Life:
+    def later(self, seconds: float) -> TrackedWorkload:
         self.now += timedelta(seconds=seconds)
         return self

@@ -20,7 +20,7 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
-from support.cores.scheduling_story import API, NOON, Story
+from support.cores.stepped_scheduler import API, NOON, SteppedScheduler
 
 Pods = Sequence[tuple[int, Mapping[str, str]]]
 """Per pod set how many, and what one of them asks for."""
@@ -53,7 +53,7 @@ def explicit(*tags: str, shared: str = "cpu-only", mode: str = "UpgradeOnly") ->
     }
 
 
-class FamilyScheduler(Story):
+class FamilyScheduler(SteppedScheduler):
     """Variants are named ``parent.tag``. A workload with checks stays reserved until they are
     Ready (`says_ready`) and the scheduler confirms it. Without checks it is admitted at once, or
     takes over. ``stubborn``: jobs of victims stop only by `stops`. ``revoked``: workloads with a

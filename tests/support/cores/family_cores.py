@@ -22,8 +22,7 @@ from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import a_manifest
 from support.cores.family_invariants import charged
-
-from long_living import LongLife
+from support.cores.timed_cores import TimedCores
 
 GPU = "gpu"
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -43,7 +42,7 @@ class Row(NamedTuple):
     used: str
 
 
-class FamilyLife(LongLife):
+class FamilyCores(TimedCores):
     """``levels``: what was held of each flavor and resource, a family counted once, from which
     second on. ``actives``: of each family, which variants were active, from which second on.
     ``restless``: everything starts anew between any two steps. ``forgetful``: every decision is
@@ -84,9 +83,9 @@ class FamilyLife(LongLife):
             }
             for name, much in flavors.items()
         ]
-        self.says(resourceGroups=[{"coveredResources": [GPU], "flavors": rows}], **spec)
+        self.edit_queue(resourceGroups=[{"coveredResources": [GPU], "flavors": rows}], **spec)
 
-    def says(self, **spec: Any) -> None:
+    def edit_queue(self, **spec: Any) -> None:
         """``cq`` says this from now on, and the rest as before; None takes a field away."""
         whole = {**self.offered, **spec}
         self.offered = {name: value for name, value in whole.items() if value is not None}
@@ -118,7 +117,7 @@ class FamilyLife(LongLife):
         said: dict[str, Any] = {"migrationConstraints": constraints}
         if explicit:
             said["explicitVariants"] = list(explicit)
-        self.says(concurrentAdmission=said)
+        self.edit_queue(concurrentAdmission=said)
 
     # What happens. --------------------------------------------------------------------------
 
@@ -165,7 +164,7 @@ class FamilyLife(LongLife):
 
     def done(self, name: str) -> None:
         """The job ends by itself, and what follows at once."""
-        self.say(facts.Finished, name, revision=self.stored(name).status.admitted_revision)
+        self.publish(facts.Finished, name, revision=self.stored(name).status.admitted_revision)
         self.go()
 
     def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
@@ -323,7 +322,7 @@ class FamilyLife(LongLife):
 
     def lived(self, name: str = "j") -> list[tuple[str, float]]:
         """When its job started and stopped."""
-        return [(what, at) for what, who, at in self.story if who == name and what != "freed"]
+        return [(what, at) for what, who, at in self.job_events if who == name and what != "freed"]
 
     def says_of(self, name: str, condition: str) -> str:
         """A condition's reason; "" when it is absent."""
@@ -346,7 +345,7 @@ class FamilyLife(LongLife):
         return [one.name for one in self.decided]
 
 
-def a_family_life(
+def cores_with_families(
     flavors: Mapping[str, int | str],
     mode: str = "UpgradeOnly",
     floor: str = "",
@@ -360,17 +359,14 @@ def a_family_life(
     belated: bool = False,
     laggard: bool = False,
     **spec: Any,
-) -> FamilyLife:
+) -> FamilyCores:
     """``foreign``: name to the flavor that it fills, from before there were families."""
-    life = FamilyLife(config, limits)
-    life.restless, life.forgetful = restless, forgetful
-    life.belated, life.laggard = belated, laggard
-    life.offer(flavors, **spec)
+    cores = FamilyCores(config, limits)
+    cores.restless, cores.forgetful = restless, forgetful
+    cores.belated, cores.laggard = belated, laggard
+    cores.offer(flavors, **spec)
     for name, flavor in (foreign or {}).items():
-        life.job(name, int(flavors[flavor]), allowed=[flavor], priority=0)
-    life.policy(mode, floor, explicit)
-    life.go()
-    return life
-
-
-__all__ = ["GPU", "LOWER", "FamilyLife", "Row", "a_family_life"]
+        cores.job(name, int(flavors[flavor]), allowed=[flavor], priority=0)
+    cores.policy(mode, floor, explicit)
+    cores.go()
+    return cores

@@ -1,5 +1,5 @@
-"""A scheduler and a workload-controller side by side, without a bus: what one decides the other
-applies at once, and the first hears of it. For stories that need the whole life of workloads.
+"""The cores of the scheduler and of the workload-controller side by side, without a bus: what one
+decides the other applies at once, and the first hears of it. A test takes each step itself.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ API = "kueue.x-k8s.io/v1beta2"
 NS = "ns"
 
 
-class Life:
+class SteppedCores:
     """Both cores on one clock. Jobs start when admitted and stop as soon as they are told to,
     unless ``stubborn`` names them.
 
     ``deaf``: the controller has not read yet that objects changed. ``decided``: every decision so
-    far. ``said``: every fact of the controller about a workload; ``asked``: every one to a check.
+    far. ``published``: every fact of the controller about a workload; ``check_facts``: to a check.
     ``settled``: what became of facts that were not applied, by their sequence. ``namespace``: of
     the workloads that are spoken of.
     """
@@ -55,8 +55,8 @@ class Life:
         self.revision = 0
         self.sequence = 0
         self.decided: list[facts.Decision] = []
-        self.said: list[Fact] = []
-        self.asked: list[Fact] = []
+        self.published: list[Fact] = []
+        self.check_facts: list[Fact] = []
         self.settled: dict[int, SettledReply] = {}
         self.stubborn: set[str] = set()
         self.deaf = False
@@ -141,7 +141,7 @@ class Life:
         )
         self._hear(subject_of(fact), encode(fact), at=self.now - timedelta(seconds=age))
 
-    def say(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
+    def publish(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
         """A fact about the workload is published."""
         fact = kind(namespace=self.namespace, name=name, **fields)
         self._hear(subject_of(fact), encode(fact))
@@ -151,17 +151,19 @@ class Life:
         cycle = self.stored(name).status.admission_cycle
         controller = f"ctl-{check}"
         more = {"controller": controller, "check": check, "cycle": cycle, "state": state}
-        self.say(facts.CheckReported, name, **{**more, **fields})
+        self.publish(facts.CheckReported, name, **{**more, **fields})
 
     def finish(self, name: str) -> None:
         """The job has ended."""
-        self.say(facts.Finished, name)
+        self.publish(facts.Finished, name)
 
     def stop(self, name: str) -> None:
         """The runner has stopped the job."""
         self.stubborn.discard(name)
         status = self.stored(name).status
-        self.say(facts.Stopped, name, revision=status.evicted_revision or status.admitted_revision)
+        self.publish(
+            facts.Stopped, name, revision=status.evicted_revision or status.admitted_revision
+        )
 
     def _hear(
         self,
@@ -198,11 +200,11 @@ class Life:
     def _told(self, message: Message) -> list[str]:
         """Reads the events of the controller and stops evicted jobs at once."""
         if message.subject.startswith("admit.check."):
-            self.asked.append(decode(message.subject, message.data))
+            self.check_facts.append(decode(message.subject, message.data))
         if not message.subject.startswith("admit.workload."):
             return []
         fact = decode(message.subject, message.data)
-        self.said.append(fact)
+        self.published.append(fact)
         stops = isinstance(fact, facts.Evicted) and fact.name not in self.stubborn
         return [fact.name] if stops else []
 
@@ -301,6 +303,3 @@ class Life:
             for one in self.decided
             if isinstance(one, facts.Preempted)
         ]
-
-
-__all__ = ["NS", "Life"]

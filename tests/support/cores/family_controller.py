@@ -46,8 +46,8 @@ def key_of_workload(name: str) -> str:
 
 
 class FamilyController:
-    """``flavors``: what the queue offers, the best first. ``checks``: per flavor. ``said``: what
-    was said so far: (what, of whom). ``outcome``: what became of the last fact."""
+    """``flavors``: what the queue offers, the best first. ``checks``: per flavor. ``published``:
+    kind and workload of every event so far. ``outcome``: what became of the last fact."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class FamilyController:
         self.controller = Controller(b"secret", limits)
         self.now: datetime = NOON
         self.sequence = self.revision = 0
-        self.said: list[tuple[str, str]] = []
+        self.published: list[tuple[str, str]] = []
         self.facts: list[Fact] = []
         self.outcome = ""
         self.reason = ""
@@ -113,7 +113,7 @@ class FamilyController:
         self.queue_spec = spec
         self.put("ClusterQueue", "cq", spec)
 
-    def says(self, **more: Any) -> None:
+    def edit_queue(self, **more: Any) -> None:
         """The queue says this, too."""
         self.queue_spec = {k: v for k, v in (self.queue_spec | more).items() if v is not None}
         self.put("ClusterQueue", "cq", self.queue_spec)
@@ -192,7 +192,7 @@ class FamilyController:
             fact = decode(message.subject, message.data)
             self.facts.append(fact)
             what = message.subject.split(".")[2]
-            self.said.append((what, fact.name))
+            self.published.append((what, fact.name))
             if isinstance(fact, facts.Admitted):
                 flavors = sorted({f for one in fact.pod_sets for f in one.flavors.values()})
                 self.starts.append((fact.name, ",".join(flavors)))
@@ -261,7 +261,7 @@ class FamilyController:
         self.submit(name, **spec)
         return self.happens(*self.variant_facts(name))
 
-    def me(self, name: str) -> dict[str, str]:
+    def me(self, name: str) -> dict[str, Any]:
         return {"namespace": "ns", "name": name}
 
     def decided(self, name: str) -> dict[str, Any]:
@@ -339,7 +339,7 @@ class FamilyController:
         for parent in self.workloads():
             if head(parent).role == "parent":
                 self._look_at(parent)
-        heard = {name for what, name in self.said if what in ("admitted", "evicted")}
+        heard = {name for what, name in self.published if what in ("admitted", "evicted")}
         assert not any("-variant-" in name for name in heard), heard
 
     def _look_at(self, parent: StoredWorkload) -> None:

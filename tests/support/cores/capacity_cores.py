@@ -1,5 +1,5 @@
-"""A life by the clock with the provisioning check in it, and a provider of capacity that answers by
-hand. What the check wants is done at once; between any two steps it may start anew.
+"""The cores by the clock with the provisioning check's, and a provider of capacity that answers by
+hand. What the check orders is done at once; between any two steps it may start anew.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from admittance.provisioning.steps import Step, VerdictReport
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
-from support.cores.scheduling_story import groups
-
-from long_living import LongLife
+from support.cores.stepped_scheduler import groups
+from support.cores.timed_cores import TimedCores
 
 CHECK = "capacity"
 CLASS = "class"
 
 
-class ProvidedLife(LongLife):
+class CapacityCores(TimedCores):
     """``wanted``: what providers were asked; ``freed``: what was taken back, each time that it was
     said. ``booked``: what providers have booked. ``told``: verdicts of the check, in order.
     ``ignored``: answers of providers that counted for nothing, and why. ``patience``: seconds that
@@ -118,7 +117,7 @@ class ProvidedLife(LongLife):
     def _tells(self, name: str, check: str, tell: VerdictReport) -> None:
         self.told.append((name, tell))
         answer = tell.verdict
-        self.say(
+        self.publish(
             facts.CheckReported,
             name,
             controller=CONTROLLER,
@@ -148,9 +147,9 @@ class ProvidedLife(LongLife):
         self.capacity = ProvisioningCore(self.patience)
         for (kind, _, name), manifest in self.known_objects():
             self._learns(kind, name, manifest)
-        for key, (record, revision) in self.bucket.items():
+        for request, (record, revision) in self.bucket.items():
             if record is not None:
-                self.capacity.observed.record(key, record, revision)
+                self.capacity.observed.record(request, record, revision)
         for key, (workload, _) in self._stored.items():
             if workload is not None:
                 _, namespace, name = key.split(".")
@@ -262,26 +261,23 @@ def a_pod_set(
     }
 
 
-def a_provided_life(
+def cores_with_capacity(
     *, nominal: str = "10", per_flavor: dict[str, str] | None = None, **spec: Any
-) -> ProvidedLife:
+) -> CapacityCores:
     """One queue ``cq`` whose check ``capacity`` asks the class ``class``. ``per_flavor``: what it
-    offers of which flavor, the check being that of ``spot`` alone. The rest is the config's, or
-    the life's."""
+    offers of which flavor, the check being that of ``spot`` alone. The rest is for the
+    ProvisioningRequestConfig, or for the cores."""
     mine = {key: spec.pop(key) for key in ("patience", "restless", "limits") if key in spec}
-    life = ProvidedLife(**mine)
-    life.configure(**spec)
-    life.capacity_check()
+    cores = CapacityCores(**mine)
+    cores.configure(**spec)
+    cores.capacity_check()
     if per_flavor is None:
-        life.queue("cq", resourceGroups=groups(default=nominal), admissionChecks=[CHECK])
-        return life
+        cores.queue("cq", resourceGroups=groups(default=nominal), admissionChecks=[CHECK])
+        return cores
     (group,) = groups(**per_flavor)
     for flavor in group["flavors"]:
-        life.put("ResourceFlavor", flavor["name"], {"nodeLabels": {"kind": flavor["name"]}})
+        cores.put("ResourceFlavor", flavor["name"], {"nodeLabels": {"kind": flavor["name"]}})
         if flavor["name"] == "spot":
             flavor["admissionChecks"] = [CHECK]
-    life.queue("cq", resourceGroups=[group])
-    return life
-
-
-__all__ = ["CHECK", "CLASS", "ProvidedLife", "a_pod_set", "a_provided_life"]
+    cores.queue("cq", resourceGroups=[group])
+    return cores

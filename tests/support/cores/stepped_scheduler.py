@@ -40,7 +40,7 @@ def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
     return [{"coveredResources": ["cpu"], "flavors": offered}]
 
 
-class Story:
+class SteppedScheduler:
     """A scheduler that owns every domain, and a bucket that is only a revision.
 
     ``decided`` and ``preempted``: of the last cycle; ``told``: all workloads preempted so far;
@@ -267,4 +267,4 @@ class Story:
         return self.core.explain(self.stored[workload].metadata.namespace, workload, now=self.now)
 
 
-__all__ = ["NOON", "Story", "WorkloadStatus", "groups", "quota"]
+__all__ = ["NOON", "SteppedScheduler", "WorkloadStatus", "groups", "quota"]
