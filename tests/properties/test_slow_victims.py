@@ -13,8 +13,8 @@ from admittance.events.facts import Assigned, Preempted
 from admittance.events.requests import PendingQuery
 from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kueue, settle_result
 from admittance.replay.scenario import IDLE, perform_step
-from support.cores.reference_comparison import in_shape
 
+from twin.compare import in_shape
 from twin.draw import scenario
 from twin.slow import CYCLES, Going, SlowPlay, gone_in
 

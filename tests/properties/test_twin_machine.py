@@ -20,9 +20,9 @@ from admittance.replay.scenario import perform_step, settle
 from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.preemption.candidates import allows
 from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
-from support.cores.reference_comparison import in_shape
 from support.examples import examples
 
+from twin.compare import in_shape
 from twin.cycle import Cycle, Entry
 from twin.draw import FAMILIES, Draw
 from twin.play import Play

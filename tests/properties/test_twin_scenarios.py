@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from support.cores.reference_comparison import difference
-
+from twin.compare import difference
 from twin.draw import FAMILIES, scenario
 
 

@@ -2,13 +2,87 @@
 
 from __future__ import annotations
 
+import asyncio
+from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
+from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.process.supervise import serve
+from simulation.loop import Process
 from simulation.nats.simulated_server import SimulatedServer
-from support.servers import TestServer
-from support.service_process import ServiceProcess
-from support.simulated_service import SimulatedService
+from support.servers import TestServer, within
+from support.service_process import MODULES, ServiceProcess, variables
+
+
+class SimulatedService:
+    """One service in virtual time, killed, paused and resumed at will like a `ServiceProcess`."""
+
+    def __init__(
+        self, server: SimulatedServer, service: str, folder: Path, instance: str, **env: str
+    ) -> None:
+        self.service = service
+        self.instance = instance
+        self.status: int | None = None
+        """The exit status; None while it runs and after a kill."""
+        self._server = server
+        self._variables = variables(server.url, folder, instance, **env)
+        self._process: Process | None = None
+        self._stop = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._failure = ""
+
+    async def start(self) -> SimulatedService:
+        # Before the process begins: a process of the simulation opens no files.
+        settings = Settings.from_env(self.service, env=self._variables)
+        self._stop, self._ended = asyncio.Event(), asyncio.Event()
+        self.status = None
+        process = Process(self._server.loop, self.instance)
+        process.on_end = self._on_end
+        process.start(self._run(settings))
+        self._process = process
+        return self
+
+    async def _run(self, settings: Settings) -> None:
+        module = import_module(f"{MODULES[self.service]}.service")
+        await serve(settings, module.run, self._stop)
+
+    def _on_end(self, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, AdmittanceError):
+            raise error
+        self._failure = "" if error is None else f"{error}\n"
+        self.status = 0 if error is None else 1
+        self._ended.set()
+
+    @property
+    def log(self) -> str:
+        """What the service wrote to standard error."""
+        return self._server.log_of(self.instance) + self._failure
+
+    def pause(self) -> None:
+        assert self._process is not None
+        self._process.pause()
+
+    def resume(self) -> None:
+        assert self._process is not None
+        if self._process.paused:
+            self._process.resume(self._server.rng)
+
+    async def kill(self) -> None:
+        """Ends the service at once, as SIGKILL does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process = None
+
+    async def stop(self) -> None:
+        """Ends the service as SIGTERM does, and waits for its end."""
+        if self._process is None or self.status is not None:
+            return
+        self.resume()
+        self._server.loop.post(self._process, self._stop.set)
+        await within(self._ended.wait())
+
 
 Service: TypeAlias = ServiceProcess | SimulatedService
 

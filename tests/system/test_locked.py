@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 import nats.errors
 import pytest
 import pytest_asyncio
+from locked import ADA, BOB, CONTROLLER, LIMIT, Locked, applied
 from nats.aio.msg import Msg
 
 from admittance.events.subjects import check_durable
 from admittance.runtime.bus.messages import SECRET_KEY
-from support.locked import ADA, BOB, CONTROLLER, LIMIT, Locked, applied
 from support.requests import eventually, queues
 from support.servers import within
 

@@ -11,9 +11,9 @@ import nats.errors
 import nats.js.errors
 import pytest
 import pytest_asyncio
+from locked import BOB, LIMIT, Locked, applied
 
 from admittance.runtime.bus.history import read_messages
-from support.locked import BOB, LIMIT, Locked, applied
 from support.requests import eventually, queues
 from support.servers import within
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from raw_client import RawClient
 
 from admittance.access.border import ASKED_OUTSIDE, INWARDS, OUTWARDS
 from admittance.access.permissions import answer_for, covers
@@ -16,7 +17,6 @@ from admittance.access.server_config import server_config
 from admittance.access.users import User
 from admittance.events.subjects import USER_FACTS, USER_REQUESTS
 from support.nats.logins import NKey
-from support.nats.raw_client import RawClient
 from support.nats.system_subjects import WILDCARDS, sample_user, samples
 from support.servers import ConfiguredServer
 

@@ -1,1 +1,1 @@
-"""NATS for tests: logins, leases, a client without checks, and subjects of the server."""
+"""NATS for tests: logins, leases, and subjects of the server."""

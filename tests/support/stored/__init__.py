@@ -1,1 +1,1 @@
-"""Values as the bucket stores them: families, whole systems, and manifests with mistakes."""
+"""Values as the bucket stores them: single workloads and whole systems."""

@@ -6,6 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from stored_families import (
+    a_family,
+    a_parent,
+    a_queue,
+    as_found,
+    as_stored,
+    its_variants,
+    the_rules,
+)
 
 from admittance.cli import explain as why
 from admittance.cli.approve import variant_with_check
@@ -19,15 +28,6 @@ from admittance.cli.support.kinds import WORKLOAD
 from admittance.cli.support.output import Table
 from admittance.events.requests import ExplainReply, VariantVerdict
 from support.builders import NOON, a_manifest
-from support.stored.families import (
-    a_family,
-    a_parent,
-    a_queue,
-    as_found,
-    as_stored,
-    its_variants,
-    the_rules,
-)
 
 QUEUE = a_queue("reservation", "on-demand", "spot")
 RULES = the_rules(QUEUE)
