@@ -23,11 +23,11 @@ import msgspec
 
 from admittance.access.users import User
 from admittance.cli.bench import system
-from admittance.cli.bench.load_user import with_load_user
 from admittance.cli.bench.run import loop_factory, main_of
+from admittance.cli.bench.system import with_load_user
 from admittance.events.requests import Apply, ApplyReply, Settled, SettledReply
 from admittance.runtime import chance, clock
-from admittance.runtime.auth.store import AuthStore
+from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import SetupError, Unavailable

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from admittance.cli.bench import system
 from admittance.cli.bench.generator import BenchPlan, bench_plan, read
-from admittance.cli.bench.load_user import with_load_user
 from admittance.cli.bench.run import loop_factory, main_of, play
+from admittance.cli.bench.system import with_load_user
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError

@@ -8,7 +8,7 @@ from typing import Final
 
 from admittance.provisioning_check.service import REQUESTS
 from admittance.runner.service import RUNS
-from admittance.runtime.leader.leader_metrics import LEADER_METRICS
+from admittance.runtime.leader.leader_elected_service import LEADER_METRICS
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
 from admittance.scheduler.scheduler_metrics import QUEUE_GAUGES, AttemptMetrics

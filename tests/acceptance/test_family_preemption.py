@@ -10,7 +10,7 @@ import pytest
 
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
-from admittance.family.gates import Sibling, to_open
+from admittance.family import Sibling, to_open
 from support.builders import NOON
 from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
 

@@ -9,7 +9,7 @@ import pytest
 
 from admittance.api.reading.manifest import decode_object
 from admittance.events.subjects import WorkloadName
-from admittance.family.gates import to_open
+from admittance.family import to_open
 from admittance.variants.known_families import FamilyQueues
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import sibling

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events import facts
-from admittance.family.policy import changes_next, desired_variants
+from admittance.family import changes_next, desired_variants
 from admittance.variants.core import COALESCE, PATIENCE_MAX
 from admittance.workload.conditions import find, is_true
 from admittance.workload.families.parent_status import rows_of, summary_of

@@ -10,7 +10,7 @@ import msgspec
 
 from admittance.events.names import token
 from admittance.events.subjects import EPOCH, STREAM
-from admittance.lease.lease_state import CONTROLLER
+from admittance.lease import CONTROLLER
 from admittance.runtime.bus.streams import KV_LOG
 from simulation.loop import Process
 from simulation.nats.observed import Stored

@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.api.meta import ObjectMeta
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.family.policy import FamilyRules
+from admittance.family import FamilyRules
 from admittance.workload.limits import Limits
 from admittance.workload.moves.requests import Arrived
 from admittance.workload.stored import StoredWorkload

@@ -36,7 +36,7 @@ def shorten_redelivery(monkeypatch: pytest.MonkeyPatch, seconds: int = 2) -> Non
 
 def shrink_burst(monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
     """Lowers the number of simultaneous requests, for providers that are slow for each of them."""
-    monkeypatch.setattr("admittance.conformance.providers.failure_cases.BURST", requests)
+    monkeypatch.setattr("admittance.conformance.provider_request_cases.BURST", requests)
 
 
 async def run_kit(

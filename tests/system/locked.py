@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from admittance.access.server_config import server_config
 from admittance.access.users import User
 from admittance.events.requests import Apply
-from admittance.runtime.auth.keys import credentials_text, new_key
+from admittance.runtime.auth_store import credentials_text, new_key
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import check
 from admittance.runtime.connection_options import ConnectionOptions

@@ -17,7 +17,7 @@ from admittance.api.queues import (
     MigrationConstraints,
 )
 from admittance.api.reading.manifest import read
-from admittance.family.policy import ActivityReason
+from admittance.family import ActivityReason
 
 PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance import lease
 from admittance.access.parts import (
     ALIVE_KEYS,
     CONNECT,
@@ -26,7 +27,6 @@ from admittance.access.permissions import Permissions, Rule
 from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.names import token
-from admittance.lease import lease_state
 
 LOG: Final = subjects.STREAM
 ANSWERS: Final = rules("answer requests", "_INBOX.>", "_R_.>")
@@ -85,7 +85,7 @@ def workload_controller(user: User) -> Permissions:
     said = ("requested", "withdrawn")
     outputs = sorted(subjects.OUTPUTS)
     publish = (
-        *_leader_elected(service, epochs=_own_epoch(lease_state.CONTROLLER)),
+        *_leader_elected(service, epochs=_own_epoch(lease.CONTROLLER)),
         *CONSUMERS_OF_LOG,
         *READ_BUCKET,
         *rules(
@@ -157,7 +157,7 @@ def retry_timer(user: User) -> Permissions:
     service = "retry-timer"
     timers = subjects.TIMERS
     publish = (
-        *_leader_elected(service, epochs=_own_epoch(lease_state.RETRY_TIMER)),
+        *_leader_elected(service, epochs=_own_epoch(lease.RETRY_TIMER)),
         *rules(
             "keep the schedules",
             f"{subjects.TIMER_AT}*.*.*",
@@ -182,7 +182,7 @@ def variant_controller(user: User) -> Permissions:
     variants."""
     service = "variant-controller"
     publish = (
-        *_leader_elected(service, epochs=_own_epoch(lease_state.VARIANT_CONTROLLER)),
+        *_leader_elected(service, epochs=_own_epoch(lease.VARIANT_CONTROLLER)),
         *READ_BUCKET,
         *READ_SECRET,
         *rules("submit and change variants", *each("admit.workload.{}.*.*", VARIANT_FACTS)),
@@ -197,7 +197,7 @@ def provisioning_check(user: User) -> Permissions:
     controller = token(subjects.PROVISIONING_CONTROLLER)
     asked = sorted(subjects.ASKED)
     publish = (
-        *_leader_elected(service, epochs=_own_epoch(lease_state.PROVISIONING_CHECK)),
+        *_leader_elected(service, epochs=_own_epoch(lease.PROVISIONING_CHECK)),
         *CONSUMERS_OF_LOG,
         *READ_BUCKET,
         *rules("report its check", f"admit.check.reported.{controller}.*.*"),
@@ -237,9 +237,9 @@ def built_in_provider(user: User) -> Permissions:
     """
     name = token(user.class_name) if user.class_name else "*"
     durable = subjects.provider_durable(user.class_name) if user.class_name else "*"
-    domains: tuple[str, ...] = (lease_state.PROVIDER_POOL, lease_state.PROVIDER_DOCKER)
+    domains: tuple[str, ...] = (lease.PROVIDER_POOL, lease.PROVIDER_DOCKER)
     if user.class_name:
-        domains = (*domains, lease_state.aws_domain(user.class_name))
+        domains = (*domains, lease.aws_domain(user.class_name))
     ledger = f"$KV.{subjects.PROVIDERS}"
     publish = (
         *CONNECT,

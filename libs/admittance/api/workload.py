@@ -152,7 +152,7 @@ class GatePosition(Kept, frozen=True, kw_only=True):
 
 class VariantRow(Kept, frozen=True, kw_only=True):
     """One row of a parent's ``status.variants``, the best first. ``variant``: a flavor, or the name
-    of an explicit variant. ``why``: `ActivityReason` of `admittance.family.policy`."""
+    of an explicit variant. ``why``: `ActivityReason` of `admittance.family`."""
 
     name: str
     variant: str

@@ -1,6 +1,8 @@
 """Conformance kits: they test a check controller or a provider through the protocol on a real bus,
 in their own namespace, and report its faults.
 
-`requester` sends requests and records answers, `faults` and `messages` check single messages, `kit`
-runs the cases and makes the report, `program` starts the tested process and a server.
+`check_kit` plays the workload-controller for a check controller, `provider_kit` the provisioning
+check for a provider; their requesters send requests, record answers and find faults in single
+messages. Both kits share `kit`, which runs the cases and makes the report, `requester`, `faults`,
+and `program`, which starts the tested process and a server.
 """

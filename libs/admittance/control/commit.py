@@ -27,7 +27,7 @@ from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.requests import SettledReply
 from admittance.events.system import BarrierEcho
-from admittance.lease.lease_state import Fence
+from admittance.lease import Fence
 from admittance.workload.stored import StoredWorkload
 
 _NO_HEADERS: Final[Mapping[str, str]] = {}

@@ -23,7 +23,7 @@ from admittance.events.reader import Reader, Unreadable, reason_of
 from admittance.events.requests import SettledReply
 from admittance.events.subjects import BARRIER, workload_key
 from admittance.events.system import Barrier, ObjectApplied
-from admittance.lease.lease_state import Fence
+from admittance.lease import Fence
 from admittance.workload import stored
 from admittance.workload.change import Change, FactOutcome, ignored, with_log
 from admittance.workload.conditions import Type, is_true

@@ -16,8 +16,8 @@ from admittance.api.manifests import Manifest
 from admittance.api.queues import ClusterQueue, ClusterQueueSpec, LocalQueue, ResourceFlavor
 from admittance.events.shapes import Admission
 from admittance.events.subjects import object_key
-from admittance.family.policy import FamilyRules
-from admittance.family.policy import rules_of as families_of
+from admittance.family import FamilyRules
+from admittance.family import rules_of as families_of
 from admittance.quota.catalog import Catalog
 from admittance.quota.required_checks import ConflictingChecks
 from admittance.workload.limits import Limits

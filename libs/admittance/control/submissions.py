@@ -20,7 +20,7 @@ from admittance.control.commit import LogMessage
 from admittance.control.objects import Objects
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.family.policy import FamilyRules, VariantState, desired_variants
+from admittance.family import FamilyRules, VariantState, desired_variants
 from admittance.workload.change import Change, ignored, refused, with_spec
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.family_change import FamilyMembers

@@ -38,7 +38,7 @@ class Submitted(Fact, frozen=True, kw_only=True):
 
 class Activated(Fact, frozen=True, kw_only=True):
     """Sets ``spec.active``. ``reason``: why the policy activates a variant
-    (`admittance.family.policy.ActivityReason`); "": a user activates the workload.
+    (`admittance.family.ActivityReason`); "": a user activates the workload.
     """
 
     reason: str = ""
@@ -46,7 +46,7 @@ class Activated(Fact, frozen=True, kw_only=True):
 
 class Deactivated(Fact, frozen=True, kw_only=True):
     """Clears ``spec.active``: the workload is evicted and not admitted again. ``reason``: why the
-    policy deactivates a variant (`admittance.family.policy.ActivityReason`); "": a user deactivates
+    policy deactivates a variant (`admittance.family.ActivityReason`); "": a user deactivates
     the workload.
     """
 

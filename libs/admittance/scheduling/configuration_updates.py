@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from admittance.api.queues import ClusterQueue
-from admittance.family.policy import rules_of
+from admittance.family import rules_of
 from admittance.quota.catalog import domain_of_node
 from admittance.scheduling import families, workload_updates
 from admittance.scheduling.cycle import recheck

@@ -19,13 +19,14 @@ from sys import intern
 from typing import Final
 
 from admittance.events.shapes import Admission, HandedOn
-from admittance.family.gates import Sibling, first_choice
-from admittance.family.policy import (
+from admittance.family import (
     ActivityReason,
     DesiredState,
+    Sibling,
     Tag,
     changes_next,
     desired_variants,
+    first_choice,
 )
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.queue import is_in_place

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from admittance.api.queues import ClusterQueue, LocalQueue
 from admittance.api.workload import VariantRow
 from admittance.events.subjects import WorkloadName
-from admittance.family.gates import Sibling
-from admittance.family.policy import FamilyRules, ParentState, VariantState, rules_of
+from admittance.family import FamilyRules, ParentState, Sibling, VariantState, rules_of
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.parent_status import summary_of
 from admittance.workload.family_info import competes, parent_state, sibling, variant_state

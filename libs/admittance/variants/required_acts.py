@@ -14,13 +14,14 @@ import msgspec
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.family.gates import PREEMPTION_TIMEOUT, to_open
-from admittance.family.policy import (
+from admittance.family import (
+    PREEMPTION_TIMEOUT,
     DesiredState,
     FamilyRules,
     VariantState,
     changes_next,
     desired_variants,
+    to_open,
 )
 from admittance.variants.known_families import (
     KnownFamily,

@@ -29,7 +29,7 @@ from admittance.events.reader import BROKEN, BucketEntry, Reader
 from admittance.events.requests import SettledReply
 from admittance.events.shapes import ConsumedUsage, PreemptedBy
 from admittance.events.subjects import USAGE, subject_of, workload_key
-from admittance.lease.lease_state import Fence
+from admittance.lease import Fence
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
 from admittance.variants.core import FamilyActs

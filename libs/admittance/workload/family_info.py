@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GatePosition
 from admittance.events import facts
-from admittance.family.gates import GateOpening, Sibling
-from admittance.family.policy import ParentState, VariantState
+from admittance.family import GateOpening, ParentState, Sibling, VariantState
 from admittance.workload.conditions import Type, find, gated_by, is_false, is_held, is_true
 from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.stored import StoredWorkload, head, owner_of

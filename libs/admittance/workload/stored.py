@@ -69,7 +69,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``preemption_gate``: the preemption gate that was opened last.
 
     A variant has: ``stopped_by``: why policy keeps the variant inactive
-    (`admittance.family.policy.STOPPED`). ``promised``: quota that is kept for the variant until its
+    (`admittance.family.STOPPED`). ``promised``: quota that is kept for the variant until its
     sibling's job has stopped.
     """
 

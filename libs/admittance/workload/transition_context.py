@@ -15,7 +15,7 @@ from admittance.api.checks import AdmissionCheck, RetryStrategy
 from admittance.api.meta import Toleration
 from admittance.events.base import Fact
 from admittance.events.shapes import Admission
-from admittance.family.policy import FamilyRules
+from admittance.family import FamilyRules
 from admittance.workload.limits import Limits
 
 

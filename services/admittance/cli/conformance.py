@@ -22,12 +22,12 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, Output, key_values
 from admittance.cli.support.output import Progress, Table, columns_of
-from admittance.conformance.checks import kit as check_kit
+from admittance.conformance import check_kit as check_kit
+from admittance.conformance import provider_kit as provider_kit
 from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED, KitReport
 from admittance.conformance.program import OwnServer, embedded
-from admittance.conformance.providers import kit as provider_kit
-from admittance.conformance.providers.provider_cases import TITLES
-from admittance.conformance.providers.requester import RequestShape
+from admittance.conformance.provider_cases import TITLES
+from admittance.conformance.provider_requester import RequestShape
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.telemetry import logs

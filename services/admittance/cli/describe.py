@@ -25,7 +25,7 @@ from admittance.cli.support.output import pairs, sentence
 from admittance.cli.support.times import age, stamp
 from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
-from admittance.family.policy import rules_of
+from admittance.family import rules_of
 from admittance.provisioning.records import Record
 from admittance.runtime import clock
 from admittance.workload.family_info import allowed_flavors

@@ -148,7 +148,7 @@ def _steps(workload: StoredWorkload, parent: StoredWorkload | None, now: datetim
     yield from of_parent
     follows = False
     if of_parent:
-        from admittance.family.policy import STOPPED
+        from admittance.family import STOPPED
 
         # A variant that only follows its parent becomes active with the parent.
         follows = workload.status.stopped_by not in STOPPED

@@ -19,7 +19,7 @@ import structlog
 from admittance.api.names import name_error
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
-from admittance.lease.lease_state import aws_domain
+from admittance.lease import aws_domain
 from admittance.provider_aws.ec2 import Ec2, Ec2Error, failed
 from admittance.provider_aws.parameters import Parameters, TooLarge, token_of
 from admittance.provider_aws.reservation_calls import (

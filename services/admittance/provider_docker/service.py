@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from admittance.lease.lease_state import PROVIDER_DOCKER
+from admittance.lease import PROVIDER_DOCKER
 from admittance.provider_docker.comparer import ENGINE, WorkerComparer
 from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.workers import (

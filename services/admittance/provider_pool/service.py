@@ -14,7 +14,7 @@ import structlog
 from admittance.api.checks import Foreign
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
-from admittance.lease.lease_state import PROVIDER_POOL
+from admittance.lease import PROVIDER_POOL
 from admittance.provider_pool.bookings import Booking, Bookings, Pods
 from admittance.provider_pool.ledger import BookingEnder, Ledger, PooledBooking
 from admittance.provider_pool.manifests import POOLS, BadPool, Pool, pool_of, pool_of_manifest

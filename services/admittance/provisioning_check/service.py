@@ -18,7 +18,7 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS, address_of
-from admittance.lease.lease_state import PROVISIONING_CHECK
+from admittance.lease import PROVISIONING_CHECK
 from admittance.provisioning.core import BUSY, ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER, Name
 from admittance.provisioning.steps import RequestSlot, Step

@@ -21,7 +21,7 @@ from admittance.events.names import plain
 from admittance.events.reader import Reader, Unreadable
 from admittance.events.requests import Settled, SettledReply, TimersReply
 from admittance.events.subjects import TIMER_DUE
-from admittance.lease.lease_state import RETRY_TIMER
+from admittance.lease import RETRY_TIMER
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import history, micro, timers
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket

@@ -40,8 +40,8 @@ from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Fenced, Refused, Unavailable, is_temporary
+from admittance.runtime.leader.leader_elected_service import leader_metrics
 from admittance.runtime.leader.leader_elector import LeaderElector
-from admittance.runtime.leader.leader_metrics import leader_metrics
 from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings

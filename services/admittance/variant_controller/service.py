@@ -24,7 +24,7 @@ from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.requests import FamiliesReply
 from admittance.events.subjects import WorkloadName, subject_of, workload_name
-from admittance.lease.lease_state import VARIANT_CONTROLLER
+from admittance.lease import VARIANT_CONTROLLER
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket

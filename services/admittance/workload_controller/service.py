@@ -16,7 +16,7 @@ from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.events import subjects
 from admittance.events.requests import SettledReply
-from admittance.lease.lease_state import CONTROLLER
+from admittance.lease import CONTROLLER
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller

@@ -17,12 +17,11 @@ from nats.aio.client import Client
 from admittance.access.users import User
 from admittance.cli.commands.program import invoke
 from admittance.runtime import clock
-from admittance.runtime.auth.expiry import remove_expired_users
-from admittance.runtime.auth.reload import reload
-from admittance.runtime.auth.store import AuthStore
+from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import AccessDenied, Refused, SetupError
+from admittance.runtime.server_reload import reload, remove_expired_users
 from support.requests import eventually
 from support.servers import ConfiguredServer, until, within
 

@@ -13,7 +13,7 @@ import pytest
 
 from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Verdict
 from admittance.cli.commands.program import invoke
-from admittance.conformance.checks.kit import TITLES, CheckKitOptions, CheckKitReport, run_check_kit
+from admittance.conformance.check_kit import TITLES, CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
 from admittance.runtime.bus.bus import Bus
 from integration.checks import strays

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import CheckState
-from admittance.conformance.checks.kit import CheckKitOptions, run_check_kit
+from admittance.conformance.check_kit import CheckKitOptions, run_check_kit
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.clock import now
 from admittance.workload.phase import Phase, phase

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from admittance.api.reading.manifest import read
-from admittance.conformance.checks.kit import CheckKitOptions, CheckKitReport, run_check_kit
+from admittance.conformance.check_kit import CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.runtime.bus.bus import Bus
 from support.conformance_runs import assert_passed, run_kit
 from support.servers import TestServer, within

@@ -13,9 +13,9 @@ import pytest
 
 from admittance.cli.commands.program import invoke
 from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
-from admittance.conformance.providers.kit import ProviderKitOptions, run_provider_kit
-from admittance.conformance.providers.provider_cases import TITLES, ProviderKitReport
-from admittance.conformance.providers.requester import RequestShape
+from admittance.conformance.provider_cases import TITLES, ProviderKitReport
+from admittance.conformance.provider_kit import ProviderKitOptions, run_provider_kit
+from admittance.conformance.provider_requester import RequestShape
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
 from admittance.runtime.bus.bus import Bus
 from integration.checks.strays import at_work
@@ -42,7 +42,7 @@ RACK = Path(__file__).with_name("rack_provider.py")
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     shorten_waits(monkeypatch, WATCH_SECONDS=0.8)
     shorten_redelivery(monkeypatch)
-    monkeypatch.setattr("admittance.conformance.providers.provider_cases.CLEAR_SECONDS", 2.0)
+    monkeypatch.setattr("admittance.conformance.provider_cases.CLEAR_SECONDS", 2.0)
 
 
 async def tried(
@@ -282,8 +282,8 @@ def test_a_command_that_does_not_return_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.conformance.providers.failure_cases.START_SECONDS", 0.5)
-    monkeypatch.setattr("admittance.conformance.providers.failure_cases.ACK_WAIT", 0.5)
+    monkeypatch.setattr("admittance.conformance.provider_request_cases.START_SECONDS", 0.5)
+    monkeypatch.setattr("admittance.conformance.provider_request_cases.ACK_WAIT", 0.5)
     once = f"import os, sys; os.path.exists({str(tmp_path / 'once')!r}) and sys.exit(3)\n"
     once += f"open({str(tmp_path / 'once')!r}, 'w').close()\n"
     program = f"{once}import runpy; runpy.run_path({str(RACK)!r})"

@@ -11,9 +11,9 @@ import pytest
 
 from admittance.api.reading.manifest import read
 from admittance.cli.commands.program import invoke
-from admittance.conformance.providers.kit import ProviderKitOptions, run_provider_kit
-from admittance.conformance.providers.provider_cases import TITLES, ProviderKitReport
-from admittance.conformance.providers.requester import RequestShape
+from admittance.conformance.provider_cases import TITLES, ProviderKitReport
+from admittance.conformance.provider_kit import ProviderKitOptions, run_provider_kit
+from admittance.conformance.provider_requester import RequestShape
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS
 from admittance.runtime.bus.bus import Bus

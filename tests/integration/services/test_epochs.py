@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.lease.lease_state import CONTROLLER
+from admittance.lease import CONTROLLER
 from admittance.retry_timer.service import run as run_timer
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages

@@ -17,7 +17,7 @@ from admittance.control.controller import Controller
 from admittance.control.objects import Objects
 from admittance.control.workloads import NOTHING, VersionedWorkload, Workloads
 from admittance.events.facts import CheckReported, Deleted, Submitted, TimerDue
-from admittance.family.gates import GateOpening, Sibling
+from admittance.family import GateOpening, Sibling
 from admittance.provisioning import next_step, verdicts
 from admittance.provisioning.observed_state import ObservedState
 from admittance.provisioning.records import State

@@ -11,7 +11,7 @@ from admittance.api.units import amount
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, Deleted, Submitted
 from admittance.events.subjects import CAPACITY, subject_of, workload_key
-from admittance.family.policy import rules_of
+from admittance.family import rules_of
 from admittance.scheduling.scheduler import Scheduler
 from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.families.roles import wanted_tags

@@ -13,8 +13,7 @@ from admittance.api.workload import FAMILY_GATE
 from admittance.events.base import Fact
 from admittance.events.facts import Assigned, Refused
 from admittance.events.subjects import workload_key
-from admittance.family.gates import PREEMPTION_TIMEOUT
-from admittance.family.policy import rules_of
+from admittance.family import PREEMPTION_TIMEOUT, rules_of
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
 from simulation.invariants.seen import Manifests

@@ -13,7 +13,7 @@ import msgspec
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.family.policy import variant_name
+from admittance.family import variant_name
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.limits import Limits, PodsReadyLimits
 from simulation.actors.checks import Outage, Tempers

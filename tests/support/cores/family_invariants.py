@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from admittance.family.policy import FamilyRules, desired_variants
+from admittance.family import FamilyRules, desired_variants
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.roles import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state

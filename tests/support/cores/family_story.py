@@ -14,7 +14,7 @@ import msgspec
 from admittance.api.meta import ObjectMeta, OwnerReference
 from admittance.api.workload import FAMILY_GATE, CheckState, GateHolder, GatePosition
 from admittance.events.facts import Assigned, Confirmed, Decision, Preempted, Refused, Revoked
-from admittance.family.policy import FamilyRules, desired_variants, rules_of
+from admittance.family import FamilyRules, desired_variants, rules_of
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import in_order
 from admittance.workload.family_info import parent_state, variant_state

@@ -18,7 +18,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition, Workload
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.family.policy import FamilyRules, desired_variants, rules_of
+from admittance.family import FamilyRules, desired_variants, rules_of
 from admittance.variants.core import FamilyActs
 from admittance.workload.change import with_spec
 from admittance.workload.families.parent_status import rows_of, summary_of

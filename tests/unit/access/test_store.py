@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from admittance.access.users import User
-from admittance.runtime.auth.store import AuthStore
+from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.credentials import read_user_key
 from admittance.runtime.errors import SetupError
 

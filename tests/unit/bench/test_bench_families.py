@@ -12,7 +12,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import Workload
 from admittance.cli.bench.generator import BenchPlan, manifests_of
 from admittance.cli.bench.load import submission
-from admittance.family.policy import rules_of
+from admittance.family import rules_of
 
 
 def queue_of(plan: BenchPlan) -> ClusterQueue:

@@ -12,7 +12,7 @@ from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.cli.show.families import Family, FamilyMember
 from admittance.cli.show.objects import Found
-from admittance.family.policy import FamilyRules, rules_of
+from admittance.family import FamilyRules, rules_of
 from admittance.workload import stored
 from admittance.workload.families.roles import metadata_of, name_of, planned_variants
 from admittance.workload.stored import StoredWorkload

@@ -11,7 +11,7 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock
 from admittance.cli.up.up import refuse_unprotected
-from admittance.runtime.auth.store import AuthStore
+from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.errors import SetupError
 
 FAR = "nats://nats.example.com:4222"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.conformance.checks.messages import CheckRequestKey, parse_verdict, verdict_subject
+from admittance.conformance.check_requester import CheckRequestKey, parse_verdict, verdict_subject
 from admittance.conformance.faults import heartbeat_faults
 from admittance.events.system import CheckAlive
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from admittance.family.policy import (
+from admittance.family import (
     ActivityReason,
     FamilyRules,
     ParentState,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.family.policy import NAME_MAX, variant_name
+from admittance.family import NAME_MAX, variant_name
 
 labels = st.from_regex(r"[a-z]([a-z0-9-]{0,60}[a-z0-9])?", fullmatch=True)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.family.policy import (
+from admittance.family import (
     STOPPED,
     ActivityReason,
     FamilyState,

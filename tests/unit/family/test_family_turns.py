@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.family.gates import PREEMPTION_TIMEOUT, GateOpening, Sibling, to_open
+from admittance.family import PREEMPTION_TIMEOUT, GateOpening, Sibling, to_open
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.lease.lease_state import LeaseState, Takeover
+from admittance.lease import LeaseState, Takeover
 
 D = "cohort-team"
 

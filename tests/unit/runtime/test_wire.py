@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from admittance.lease.lease_state import Fence
+from admittance.lease import Fence
 from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.runtime.bus.connection import Headers, frame, parse_headers, status

@@ -10,7 +10,7 @@ import yaml
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import read
 from admittance.api.workload import QUEUE_LABEL, Job, Workload
-from admittance.family.policy import rules_of
+from admittance.family import rules_of
 
 SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
 FAMILIES = SAMPLES / "families"

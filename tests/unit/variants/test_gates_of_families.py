@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
-from admittance.family.gates import PREEMPTION_TIMEOUT
+from admittance.family import PREEMPTION_TIMEOUT
 from support.builders import NOON, an_admission
 from support.cores.family_table import FamilyTable, a_family, condition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -14,11 +14,11 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded
 from admittance.runtime.leader.leader_elector import LeaderElector
-from admittance.runtime.leader.leader_metrics import leader_metrics
 from admittance.runtime.process import health
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import Backoff, cancel_and_wait, first_of
+from admittance.runtime.telemetry.metrics import Definition, Gauges, Labels, gauge
 
 log = structlog.get_logger()
 
@@ -168,3 +168,48 @@ class LeaderElectedService(Generic[W]):
                 log.warning("superseded", epoch=epoch, reason=str(error))
             elector.lease.lost(self._domain)
             await self._again.pause(stopping)
+
+
+_SERVICE: Final = ("service",)
+LED: Final = gauge(
+    "led_domains",
+    "Domains that the instance leads: of a service with one leader 1, or 0 on a standby",
+    _SERVICE,
+)
+TAKES: Final = Definition(
+    "leader_epochs", "counter", "Epochs with which the instance took a domain over", _SERVICE
+)
+ROUND_TRIP: Final = gauge(
+    "bus_round_trip_seconds",
+    "How long the bus took to acknowledge the last heartbeat of the instance",
+    _SERVICE,
+)
+UNREAD: Final = gauge(
+    "unread_facts",
+    "What the leader has not processed yet: facts of the log; for the variant-controller facts "
+    "that had no effect yet",
+    _SERVICE,
+)
+LEADER_METRICS: Final = (LED, TAKES, ROUND_TRIP, UNREAD)
+
+
+def leader_metrics(
+    elector: LeaderElector, service: str, lag: Callable[[], int | None] = lambda: None
+) -> Gauges:
+    """The metrics of one instance. ``lag``: what its leader has not processed yet; None: this
+    instance does not lead, or its service has no such number."""
+
+    def read() -> dict[str, dict[Labels, float]]:
+        labels = (service,)
+        found: dict[str, dict[Labels, float]] = {
+            LED.name: {labels: len(tuple(elector.lease.leads()))},
+            TAKES.name: {labels: elector.takes},
+        }
+        if elector.round_trip is not None:
+            found[ROUND_TRIP.name] = {labels: elector.round_trip}
+        unread = lag()
+        if unread is not None:
+            found[UNREAD.name] = {labels: unread}
+        return found
+
+    return Gauges(LEADER_METRICS, read)

@@ -17,7 +17,7 @@ from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
 from admittance.events.subjects import ALIVE_INSTANCE
 from admittance.events.system import Alive, Barrier, Epoch
-from admittance.lease.lease_state import LeaseState, Takeover
+from admittance.lease import LeaseState, Takeover
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing

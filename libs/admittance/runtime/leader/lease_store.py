@@ -16,7 +16,7 @@ from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import Reader, SetAside, Unreadable, number
 from admittance.events.system import Alive, Epoch
-from admittance.lease.lease_state import Fence
+from admittance.lease import Fence
 from admittance.runtime.bus.bucket import TTL, Entry, delete_message, put_message
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus
 from admittance.runtime.bus.history import last

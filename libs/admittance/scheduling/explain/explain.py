@@ -28,11 +28,11 @@ from admittance.scheduling.explain.flavor_report import (
     VICTIMS_MAX,
     FlavorReport,
     going_of,
+    holders,
     report_flavors,
 )
 from admittance.scheduling.explain.preemption_blockers import counted
 from admittance.scheduling.explain.queue_status import is_parked
-from admittance.scheduling.explain.quota_holders import holders
 from admittance.scheduling.state import charging, in_flight
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.equivalence import Key

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.events.requests import ExplainReply, VariantVerdict
 from admittance.events.shapes import Refusal
-from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begins, changes_next
+from admittance.family import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.refusals import SEVERITY, blocked_head_of

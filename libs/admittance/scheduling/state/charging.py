@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from admittance.events.shapes import Admission, PendingPreemption, PlannedVictim
-from admittance.family.policy import rules_of
+from admittance.family import rules_of
 from admittance.quota.cell import Cell
 from admittance.scheduling.state.queue import enqueue, is_in_own_class, remove_from_queue
 from admittance.scheduling.state.scheduler_state import SchedulerState

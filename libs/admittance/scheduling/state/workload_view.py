@@ -15,7 +15,7 @@ from admittance.api.workload import (
     PreemptionCount,
 )
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
-from admittance.family.policy import ParentState, VariantState
+from admittance.family import ParentState, VariantState
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.requests import Needs, Shapes
 from admittance.scheduling.state.workload_info import Inadmissible

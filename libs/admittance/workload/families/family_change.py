@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from admittance.events.shapes import Admission
-from admittance.family.policy import DesiredState, FamilyRules, desired_variants
+from admittance.family import DesiredState, FamilyRules, desired_variants
 from admittance.workload.change import Change, FactOutcome, applied
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import parent_state, variant_state

@@ -10,8 +10,7 @@ from typing import Final
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.family.gates import holder_of
-from admittance.family.policy import STOPPED, ActivityReason
+from admittance.family import STOPPED, ActivityReason, holder_of
 from admittance.workload.change import (
     Change,
     FactOutcome,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from admittance.events import facts
 from admittance.events.shapes import Admission
-from admittance.family.policy import ActivityReason
+from admittance.family import ActivityReason
 from admittance.workload.change import Change, applied, ignored, with_condition, with_status
 from admittance.workload.check_rows import all_ready
 from admittance.workload.conditions import Type, find, is_true, pending_reason, put, revoke, without

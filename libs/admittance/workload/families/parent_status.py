@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition
 from admittance.api.workload import RequeueState, VariantRow
-from admittance.family.policy import STOPPED, ActivityReason, DesiredState, begins, changes_next
+from admittance.family import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.workload.change import with_condition, with_status
 from admittance.workload.conditions import (
     PendingReason,

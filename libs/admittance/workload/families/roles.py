@@ -21,7 +21,7 @@ from admittance.api.workload import (
     NamedGate,
     WorkloadSpec,
 )
-from admittance.family.policy import FamilyRules, Tag, variant_name
+from admittance.family import FamilyRules, Tag, variant_name
 from admittance.workload.change import (
     Change,
     FactOutcome,

@@ -69,9 +69,9 @@ def init(
     """
     if jwt:
         raise BadInput("users with JWTs are not there yet: leave out --jwt for users with NKeys")
-    from admittance.cli.auth import changes
+    from admittance.cli.auth import auth
 
-    changes.init(call, folder)
+    auth.init(call, folder)
 
 
 def add_options(
@@ -109,40 +109,38 @@ def add(
     folder: FolderOption = None,
 ) -> None:
     """Add a user with a role, and write its credentials file."""
-    from admittance.cli.auth import changes
+    from admittance.cli.auth import auth
     from admittance.cli.support.times import seconds_of
 
     if not str(file) or file.is_dir():
         raise BadInput(f"-o {file}: name a new file")
     span = None if expires is None else seconds_of(expires, "--expires")
-    wanted = changes.NewUser(
-        role, name, namespace or (), controller, provisioning_class, span, file
-    )
-    run(changes.add(call, _folder(folder), wanted))
+    wanted = auth.NewUser(role, name, namespace or (), controller, provisioning_class, span, file)
+    run(auth.add(call, _folder(folder), wanted))
 
 
 @with_options(call_options_without_output)
 def revoke(call: Call, name: UserName, folder: FolderOption = None) -> None:
     """Remove a user; the servers close its connections within seconds."""
-    from admittance.cli.auth import changes
+    from admittance.cli.auth import auth
 
-    run(changes.revoke(call, _folder(folder), name))
+    run(auth.revoke(call, _folder(folder), name))
 
 
 @with_options()
 def list_(call: Call, folder: FolderOption = None) -> None:
     """List the users."""
-    from admittance.cli.auth import views
+    from admittance.cli.auth import auth
 
-    views.list_users(call, _folder(folder))
+    auth.list_users(call, _folder(folder))
 
 
 @with_options()
 def show(call: Call, name: UserName, folder: FolderOption = None) -> None:
     """Show a user and what it may do, in words and subjects."""
-    from admittance.cli.auth import views
+    from admittance.cli.auth import auth
 
-    views.show(call, _folder(folder), name)
+    auth.show(call, _folder(folder), name)
 
 
 @with_options(call_options_without_output)
@@ -156,10 +154,10 @@ def check(
     folder: FolderOption = None,
 ) -> None:
     """Say whether a user may publish a subject, and by which rule; status 1 if not."""
-    from admittance.cli.auth import views
+    from admittance.cli.auth import auth
 
     del call
-    if status := views.check(_folder(folder), subject, name, subscribe=subscribe):
+    if status := auth.check(_folder(folder), subject, name, subscribe=subscribe):
         raise typer.Exit(status)
 
 

@@ -15,7 +15,7 @@ from admittance.cli.support.link import Link
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
 if TYPE_CHECKING:
-    from admittance.family.policy import DesiredState, FamilyRules, ParentState
+    from admittance.family import DesiredState, FamilyRules, ParentState
 
 
 class FamilyMember(NamedTuple):
@@ -49,7 +49,7 @@ class Family(NamedTuple):
 
     def wishes(self, now: datetime) -> Mapping[str, DesiredState]:
         """The state that the policy requires of each variant, by the variant's workload name."""
-        from admittance.family.policy import desired_variants
+        from admittance.family import desired_variants
         from admittance.workload.family_info import variant_state
 
         states = [variant_state(one.workload) for one in self.variants]
@@ -125,7 +125,7 @@ async def rules_for(bus: Link, namespace: str, queue: str) -> FamilyRules | None
     if not isinstance(local, LocalQueue) or not local.spec.cluster_queue:
         return None
     behind = await _object(bus, kinds.CLUSTER_QUEUE.object_key("", local.spec.cluster_queue))
-    from admittance.family.policy import rules_of
+    from admittance.family import rules_of
 
     return rules_of(behind.spec) if isinstance(behind, ClusterQueue) else None
 

@@ -12,7 +12,7 @@ from admittance.cli.show.families import Family, FamilyMember, is_parent, is_var
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
 from admittance.cli.support.times import age, span, stamp
-from admittance.family.policy import (
+from admittance.family import (
     ActivityReason,
     DesiredState,
     FamilyRules,

@@ -19,12 +19,11 @@ from admittance.access.users import User
 from admittance.cli.support.services import SERVICES
 from admittance.runner.folder import name_of
 from admittance.runtime import clock
-from admittance.runtime.auth.expiry import remove_expired_users
-from admittance.runtime.auth.reload import reload
-from admittance.runtime.auth.store import USERS, AuthStore
+from admittance.runtime.auth_store import USERS, AuthStore
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError
+from admittance.runtime.server_reload import reload, remove_expired_users
 
 ADMIN: Final = "admin"
 WATCH: Final = "server-watch"

@@ -6,8 +6,12 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Final
 
 from admittance.conformance import kit
-from admittance.conformance.checks.messages import CheckRequestKey
-from admittance.conformance.checks.requester import FIRST_CYCLE, CheckAnswer, CheckRequester
+from admittance.conformance.check_requester import (
+    FIRST_CYCLE,
+    CheckAnswer,
+    CheckRequester,
+    CheckRequestKey,
+)
 from admittance.conformance.kit import (
     FAILED,
     NOT_APPLICABLE,

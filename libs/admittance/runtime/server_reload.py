@@ -1,21 +1,27 @@
-"""Tells running servers to reload their configuration. A server then closes the connections of
-removed users within milliseconds; other connections stay. A
+"""Tells running servers to read their users again, after a change or when users expire.
+
+A server then closes the connections of removed users within milliseconds; other connections stay. A
 configuration that cannot be read leaves the running users as they are.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 import msgspec
 
+from admittance.access.users import User, next_expiry
+from admittance.runtime import clock
+from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.connection import Connection
 from admittance.runtime.bus.opening import open_system_connection
 from admittance.runtime.connection_options import ConnectionOptions
-from admittance.runtime.errors import SetupError, Unavailable
+from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
+from admittance.runtime.telemetry.logger import LogThrottle, logger
 
 ANSWER_SECONDS: Final = 5.0
 QUIET_SECONDS: Final = 0.3
@@ -96,3 +102,35 @@ async def _reload_one(connection: Connection, server: _Server) -> None:
             f"the server {server.name} refuses its configuration ({error.description}): the users "
             "that it had remain"
         )
+
+
+LOOK_SECONDS: Final = 2.0
+"""Most seconds between two readings of the store, because another process may add users."""
+
+log = logger()
+
+
+async def remove_expired_users(
+    store: AuthStore, told: Callable[[Sequence[User]], Awaitable[None]]
+) -> None:
+    """Removes each user from the store when the user expires, until cancelled. ``told`` is called
+    with the removed users and reloads the servers; after a failure ``told`` is called again. Errors
+    of the store and of ``told`` are logged, and the next reading of the store tries again.
+    """
+    throttle = LogThrottle()
+    untold: list[User] = []
+    while True:
+        pause = LOOK_SECONDS
+        try:
+            untold += store.remove_expired(clock.now())
+            if untold:
+                await told(untold)
+                log.info("users_expired", users=[user.name for user in untold])
+                untold = []
+            soonest = next_expiry(store.users, clock.now())
+            if soonest is not None:
+                pause = min(pause, (soonest - clock.now()).total_seconds())
+        except AdmittanceError as error:
+            if throttle.due(clock.monotonic()):
+                log.warning("users_not_expired", error=str(error))
+        await asyncio.sleep(max(0.01, pause))

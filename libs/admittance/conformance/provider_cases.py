@@ -8,12 +8,13 @@ from typing import Final, NamedTuple
 from admittance.conformance import kit
 from admittance.conformance.kit import FAILED, Attempt, CaseList, ConformanceKit, KitReport
 from admittance.conformance.program import ProgramProcess
-from admittance.conformance.providers.messages import (
+from admittance.conformance.provider_requester import (
     CapacityRequestKey,
+    ProviderAnswer,
+    ProviderRequester,
     StatusMessage,
     content_of,
 )
-from admittance.conformance.providers.requester import ProviderAnswer, ProviderRequester
 
 TITLES: Final = {
     "answers": "answers a request, finally with provisioned or failed",

@@ -1,4 +1,4 @@
-"""The folder of `admit auth`: the users, and the file that nats-server includes.
+"""The folder of `admit auth`: the users, their keys, and the file that nats-server includes.
 
 Files, all of mode 0600 in a folder of mode 0700:
 
@@ -18,17 +18,52 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
+import nkeys
 
 from admittance.access.roles import problems
 from admittance.access.server_config import server_config
 from admittance.access.users import User, expired, is_public_key
 from admittance.events.names import token
-from admittance.runtime.auth.keys import credentials_text, new_key
+from admittance.runtime import chance
 from admittance.runtime.bus.credentials import read_user_key
 from admittance.runtime.errors import AccessDenied, SetupError
+
+SEED_BYTES: Final = 32
+
+
+class KeyPair(NamedTuple):
+    """The NKey of a user. ``public``: the public key. ``seed``: the secret seed."""
+
+    public: str
+    seed: str
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public})"
+
+
+def new_key() -> KeyPair:
+    """A new random NKey."""
+    raw = bytes.fromhex(chance.token_hex(SEED_BYTES))
+    seed = nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)
+    public = nkeys.from_seed(bytearray(seed)).public_key
+    return KeyPair(public.decode(), seed.decode())
+
+
+def credentials_text(user: User, seed: str) -> str:
+    """The content of a credentials file: the seed, and comment lines that name the user, its role
+    and its inbox prefix. `admit` reads the inbox prefix from the file; any other NATS client must
+    be given that prefix."""
+    return (
+        "# Credentials of Admittance for a nats-server. Keep this file secret.\n"
+        f"# user: {user.name}\n"
+        f"# role: {user.role}\n"
+        f"# inbox prefix: _INBOX.{user.token}\n"
+        f"{seed}\n"
+    )
+
 
 USERS: Final = "users.json"
 CONFIG: Final = "auth.conf"

@@ -6,16 +6,22 @@ from collections.abc import Callable, Mapping
 
 from admittance.conformance.kit import FAILED, PASSED, Attempt, KitOptions, run_kit
 from admittance.conformance.program import OwnServer, ProgramProcess
-from admittance.conformance.providers.failure_cases import FailureCases
-from admittance.conformance.providers.messages import CapacityRequestKey
-from admittance.conformance.providers.provider_cases import (
+from admittance.conformance.provider_cases import (
     CASES,
     TITLES,
     ProviderKitReport,
     ProviderUnderTest,
 )
-from admittance.conformance.providers.request_cases import CancellationCases, RequestCases
-from admittance.conformance.providers.requester import ProviderRequester, RequestShape
+from admittance.conformance.provider_request_cases import (
+    CancellationCases,
+    FailureCases,
+    RequestCases,
+)
+from admittance.conformance.provider_requester import (
+    CapacityRequestKey,
+    ProviderRequester,
+    RequestShape,
+)
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 

@@ -1,1 +1,0 @@
-"""The conformance kit for check controllers. The kit plays the workload-controller's part."""

@@ -1,1 +1,0 @@
-"""Leader election as a pure state machine: epochs, heartbeats and barriers."""
