@@ -24,6 +24,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# pip compiles what it installs, but not an editable project; without this, every short command would
+	@# compile all that it imports wherever Python may not write byte code (PYTHONDONTWRITEBYTECODE).
+	$(BIN)/python -m compileall -q libs services
 	@touch $@
 
 demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacity, in half a minute

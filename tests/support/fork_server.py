@@ -22,6 +22,9 @@ from support.servers import LIMIT
 
 PRELOADED: Final = (
     "admittance.cli.commands.program",
+    "admittance.cli.commands.lifecycle",
+    "admittance.cli.commands.objects",
+    "admittance.cli.commands.system",
     "admittance.runtime.process.supervise",
     "admittance.workload_controller.service",
     "admittance.scheduler.service",

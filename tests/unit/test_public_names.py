@@ -19,7 +19,7 @@ from tools.asyncapi import channels
 import admittance.checks
 import admittance.providers
 from admittance.api.kinds import KINDS
-from admittance.cli.commands.program import app
+from admittance.cli.commands.program import app_for
 from admittance.cli.support.services import SERVICES
 from admittance.events import subjects
 from admittance.events.provisioning import ProvisioningRequested
@@ -248,7 +248,7 @@ def test_these_modules_run_as_processes() -> None:
 
 def test_services_and_commands_have_these_names() -> None:
     assert set(SERVICES) == set(SERVICE_NAMES.split())
-    program: Any = typer.main.get_command(app)
+    program: Any = typer.main.get_command(app_for([]))
     assert set(program.commands) == set(COMMANDS.split())
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     if not IS_SCRIPT:
         end_at_once()
     # Imports make many objects that live until the end, so garbage collection would find nothing.
-    gc.set_threshold(50_000)
+    gc.set_threshold(200_000)
     try:
         from admittance.cli.commands.program import invoke
 
@@ -50,6 +50,8 @@ def main() -> None:
         # Ends without the interpreter's shutdown, during which a second Ctrl-C would print a
         # traceback.
         _leave(status)
+    # The interpreter's shutdown collects garbage several times; everything is freed in a moment.
+    gc.freeze()
     sys.exit(status)
 
 

@@ -6,8 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
+import typer
+
+from admittance.cli.commands.tree import COMMANDS
 
 PROGRAM = """
 import atexit, json, sys
@@ -27,7 +31,8 @@ NEVER = (
     "pygments",
 )
 SERVICES = ("scheduler", "workload_controller", "runner", "bench", "whatif", "replaying")
-HEAVY = {*NEVER, *(f"admittance.{name}" for name in SERVICES)}
+SELDOM = ("admittance.cli.commands.system", "admittance.cli.commands.auth")
+HEAVY = {*NEVER, *SELDOM, *(f"admittance.{name}" for name in SERVICES)}
 """Libraries and packages that no short command needs."""
 
 
@@ -48,12 +53,18 @@ def imported(*arguments: str, **environ: str) -> set[str]:
     [
         pytest.param(
             "get workloads",
-            {"admittance.api.reading.objects", "admittance.family", "admittance.provisioning"},
+            {
+                *("admittance.api.reading.objects", "admittance.family"),
+                *("admittance.provisioning", "admittance.cli.commands.workloads"),
+            },
             id="get",
         ),
         pytest.param(
             "explain workload w",
-            {"admittance.api.reading.objects", "admittance.family"},
+            {
+                *("admittance.api.reading.objects", "admittance.family"),
+                "admittance.cli.commands.objects",
+            },
             id="explain",
         ),
         pytest.param("describe workload w", {"admittance.providers"}, id="describe"),
@@ -68,6 +79,19 @@ def test_a_short_command_imports_only_what_it_needs(words: str, lazy: set[str]) 
     found = imported(*words.split())
     assert "nats.aio.client" in found, "it got as far as connecting"
     assert not found & (HEAVY | lazy)
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_the_tree_names_the_commands_that_each_module_adds(module: str) -> None:
+    app = typer.Typer()
+    import_module(f"admittance.cli.commands.{module}").register(app)
+    names = [
+        info.name or info.callback.__name__.replace("_", "-")
+        for info in app.registered_commands
+        if info.callback is not None
+    ]
+    groups = [str(info.name) for info in app.registered_groups]
+    assert [*names, *groups] == list(COMMANDS[module])
 
 
 def test_help_imports_neither_the_client_nor_manifests() -> None:
