@@ -10,7 +10,7 @@ import gc
 import json
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from random import Random
 from types import ModuleType
 from typing import Any, Final
@@ -120,8 +120,7 @@ class World:
     def playing(self) -> Iterator[None]:
         """What must be in place while the story is played."""
         limits, config = self.plan.limits, self.plan.config
-        enabled = gc.isenabled()
-        with ExitStack() as stack:
+        with collector_off(), ExitStack() as stack:
             stack.enter_context(clock.replaced(self.loop.wall, self.loop.time))
             stack.enter_context(chance.replaced(self.rng))
             stack.enter_context(patch.object(scheduler, "config_of", lambda _: config))
@@ -136,16 +135,11 @@ class World:
                 processors=[structlog.contextvars.merge_contextvars, self._log],
                 wrapper_class=structlog.make_filtering_bound_logger(20 if self.story.keep else 50),
             )
-            _collect_earlier()
-            # The collector would run `finally` clauses of dead processes.
-            gc.disable()
             try:
                 yield
             finally:
                 self.loop.close()
                 structlog.reset_defaults()
-                if enabled:
-                    gc.enable()
 
     def begin(self) -> None:
         """Everything starts."""
@@ -357,12 +351,27 @@ class World:
         raise structlog.DropEvent
 
 
-def _collect_earlier() -> None:
-    """Collects the story before this one. Objects of modules are kept from the collector, which
-    would look at them after each story."""
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keeps the garbage collector off: it would run `finally` clauses of dead processes while
+    others live. Around many stories it collects them all at once, which costs less."""
+    if not gc.isenabled():
+        yield
+        return
+    _freeze_modules()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.enable()
+
+
+@cache
+def _freeze_modules() -> None:
+    """Keeps the objects of modules from the collector, which would look at them each time."""
     gc.collect()
-    if not gc.get_freeze_count():
-        gc.freeze()
+    gc.freeze()
 
 
 _SHELL: Final = scheduler.SchedulerService

@@ -18,6 +18,7 @@ from admittance.runtime.leader.lease_store import epoch_subject, read_epoch
 from admittance.runtime.process.settings import Settings
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.service import run as run_controller
+from simulation.nats.network import SimulatedConnection
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.nats.leases import take_epoch
@@ -233,9 +234,11 @@ class Hard(Bus):
     """Of hearing: no question is answered once it is deaf."""
 
     deaf = False
+    unanswered = 0
 
     async def api(self, what: str, *args: Any, **more: Any) -> dict[str, Any]:
         if self.deaf:
+            self.unanswered += 1
             raise Unavailable("deaf")
         return await super().api(what, *args, **more)
 
@@ -257,4 +260,45 @@ async def test_a_taken_domain_gets_its_barrier_although_another_was_faster(
         await leading.take(["queue-b", "queue-c"], barrier=True)
     assert len(await read_messages(bus, ["admit.lease.barrier.queue-c"])) == 2
     beating.cancel()
+    await mine.close()
+
+
+async def test_an_epoch_that_could_not_be_read_is_read_again(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    """Such as its own, whose acknowledgement was lost: no instance would lead the domain."""
+    mine = await Hard.connect(nats_server.url, name="mine")
+    assert isinstance(mine, Hard)
+    leading = LeaderElector(mine, "scheduler", "me", ttl_seconds=5)
+    following = asyncio.create_task(leading.run())
+    await within(leading.watching.wait())
+    await take_epoch(bus, "queue-a", "me-too", expected=0)
+    leading.lease.alive("me-too")
+    assert await leading.take(["queue-a"], barrier=False) == []
+    mine.deaf = True
+    epoch = await take_epoch(bus, "queue-a", "me", expected=leading.lease.known("queue-a"))
+    with pytest.raises(Unavailable):
+        await leading.lost("queue-a")
+    await until(lambda: mine.unanswered >= 2)
+    mine.deaf = False
+    await until(lambda: leading.lease.known("queue-a") == epoch)
+    assert await leading.take(["queue-a"], barrier=False) == ["queue-a"]
+    following.cancel()
+    await mine.close()
+
+
+async def test_an_epoch_published_during_a_lost_connection_is_read_afterwards(
+    bus: Bus, nats_server: TestServer
+) -> None:
+    mine = await Bus.connect(nats_server.url, name="mine")
+    leading = LeaderElector(mine, "scheduler", "me", ttl_seconds=600)
+    following = asyncio.create_task(leading.run())
+    await within(leading.watching.wait())
+    assert await leading.take(["queue-a"], barrier=False) == ["queue-a"]
+    assert isinstance(mine.nc, SimulatedConnection)
+    mine.nc._wire.lose()
+    epoch = await take_epoch(bus, "queue-a", "other", expected=leading.lease.known("queue-a"))
+    await until(lambda: leading.lease.known("queue-a") == epoch)
+    assert leading.lease.leads() == []
+    following.cancel()
     await mine.close()

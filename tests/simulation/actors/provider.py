@@ -13,6 +13,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
+import msgspec
+
 from admittance.events import provisioning as facts
 from admittance.events.codec import decode
 from admittance.events.subjects import PROVIDERS
@@ -29,6 +31,7 @@ from admittance.providers import (
     Request,
     Status,
 )
+from admittance.providers.status_store import StoredStatus
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.verdicts import NOT_NEEDED
 from admittance.runtime.bus.bus import Bus
@@ -40,6 +43,7 @@ from admittance.workload.stored import StoredWorkload
 from simulation.actors.programs import Program, Replica
 from simulation.loop import VirtualLoop
 from simulation.nats.observed import Server, Stored
+from simulation.nats.stream import Message
 from simulation.story import Broken
 
 CLASS: Final = "capacity"
@@ -128,6 +132,7 @@ class Capacity:
         self.given: set[tuple[str, str, int]] = set()
         self._runs: set[str] = set()
         server.log.on_stored.append(self._hear)
+        server.nats.streams[KV_PROVIDERS].on_stored.append(self._hear_stored)
         server.bucket.on_stored.append(self._seen)
 
     def _hear(self, stored: Stored) -> None:
@@ -142,9 +147,20 @@ class Capacity:
                     raise Broken(f"booked twice for one attempt: {other} and {fact.id}")
             case facts.ProvisioningCancelled():
                 self._open.pop(_attempt(fact.id), None)
-            case facts.Provisioned() if fact.id in self._requests:
-                request = self._requests[fact.id]
-                self.given.add((request.uid, request.check, request.cycle))
+            case facts.Provisioned():
+                self._give(fact.id)
+
+    def _hear_stored(self, stored: Message) -> None:
+        """A provider stores a status before the log has it, and answers queries from its store."""
+        if stored.subject.startswith(f"$KV.{PROVIDERS}.{CLASS}.") and stored.data:
+            status = msgspec.json.decode(stored.data, type=StoredStatus)
+            if status.status == Provisioned.word:
+                self._give(status.id)
+
+    def _give(self, request_id: str) -> None:
+        if request_id in self._requests:
+            request = self._requests[request_id]
+            self.given.add((request.uid, request.check, request.cycle))
 
     def _seen(self, stored: Stored) -> None:
         if not stored.subject.startswith("workload.") or stored.gone:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TextIO
 from simulation.plots.catalog import PLOTS
 from simulation.plots.scenario import Scenario
 from simulation.run import Result, run
-from simulation.world import World
+from simulation.world import World, collector_off
 
 PART: Final = 10
 """Seeds that a process plays at once."""
@@ -88,10 +88,11 @@ def parts_of(seeds: range, plots: Sequence[str]) -> Iterator[Part]:
 def play(part: Part) -> list[Result]:
     """The results of its seeds, up to the first broken one."""
     found = []
-    for seed in part.seeds:
-        found.append(run(seed, plot=PLOTS[part.plot]))
-        if found[-1].broken:
-            break
+    with collector_off():
+        for seed in part.seeds:
+            found.append(run(seed, plot=PLOTS[part.plot]))
+            if found[-1].broken:
+                break
     return found
 
 

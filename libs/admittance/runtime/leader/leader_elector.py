@@ -168,6 +168,7 @@ class LeaderElector:
         self._beats: dict[str, datetime] = {}
         self._leader_seen: datetime | None = None
         self._duplicate_suspected = asyncio.Event()
+        self._epochs_missed = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._last_beat: float | None = None
         """When the last acknowledged heartbeat of this instance was sent (monotonic seconds)."""
@@ -183,7 +184,7 @@ class LeaderElector:
         Raises SetupError when another process runs as this instance."""
         await self._process.begin()
         subscription = None
-        self._bus.reconnected.append(self._beat_now.set)
+        self._bus.reconnected.append(self._on_reconnected)
         try:
             await self._write_heartbeat()
             subscription = await self._bus.nc.subscribe(f"{subjects.EPOCH}*")
@@ -191,13 +192,18 @@ class LeaderElector:
                 tasks.create_task(self._beat())
                 tasks.create_task(self._watch())
                 tasks.create_task(self._follow_epochs(subscription))
+                tasks.create_task(self._read_missed_epochs())
                 tasks.create_task(self._check_duplicates())
         finally:
-            self._bus.reconnected.remove(self._beat_now.set)
+            self._bus.reconnected.remove(self._on_reconnected)
             await self._process.end()
             if subscription is not None:
                 with suppress(Exception):
                     await subscription.unsubscribe()
+
+    def _on_reconnected(self) -> None:
+        self._beat_now.set()
+        self._epochs_missed.set()
 
     async def _write_heartbeat(self) -> None:
         sent = clock.monotonic()
@@ -375,9 +381,13 @@ class LeaderElector:
         for start in range(0, len(domains), 200):
             part = domains[start : start + 200]
             before = [self.lease.known(domain) for domain in part]
-            found = await asyncio.gather(
-                *(lease_store.read_epoch(self._bus, domain) for domain in part)
-            )
+            try:
+                found = await asyncio.gather(
+                    *(lease_store.read_epoch(self._bus, domain) for domain in part)
+                )
+            except (Refused, Unavailable):
+                self._epochs_missed.set()
+                raise
             for domain, known, (sequence, epoch) in zip(part, before, found, strict=True):
                 self._known.add(domain)
                 if sequence:
@@ -457,3 +467,15 @@ class LeaderElector:
                 continue
             with suppress(Refused, Unavailable):
                 await self._read([domain])
+
+    async def _read_missed_epochs(self) -> None:
+        """Reads the epochs of all known domains again after a lost connection or a failed read.
+        Otherwise an instance would wait for a leader that has been replaced, even for itself.
+        """
+        while True:
+            await self._epochs_missed.wait()
+            self._epochs_missed.clear()
+            try:
+                await self._read(sorted(self._known))
+            except (Refused, Unavailable):
+                await asyncio.sleep(REFUSED_PAUSE_SECONDS)
