@@ -25,8 +25,7 @@ import psutil
 from admittance.cli.bench import generator
 from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.cli.bench.load import Publisher, submission
-from admittance.cli.bench.report import delay
-from admittance.cli.bench.run import loop_factory, main_of
+from admittance.cli.bench.run import delay, loop_factory, main_of
 from admittance.cli.bench.system import family, start
 from admittance.events.requests import Apply, ApplyReply
 from admittance.events.subjects import PROVIDERS

@@ -11,7 +11,7 @@ from admittance.runner.service import RUNS
 from admittance.runtime.leader.leader_elected_service import LEADER_METRICS
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
-from admittance.scheduler.scheduler_metrics import QUEUE_GAUGES, AttemptMetrics
+from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
 from admittance.variant_controller.service import FAMILY_GAUGES
 from admittance.workload_controller.workload_metrics import CHECK_ACTIVE, WorkloadMetrics
 

@@ -9,9 +9,8 @@ import pytest
 from admittance.events import facts
 from admittance.events.provisioning import Accepted, BookingExpired, CapacityRevoked
 from admittance.provisioning.records import State
-from admittance.provisioning.steps import RequestSlot
-from admittance.provisioning.verdicts import CLASS as CLASS_KEY
-from admittance.provisioning.verdicts import CONSUME, NOT_ACTIVE, NOT_NEEDED
+from admittance.provisioning.steps import CLASS as CLASS_KEY
+from admittance.provisioning.steps import CONSUME, NOT_ACTIVE, NOT_NEEDED, RequestSlot
 from admittance.workload.stored import head
 from support.builders import NOON
 from support.cores.capacity_cores import CHECK, CapacityCores, a_pod_set, cores_with_capacity

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tables import cases, needs_data
 
-from admittance.quota.transform import Transformation
-from admittance.scheduling.state.requests import Shapes
+from admittance.scheduling.state.requests import Shapes, Transformation
 
 pytestmark = needs_data
 

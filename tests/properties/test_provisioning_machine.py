@@ -35,8 +35,7 @@ from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.new_request import DeletedRequestRecovery
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
-from admittance.provisioning.steps import RequestSlot, Step, VerdictReport
-from admittance.provisioning.verdicts import NOT_ACTIVE
+from admittance.provisioning.steps import NOT_ACTIVE, RequestSlot, Step, VerdictReport
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from support.builders import NOON
 from support.examples import examples

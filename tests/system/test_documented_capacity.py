@@ -14,7 +14,7 @@ from admittance.api.reading import manifest
 from admittance.cli.support import kinds
 from admittance.provider_pool.manifests import pool_of
 from admittance.provisioning.records import ANNOTATION, DETAILS_MAX, delay_seconds
-from admittance.provisioning.verdicts import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED
+from admittance.provisioning.steps import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.runtime.process.settings import Settings
 
 ROOT = Path(__file__).parents[2]

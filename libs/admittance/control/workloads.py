@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from admittance.control.pending_counts import PendingCounts
+from admittance.control.flow_control import PendingCounts
 from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.family_change import FamilyMembers

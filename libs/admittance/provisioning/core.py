@@ -12,7 +12,6 @@ from heapq import heappop
 from typing import Final
 
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningStatus
-from admittance.provisioning import verdicts
 from admittance.provisioning.next_step import SlotDecider, is_admitted
 from admittance.provisioning.observed_state import Name, ObservedState
 from admittance.provisioning.records import Record, State, apply_status, with_note
@@ -23,6 +22,8 @@ from admittance.provisioning.steps import (
     RequestSlot,
     Step,
     Write,
+    ignored_updates,
+    updates_of,
 )
 
 BUSY: Final = "busy"
@@ -81,9 +82,9 @@ class AnswerIntake:
         new = applied.record
         config = self._observed.config_of(slot.check)
         if config is not None and new.status.state is State.PROVISIONED:
-            for name in verdicts.updates_of(new, config)[1]:
+            for name in updates_of(new, config)[1]:
                 new = with_note(new, f"the provider reported no detail {name!r}: left out", now)
-        for text in verdicts.ignored_updates(new) if fact.pod_set_updates else ():
+        for text in ignored_updates(new) if fact.pod_set_updates else ():
             new = with_note(new, text, now)
         if new.status.state is State.FAILED and self._is_admitted(slot):
             new = with_note(new, _ignored(fact, ADMITTED), now)

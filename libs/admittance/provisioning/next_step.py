@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from admittance.api.checks import ProvisioningRequestConfigSpec
 from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import CheckState
-from admittance.provisioning import verdicts
+from admittance.provisioning import steps
 from admittance.provisioning.new_request import (
     IncompleteReservation,
     RecordBuilder,
@@ -24,6 +24,7 @@ from admittance.provisioning.new_request import (
 from admittance.provisioning.observed_state import ObservedState, StoredRecord, is_open
 from admittance.provisioning.records import Record, State, size_error, with_note
 from admittance.provisioning.steps import (
+    CheckVerdict,
     Memory,
     ReportedVerdict,
     RequestSlot,
@@ -31,8 +32,8 @@ from admittance.provisioning.steps import (
     Step,
     VerdictReport,
     Write,
+    verdict_of_request,
 )
-from admittance.provisioning.verdicts import CheckVerdict, verdict_of_request
 from admittance.workload.check_rows import row_of
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.moves.check_verdicts import is_under_check
@@ -169,7 +170,7 @@ class SlotDecider:
             if kept.record.status.cancelled or why:
                 return self._end(view, kept, why)
             if is_marked_for_deletion(kept.record):
-                return self._cancel(slot, kept, verdicts.DELETED)
+                return self._cancel(slot, kept, steps.DELETED)
         step = self._step_for_lost(view)
         if step is not None:
             return step
@@ -226,7 +227,7 @@ class SlotDecider:
             if not is_stored and record.spec.id not in memory.cancelled:
                 # If publishing the request fails, the provider may have received it all the same,
                 # so the request stays cancelled.
-                record = cancelled_record(record, record.status.cancelled or verdicts.DELETED)
+                record = cancelled_record(record, record.status.cancelled or steps.DELETED)
                 observed.replace_lost(slot, record)
                 return Step(slot, fact=cancelled(record))
             if not is_stored:
@@ -296,8 +297,8 @@ class SlotDecider:
             )
         if config is None:
             if open_ is not None:
-                return self._cancel(slot, open_, verdicts.NOT_ACTIVE)
-            return self._report(view, CheckVerdict("Pending", verdicts.NOT_ACTIVE))
+                return self._cancel(slot, open_, steps.NOT_ACTIVE)
+            return self._report(view, CheckVerdict("Pending", steps.NOT_ACTIVE))
         if open_ is None:
             return self._request(view, kept, config)
         record = open_.record
@@ -308,7 +309,7 @@ class SlotDecider:
         ):
             return self._cancel(slot, open_, "the configuration changed")
         if not is_needed(work, config):
-            return self._cancel(slot, open_, verdicts.NOT_NEEDED)
+            return self._cancel(slot, open_, steps.NOT_NEEDED)
         if record.spec.id not in self._memory.sent and is_open(record):
             return Step(slot, fact=requested(record))
         if record.status.state is State.BOOKING_EXPIRED and is_true(work, Type.ADMITTED):
@@ -333,7 +334,7 @@ class SlotDecider:
         except IncompleteReservation as incomplete:
             return self._report(view, CheckVerdict("Pending", str(incomplete)))
         if not wanted:
-            return self._report(view, CheckVerdict("Ready", verdicts.NOT_NEEDED))
+            return self._report(view, CheckVerdict("Ready", steps.NOT_NEEDED))
         error = parameters_error(parameters_of(config, work.metadata.annotations))
         if error:
             # Every further attempt of the request would fail in the same way.

@@ -8,7 +8,7 @@ admits, and the checks of a workload. The catalog is pure: objects in, answers o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from admittance.api.checks import AdmissionCheck, Namespace, WorkloadPriorityClass
 from admittance.api.queues import (
@@ -21,18 +21,56 @@ from admittance.api.queues import (
 )
 from admittance.api.units import amount, parse
 from admittance.events.shapes import Admission
-from admittance.quota.activity import (
-    NOT_FOUND,
-    READY,
-    TERMINATING,
-    Activity,
-    is_check_active,
-    joined,
-)
 from admittance.quota.cell import FlavorResource, Quota
 from admittance.quota.labels import selects
 from admittance.quota.required_checks import CheckLists, ConflictingChecks, required_checks
 from admittance.quota.tree import Node, Tree
+
+
+class Activity(NamedTuple):
+    """Whether a queue admits new workloads, and if not, the stable reason and a sentence.
+
+    ``active``: the queue admits new workloads, and ``reason`` is Ready. The reasons are ordered as
+    in docs/spec/scheduling.md#1.3. If several apply, the sentence names all of them, and the first
+    one is the stable reason.
+    """
+
+    active: bool
+    reason: str
+    message: str
+
+
+READY = Activity(True, "Ready", "Can admit new workloads")
+NOT_FOUND = Activity(False, "NotFound", "ClusterQueue not found")
+TERMINATING = Activity(
+    False, "Terminating", "Can't admit new workloads; clusterQueue is terminating"
+)
+
+
+def joined(problems: Iterable[tuple[str, str]]) -> Activity:
+    """Returns an inactive activity with the given pairs of reason and clause, in order; READY if
+    there are no pairs."""
+    found = list(problems)
+    if not found:
+        return READY
+    clauses = ", ".join(clause for _, clause in found)
+    return Activity(False, found[0][0], f"Can't admit new workloads: {clauses}.")
+
+
+def is_check_active(check: AdmissionCheck) -> bool:
+    """Returns whether the controller of the check can evaluate it. A check without heartbeats
+    counts as active."""
+    return inactive_because(check) is None
+
+
+def inactive_because(check: AdmissionCheck) -> str | None:
+    """Returns why the controller of the check cannot evaluate the check; None: the controller
+    can."""
+    if check.status is not None:
+        for condition in check.status.conditions:
+            if condition.type == "Active" and condition.status != "True":
+                return ": ".join(filter(None, (condition.reason, condition.message)))
+    return None
 
 
 def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:

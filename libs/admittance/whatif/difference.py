@@ -13,7 +13,7 @@ from admittance.api.units import render
 from admittance.events.requests import PendingRow
 from admittance.events.shapes import Shortfall
 from admittance.events.whatif import Counts, SimulatedState, WouldBeEvicted, WouldStart, WouldWait
-from admittance.quota.activity import Activity
+from admittance.quota.catalog import Activity
 from admittance.quota.tree import Node
 from admittance.scheduling.preemption.quota_reduction import overloaded
 from admittance.whatif.bucket_copy import BucketCopy, Eviction, Key

@@ -1,9 +1,12 @@
-"""``admit get``: lists, single objects, and pending workloads."""
+"""``admit get``: lists, single objects and pending workloads; with ``-w`` one line per object, then
+one line per change.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final
 
@@ -29,6 +32,8 @@ from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow, Queues, QueuesReply
 from admittance.runtime import clock
+from admittance.runtime.bus.bucket import Entry
+from admittance.runtime.bus.outside_reads import KeyFollower
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, head
 
@@ -393,3 +398,74 @@ async def _query(
     if await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is not None:
         return PendingQuery(cluster_queue=queue), None
     raise AnswerIsNo(_no_queue(queue, namespace))
+
+
+READ_AGAIN_SECONDS: Final = 30.0
+"""Seconds between two readings of all objects, which are needed because the watch gets no message
+when an object expires.
+"""
+
+
+async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
+    """Prints objects and their changes until interrupted."""
+    kind, wanted = kinds.target(typed, name)
+    namespace = None if all_namespaces else call.namespace
+    patterns = kind.keys(call.namespace, wanted) if wanted else kind.patterns(namespace)
+    async with link(call) as bus:
+        if wanted:
+            await find(bus, kind, wanted)
+
+        async def read() -> list[Entry]:
+            if wanted:
+                each = [await bus.get(key) for key in patterns]
+                return [entry for entry in each if entry is not None]
+            return [entry for pattern in patterns for entry in await bus.read_all(pattern)]
+
+        reading = bus.reading_again(read)
+        follower = KeyFollower(bus.bus, patterns, reading, again_seconds=READ_AGAIN_SECONDS)
+        widths: list[int] = []
+        async with aclosing(follower.batches()) as batches:
+            async for batch in batches:
+                found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
+                found = readable(kind, found)
+                counters = await live_counters(bus, kind, found)
+                found = await with_bookings(bus, kind, found)
+                _show_deletions(kind, batch, shown=bool(widths))
+                _show(call, kind, found, counters, widths, all_namespaces=all_namespaces)
+                output.flush()
+
+
+def _show_deletions(kind: kinds.Kind, batch: list[Entry], *, shown: bool) -> None:
+    """Prints the deletions of a batch, except those before the first printed line."""
+    for entry in batch:
+        if entry.value is None and shown:
+            output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")
+
+
+def _show(
+    call: Call,
+    kind: kinds.Kind,
+    found: list[Found],
+    counters: tables.Counters,
+    widths: list[int],
+    *,
+    all_namespaces: bool,
+) -> None:
+    match call.output:
+        case Output.JSON:
+            for one in found:
+                output.show_json_line(shown(kind, one, counters))
+        case Output.YAML:
+            raise BadInput("-w goes with a table, -o wide, -o name or -o json")
+        case Output.NAME:
+            for one in found:
+                output.say(f"{kind.qualified}/{one.name}")
+        case Output.TABLE | Output.WIDE:
+            table = tables.table(kind, found, clock.now(), counters, all_namespaces=all_namespaces)
+            narrowed = table.narrowed(call.output is Output.WIDE)
+            first = not widths
+            output.widen(widths, narrowed)
+            lines = output.aligned(Table(narrowed.columns, narrowed.rows), widths)
+            for number, line in enumerate(lines):
+                if number or first:
+                    output.say(output.clean(line))

@@ -26,8 +26,8 @@ from admittance.providers import (
 )
 from admittance.providers.answers import fitting
 from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST
-from admittance.provisioning.verdicts import CLASS as CLASS_ANNOTATION
-from admittance.provisioning.verdicts import CONSUME
+from admittance.provisioning.steps import CLASS as CLASS_ANNOTATION
+from admittance.provisioning.steps import CONSUME
 
 NAME_MAX: Final = 253
 API: Final = "autoscaling.x-k8s.io/v1"

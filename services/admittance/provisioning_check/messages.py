@@ -12,8 +12,7 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.provisioning import ProvisioningFact, ProvisioningRequested
 from admittance.events.subjects import CAPACITY, object_key, subject_of
-from admittance.provisioning.steps import RequestSlot, Step, Write
-from admittance.provisioning.verdicts import CheckVerdict
+from admittance.provisioning.steps import CheckVerdict, RequestSlot, Step, Write
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Outgoing
 

@@ -19,7 +19,7 @@ import structlog
 from admittance.api.kinds import KINDS
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.codec import encode
-from admittance.events.facts import Decision
+from admittance.events.facts import Assigned, Decision
 from admittance.events.names import plain, token
 from admittance.events.reader import Reader, SetAside, Unreadable, reason_of
 from admittance.events.requests import (
@@ -46,15 +46,41 @@ from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
-from admittance.runtime.telemetry.metrics import Gauges
+from admittance.runtime.telemetry.metrics import Counter, Gauges, Histogram, Metric, gauge
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
-from admittance.scheduler.scheduler_metrics import QUEUE_GAUGES, AttemptMetrics
 from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
+from admittance.scheduling.cycle.decisions import Decided
+from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, config_of, differing
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.conditions import Type, is_true
+
+QUEUE_GAUGES: Final = tuple(gauge(name, about, labels) for name, (about, labels) in GAUGES.items())
+SUCCESS: Final = ("success",)
+INADMISSIBLE: Final = ("inadmissible",)
+
+
+class AttemptMetrics:
+    """Attempts to admit: cycles of one domain. The label ``result`` is success if any workload
+    got quota in the cycle."""
+
+    def __init__(self) -> None:
+        about = "Cycles of a domain; success: a workload got quota, inadmissible: none did"
+        self.attempts = Counter("admission_attempts", about, ("result",))
+        self.durations = Histogram(
+            "admission_attempt_duration_seconds", "How long such a cycle took", ("result",)
+        )
+        self.metrics: tuple[Metric, ...] = (self.attempts, self.durations)
+
+    def count(self, decided: Sequence[Decided], seconds: float) -> None:
+        """Counts one cycle, with its decisions and duration."""
+        got = any(isinstance(one, Assigned) for one in decided)
+        result = SUCCESS if got else INADMISSIBLE
+        self.attempts.add(result)
+        self.durations.observe(result, seconds)
+
 
 SERVICE: Final = "scheduler"
 REFUSED_PAUSE_SECONDS: Final = 0.5

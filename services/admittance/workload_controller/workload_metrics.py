@@ -21,7 +21,7 @@ from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.events.requests import SettledReply
-from admittance.quota.activity import is_check_active
+from admittance.quota.catalog import is_check_active
 from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric, gauge
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.migration import MIGRATION, OF_PARENT

@@ -12,7 +12,7 @@ from admittance.events.reading_requests import Objects, ObjectsReply
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.direct import last_message
+from admittance.runtime.bus.history import last_by_direct_get
 from admittance.runtime.bus.outside_reads import (
     PAGE,
     KeyFollower,
@@ -128,7 +128,7 @@ async def test_headers_of_a_publisher_do_not_hide_those_of_the_server(bus: Bus) 
     revision = await bus.publish(
         put_message("workload.ns.one", b"1", expected=None, headers=forged)
     )
-    found = await last_message(bus, "KV_admittance", "$KV.admittance.workload.ns.one")
+    found = await last_by_direct_get(bus, "$KV.admittance.workload.ns.one", stream="KV_admittance")
     assert found is not None
     assert (found.sequence, found.subject) == (revision, "$KV.admittance.workload.ns.one")
     entry = await get_directly(bus, "workload.ns.one")

@@ -15,8 +15,14 @@ from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.new_request import cancelled, requested
 from admittance.provisioning.observed_state import CONTROLLER, slot_of
 from admittance.provisioning.records import State
-from admittance.provisioning.steps import RequestSlot, ReservationRef, Step, VerdictReport, Write
-from admittance.provisioning.verdicts import CheckVerdict
+from admittance.provisioning.steps import (
+    CheckVerdict,
+    RequestSlot,
+    ReservationRef,
+    Step,
+    VerdictReport,
+    Write,
+)
 from admittance.provisioning_check.bucket_watch import BucketWatch
 from admittance.provisioning_check.service import ProvisioningReconciler
 from admittance.provisioning_check.step_performer import StepPerformer

@@ -12,7 +12,7 @@ import pytest
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
-from admittance.provisioning.verdicts import CLASS, CONSUME
+from admittance.provisioning.steps import CLASS, CONSUME
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from integration.provisioning.fake_kubernetes import Kubernetes, Manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.events import provisioning as facts
-from admittance.provisioning.verdicts import CLASS, CONSUME, NOT_ACTIVE
+from admittance.provisioning.steps import CLASS, CONSUME, NOT_ACTIVE
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider

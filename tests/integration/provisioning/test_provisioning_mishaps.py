@@ -20,7 +20,7 @@ from admittance.events.requests import Delete, DeleteReply, ProviderQuery, Provi
 from admittance.events.subjects import ALIVE_PROVISIONING, subject_of
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record
-from admittance.provisioning.verdicts import NOT_ACTIVE
+from admittance.provisioning.steps import NOT_ACTIVE
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing

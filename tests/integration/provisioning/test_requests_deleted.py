@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from admittance.events import provisioning as facts
-from admittance.provisioning.verdicts import DELETED
+from admittance.provisioning.steps import DELETED
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider

@@ -33,7 +33,7 @@ from admittance.providers import (
 )
 from admittance.providers.status_store import StoredStatus
 from admittance.provisioning.observed_state import CONTROLLER
-from admittance.provisioning.verdicts import NOT_NEEDED
+from admittance.provisioning.steps import NOT_NEEDED
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import KV_PROVIDERS
 from admittance.runtime.process.settings import Settings

@@ -18,7 +18,7 @@ from admittance.control.objects import Objects
 from admittance.control.workloads import NOTHING, VersionedWorkload, Workloads
 from admittance.events.facts import CheckReported, Deleted, Submitted, TimerDue
 from admittance.family import GateOpening, Sibling
-from admittance.provisioning import next_step, verdicts
+from admittance.provisioning import next_step, steps
 from admittance.provisioning.observed_state import ObservedState
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step, Write
@@ -251,7 +251,7 @@ _write: Final = StepPerformer._write
 def _ready_too_soon(record: Any, config: Any, **more: Any) -> Any:
     if record.status.state is State.ACCEPTED:
         record = replace(record, status=replace(record.status, state=State.PROVISIONED))
-    return verdicts.verdict_of_request(record, config, **more)
+    return steps.verdict_of_request(record, config, **more)
 
 
 def _end_in_silence(_: Any, view: Any, kept: Any, *__: Any) -> Step:

@@ -13,7 +13,7 @@ from admittance.cli.bench.generator import (
     bench_plan,
     read,
 )
-from admittance.cli.bench.report import lower_bound_seconds, useful_usage_percent
+from admittance.cli.bench.run import lower_bound_seconds, useful_usage_percent
 
 ROOT = Path(__file__).parents[3]
 

@@ -13,9 +13,9 @@ from admittance.control.flow_control import (
     IN_FLIGHT_MAX,
     WAITING_BYTES_MAX,
     FlowControl,
+    PendingCounts,
     UserRequest,
 )
-from admittance.control.pending_counts import PendingCounts
 from admittance.workload.change import with_condition, with_status
 from admittance.workload.conditions import Type
 from admittance.workload.moves.requests import arrive

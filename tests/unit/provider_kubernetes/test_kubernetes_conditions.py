@@ -16,7 +16,7 @@ from admittance.providers import (
     Provisioned,
     Status,
 )
-from admittance.provisioning.verdicts import CLASS, CONSUME
+from admittance.provisioning.steps import CLASS, CONSUME
 
 
 def an_object(*conditions: tuple[str, str, str], **status: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
-from admittance.provisioning.verdicts import DELETED
+from admittance.provisioning.steps import DELETED
 from support.builders import NOON
 from unit.provisioning.test_requests_follow import Story
 

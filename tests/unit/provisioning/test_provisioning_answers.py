@@ -20,7 +20,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.events import provisioning as facts
 from admittance.events.shapes import PodSetToProvision, PodSetUpdate
 from admittance.provisioning.records import Record, RecordSpec, State, apply_status, delay_seconds
-from admittance.provisioning.verdicts import CLASS, CONSUME, CheckVerdict, verdict_of_request
+from admittance.provisioning.steps import CLASS, CONSUME, CheckVerdict, verdict_of_request
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ME: dict[str, Any] = {"namespace": "ns", "name": "train", "provisioning_class": "class"}

@@ -26,8 +26,7 @@ from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.provisioning.core import ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import ANNOTATION, NOTES_MAX, Record, State
-from admittance.provisioning.steps import RequestSlot, VerdictReport
-from admittance.provisioning.verdicts import NOT_ACTIVE, NOT_NEEDED
+from admittance.provisioning.steps import NOT_ACTIVE, NOT_NEEDED, RequestSlot, VerdictReport
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from support.builders import NOON
 

@@ -7,7 +7,10 @@ as one `ManifestError`.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import yaml
+from yaml import events
 
 from admittance.api.checks import Foreign
 from admittance.api.limits import VARIANTS_MAX
@@ -16,6 +19,7 @@ from admittance.api.problems import (
     DUPLICATE,
     ManifestError,
     Problem,
+    shown,
 )
 from admittance.api.reading.conform import Plain, resolve
 from admittance.api.reading.objects import (
@@ -25,7 +29,6 @@ from admittance.api.reading.objects import (
     encode,
     name_of,
 )
-from admittance.api.reading.yaml_text import SIZE_MAX, Parsed, parse
 
 
 class Document(NamedTuple):
@@ -119,7 +122,7 @@ def parsed(text: str | bytes, source: str) -> list[Parsed]:
         except (ValueError, RecursionError):
             # The text may be a YAML flow mapping; if not, the YAML parser finds the error's place.
             pass
-    return parse(text, source)
+    return parse_yaml(text, source)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -157,3 +160,175 @@ __all__ = [
     "parsed",
     "read",
 ]
+
+
+SIZE_MAX: Final = 8 * 1024 * 1024
+"""The most characters of one YAML text."""
+
+NODES_MAX: Final = 1_000_000
+"""The most values of one document; an alias counts as many values as its anchor."""
+
+DEPTH_MAX: Final = 100
+
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAGS: Final = "tag:yaml.org,2002:"
+
+
+class Parsed(NamedTuple):
+    """One document of a YAML text: its number and its first line, both counted from 1."""
+
+    number: int
+    line: int
+    value: Any
+
+
+class _Open:
+    """A mapping or list whose end the parser has not reached yet."""
+
+    __slots__ = ("anchor", "before", "key", "merges", "value")
+
+    def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, before: int) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.before = before
+        self.key: str | None = None
+        self.merges: list[Any] = []
+
+
+class _Bad(Exception):
+    def __init__(self, message: str, event: Any) -> None:
+        super().__init__(message)
+        self.line = event.start_mark.line + 1
+        self.column = event.start_mark.column + 1
+
+
+class _Builder:
+    """Builds values from parser events, without recursion, so that the depth can be limited."""
+
+    def __init__(self) -> None:
+        self.documents: list[Parsed] = []
+        self._begin(None)
+
+    def _begin(self, event: Any) -> None:
+        self.line = 1 if event is None else event.start_mark.line + 1
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.nodes = 0
+        self.root: Any = None
+
+    def take(self, event: Any) -> None:
+        kind = type(event)
+        if kind is events.ScalarEvent:
+            value = _scalar_of(event)
+            if event.anchor:
+                self.anchors[event.anchor] = (value, 1)
+            self._put(value, 1, event)
+        elif kind is events.MappingStartEvent or kind is events.SequenceStartEvent:
+            self._open(event, {} if kind is events.MappingStartEvent else [])
+        elif kind is events.MappingEndEvent or kind is events.SequenceEndEvent:
+            self._close(event)
+        elif kind is events.AliasEvent:
+            if event.anchor not in self.anchors:
+                raise _Bad(f"the alias *{event.anchor} has no anchor before it", event)
+            value, size = self.anchors[event.anchor]
+            self._put(value, size, event)
+        elif kind is events.DocumentStartEvent:
+            self._begin(event)
+        elif kind is events.DocumentEndEvent:
+            self.documents.append(Parsed(len(self.documents) + 1, self.line, self.root))
+
+    def _open(self, event: Any, value: dict[str, Any] | list[Any]) -> None:
+        wanted = "map" if isinstance(value, dict) else "seq"
+        if event.tag not in (None, _TAGS + wanted):
+            raise _Bad(f"the tag {event.tag} is not supported", event)
+        top = self.stack[-1] if self.stack else None
+        if top is not None and top.key is None and isinstance(top.value, dict):
+            raise _Bad("a key must be a string", event)
+        if len(self.stack) >= DEPTH_MAX:
+            raise _Bad(f"nested more than {DEPTH_MAX} deep", event)
+        self.stack.append(_Open(value, event.anchor, self.nodes))
+
+    def _close(self, event: Any) -> None:
+        done = self.stack.pop()
+        if isinstance(done.value, dict):
+            for merged in done.merges:
+                for key, item in merged.items():
+                    done.value.setdefault(key, item)
+        size = self.nodes - done.before + 1
+        if done.anchor:
+            self.anchors[done.anchor] = (done.value, size)
+        self._put(done.value, 1, event)
+
+    def _put(self, value: Any, size: int, event: events.Event) -> None:
+        self.nodes += size
+        if self.nodes > NODES_MAX:
+            raise _Bad(f"more than {NODES_MAX} values, counting aliases", event)
+        if not self.stack:
+            self.root = value
+            return
+        top = self.stack[-1]
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.key is None:
+            if not isinstance(value, str):
+                raise _Bad("a key must be a string", event)
+            if value in top.value:
+                raise _Bad(f"duplicate key {shown(str(value))}", event)
+            top.key = value if value == "<<" and isinstance(value, Plain) else str(value)
+        else:
+            if isinstance(top.key, Plain):
+                self._merge(top, value, event)
+            else:
+                top.value[top.key] = value
+            top.key = None
+
+    def _merge(self, top: _Open, value: Any, event: events.Event) -> None:
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, dict):
+                raise _Bad("'<<' merges mappings only", event)
+            top.merges.append(one)
+
+
+def _scalar_of(event: events.ScalarEvent) -> str:
+    tag = event.tag
+    if tag is None or tag == "!":
+        return Plain(event.value) if event.implicit[0] and tag is None else str(event.value)
+    if tag == _TAGS + "str":
+        return str(event.value)
+    if tag in (_TAGS + "int", _TAGS + "float", _TAGS + "bool", _TAGS + "null"):
+        return Plain(event.value)
+    raise _Bad(f"the tag {tag} is not supported", event)
+
+
+def parse_yaml(text: str, source: str) -> list[Parsed]:
+    """The documents of a YAML text, empty documents included: without duplicate keys, and with
+    limits for aliases and depth. Raises ManifestError with file and place.
+
+    A scalar without quotes stays a text, marked as `Plain`, until the type of its field is known:
+    ``version: 1.10`` is the string "1.10" in a field for strings, and ``on`` is true only in a
+    field for booleans.
+    """
+    if len(text) > SIZE_MAX:
+        raise ManifestError(
+            [Problem("", f"{len(text):,} characters; a manifest may have {SIZE_MAX:,}: split it")],
+            source=source,
+        )
+    builder = _Builder()
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            builder.take(event)
+    except _Bad as error:
+        place, message = f"line {error.line}, column {error.column}", str(error)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        message = f"not YAML: {error.problem or error.context}"
+    except (yaml.YAMLError, ValueError) as error:
+        place, message = "", f"not YAML: {' '.join(str(error).split())}"
+    else:
+        return builder.documents
+    raise ManifestError(
+        [Problem(place, message)],
+        source=source,
+        document=f"document {len(builder.documents) + 1}",
+    )

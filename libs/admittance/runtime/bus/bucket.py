@@ -14,7 +14,7 @@ import msgspec
 
 from admittance.events import subjects
 from admittance.events.reader import BROKEN, SetAside, reason_of
-from admittance.runtime.bus import direct
+from admittance.runtime.bus import history
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.history import last
@@ -105,7 +105,7 @@ async def get_directly(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> 
     """Like `get`, by direct get: from any replica, which may lag behind the leader, and with
     permissions that can name the key. Raises Unavailable or Refused.
     """
-    found = await direct.last_message(bus, f"KV_{bucket}", f"$KV.{bucket}.{key}")
+    found = await history.last_by_direct_get(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
     return None if found is None else _entry(key, found)
 
 
@@ -126,11 +126,11 @@ async def read_page(
     request: dict[str, Any] = {"batch": limit, "next_by_subj": prefix + pattern, "seq": after + 1}
     if bytes_max:
         request["max_bytes"] = bytes_max
-    found = await direct.messages(bus, f"KV_{bucket}", request)
+    found = await history.batched_direct_get(bus, f"KV_{bucket}", request)
     return [_entry(one.subject[len(prefix) :], one) for one in found]
 
 
-def _entry(key: str, found: direct.DirectMessage) -> Entry:
+def _entry(key: str, found: history.StoredMessage) -> Entry:
     gone = not found.data and _is_gone(found.headers)
     return Entry(key, None if gone else found.data, found.sequence, found.headers)
 

@@ -1,4 +1,10 @@
-"""Reads earlier messages of a stream, by subject."""
+"""Reads stored messages of a stream, by subject, without a consumer.
+
+A direct get names the subject of the message in the subject of the request, so permissions can
+limit what a user reads. Any replica of a stream answers, so in a cluster an answer can miss the
+last writes for the moment in which its replica lags; services read keys that they write with
+`bucket.get` instead, from the stream's leader.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +14,143 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+import msgspec
+import nats.errors
+
 from admittance.events import subjects
 from admittance.runtime import clock
-from admittance.runtime.bus import direct
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import parse_headers
-from admittance.runtime.bus.direct import DirectMessage
-from admittance.runtime.errors import Refused
+from admittance.runtime.bus.connection import Headers, description, parse_headers, status, text_of
+from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 
+ANSWER_SECONDS: Final = 5.0
+RESEND_SECONDS: Final = 2.0
+"""Seconds after which a request without an answer is sent again, because the connection may have
+been lost."""
+NOT_FOUND: Final = "404"
+END: Final = "204"
 NO_MESSAGE: Final = 10037
 """The server's error code if the stream has no such message."""
 PAGE: Final = 500
 """How many messages one request to the server returns."""
 _NO_HEADERS: Final[Mapping[str, str]] = {}
+_encode = msgspec.json.Encoder().encode
 
 
 class StoredMessage(NamedTuple):
-    """A message that is stored on the log."""
+    """A message of a stream. ``time``: when the server stored it."""
 
     sequence: int
     time: datetime
     subject: str
     data: bytes
     headers: Mapping[str, str] = _NO_HEADERS
+
+
+async def last_by_direct_get(
+    bus: Bus, subject: str, *, stream: str = subjects.STREAM
+) -> StoredMessage | None:
+    """The newest message on the subject, without wildcards, from any replica of the stream; None if
+    there is none. Raises Unavailable, AccessDenied, and Refused if the server refuses the request.
+    """
+    request = f"$JS.API.DIRECT.GET.{stream}.{subject}"
+    [(data, headers)] = await _ask(bus, request, b"", several=False)
+    code = status(headers)
+    if code == NOT_FOUND:
+        return None
+    if code:
+        raise _refused(request, code, headers)
+    return _message(data, headers)
+
+
+async def batched_direct_get(
+    bus: Bus, stream: str, request: Mapping[str, Any]
+) -> list[StoredMessage]:
+    """The messages that a batched direct get returns, in order. Raises what `last_by_direct_get`
+    raises.
+    """
+    subject = f"$JS.API.DIRECT.GET.{stream}"
+    answers = await _ask(bus, subject, _encode(request), several=True)
+    code = status(answers[-1][1])
+    if code not in (END, NOT_FOUND):
+        raise _refused(subject, code, answers[-1][1])
+    return [_message(data, headers) for data, headers in answers[:-1]]
+
+
+async def _ask(bus: Bus, subject: str, data: bytes, *, several: bool) -> list[tuple[bytes, bytes]]:
+    """The data and headers of each answer; with ``several`` the last answer is the server's
+    status."""
+    deadline = clock.monotonic() + ANSWER_SECONDS
+    while True:
+        await bus.connected(max(0.0, deadline - clock.monotonic()))
+        try:
+            answers = await _attempt(
+                bus, subject, data, min(deadline, clock.monotonic() + RESEND_SECONDS), several
+            )
+        except TimeoutError:
+            if clock.monotonic() < deadline:
+                continue
+            raise Unavailable(f"no answer on {subject}: {bus.nc.denied or 'timeout'}") from None
+        except nats.errors.Error as error:
+            raise Unavailable(f"no answer on {subject}: {error}") from None
+        if status(answers[-1][1]) == "503":
+            raise Unavailable(f"no responder on {subject}")
+        return answers
+
+
+async def _attempt(
+    bus: Bus, subject: str, data: bytes, until: float, several: bool
+) -> list[tuple[bytes, bytes]]:
+    answers: list[tuple[bytes, bytes]] = []
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_answer(_subject: bytes, _reply: bytes, body: bytes, headers: bytes) -> None:
+        if not done.done():
+            answers.append((body, headers))
+            if not several or status(headers):
+                done.set_result(None)
+
+    inbox = bus.nc.new_inbox()
+    needed = {subject.lower(), inbox.lower()}
+
+    def on_denied(denied: str) -> None:
+        if denied in needed and not done.done():
+            done.set_exception(AccessDenied(bus.nc.denied))
+
+    subscription = await bus.nc.listen(inbox, on_answer)
+    bus.nc.on_denied.append(on_denied)
+    bus.nc.on_denied_subscription.append(on_denied)
+    try:
+        await bus.nc.publish(subject, data, reply=inbox)
+        async with asyncio.timeout(max(0.0, until - clock.monotonic())):
+            await done
+    finally:
+        bus.nc.on_denied.remove(on_denied)
+        bus.nc.on_denied_subscription.remove(on_denied)
+        await bus.nc.unlisten(subscription)
+    return answers
+
+
+def _message(data: bytes, raw: bytes) -> StoredMessage:
+    return StoredMessage(
+        int(_added(raw, b"Nats-Sequence")),
+        time_of(_added(raw, b"Nats-Time-Stamp").decode()),
+        text_of(_added(raw, b"Nats-Subject")),
+        data,
+        Headers(raw),
+    )
+
+
+def _added(raw: bytes, name: bytes) -> bytes:
+    """The value of a header that the server added: the last header of that name, because the
+    publisher may have sent a header of the same name.
+    """
+    at = raw.rindex(b"\r\n" + name + b": ") + len(name) + 4
+    return raw[at : raw.index(b"\r\n", at)]
+
+
+def _refused(subject: str, code: str, headers: bytes) -> Refused:
+    return Refused(int(code), f"{subject}: {description(headers)}")
 
 
 async def read_messages(
@@ -61,14 +181,7 @@ async def _page(
         request["seq"] = after + 1
     else:
         request["start_time"] = since.astimezone(UTC).isoformat()
-    found = await direct.messages(bus, stream, request)
-    return [_stored(one) for one in found]
-
-
-def _stored(found: DirectMessage) -> StoredMessage:
-    return StoredMessage(
-        found.sequence, time_of(found.stamp), found.subject, found.data, found.headers
-    )
+    return await batched_direct_get(bus, stream, request)
 
 
 def time_of(stamp: str) -> datetime:
@@ -108,13 +221,3 @@ async def _from_leader(bus: Bus, stream: str, query: dict[str, Any]) -> StoredMe
         base64.b64decode(message.get("data", "")),
         parse_headers(base64.b64decode(message.get("hdrs", ""))),
     )
-
-
-async def last_by_direct_get(
-    bus: Bus, subject: str, *, stream: str = subjects.STREAM
-) -> StoredMessage | None:
-    """The newest message on the subject, without wildcards, from any replica of the stream; None if
-    there is none. Raises Unavailable or Refused.
-    """
-    found = await direct.last_message(bus, stream, subject)
-    return _stored(found) if found is not None else None

@@ -10,7 +10,7 @@ from typing import Final
 from admittance.api.units import render
 from admittance.events.explanation import STOP_POLICY_REMOVAL, Holder, Outlook, PreemptionVictim
 from admittance.events.requests import FlavorVerdict
-from admittance.quota.activity import inactive_because
+from admittance.quota.catalog import inactive_because
 from admittance.quota.cell import Cell, CellNode, FlavorResource, available, plus
 from admittance.scheduling.explain.preemption_blockers import QuotaNeed, counted
 from admittance.scheduling.state.scheduler_state import SchedulerState

@@ -9,8 +9,8 @@ import msgspec
 
 from admittance.api.configuration import FINAL_SHARE, GATES, INITIAL_SHARE, Configuration
 from admittance.api.units import seconds
-from admittance.quota.transform import Transformation
 from admittance.scheduling.fairsharing.usage import AdmissionFairSharing
+from admittance.scheduling.state.requests import Transformation
 
 __all__ = ["FINAL_SHARE", "INITIAL_SHARE", "AdmissionFairSharing", "Config", "config_of"]
 

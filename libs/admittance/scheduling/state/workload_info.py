@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from admittance.api.workload import PreemptionCount
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Refusal, Shares
 from admittance.family import FamilyRules, ParentState, Tag, VariantState
-from admittance.quota.activity import NOT_FOUND, Activity
+from admittance.quota.catalog import NOT_FOUND, Activity
 from admittance.quota.cell import Cell
 from admittance.quota.tree import Node
 from admittance.scheduling.state import equivalence

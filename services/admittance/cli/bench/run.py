@@ -1,12 +1,16 @@
-"""`admit bench`: one generator file against a live system."""
+"""`admit bench`: one generator file against a live system. Reports the figures of the run, as JSON
+and as text.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import msgspec
@@ -14,15 +18,200 @@ import psutil
 
 from admittance.cli.bench import generator as queues
 from admittance.cli.bench import system as measure
-from admittance.cli.bench.generator import BenchPlan, bench_plan, read
+from admittance.cli.bench.generator import BenchPlan, PlannedWorkload, bench_plan, read
 from admittance.cli.bench.load import Outcome, execute
-from admittance.cli.bench.report import Report, lines_of, report, write
-from admittance.cli.bench.system import embedded
+from admittance.cli.bench.system import ProcessUse, embedded
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import AdmittanceError, Refused
+
+
+class Delay(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean and percentiles of delays, in milliseconds."""
+
+    mean: float
+    p50: float
+    p99: float
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The JSON of `admit bench`, which other programs read.
+
+    The run is complete if ``finished`` equals ``workloads`` and ``trouble`` is empty.
+    ``cpuMsPerWorkload`` leaves out the CPU of ``loadGenerator``, the process of `admit bench`.
+    """
+
+    wall_seconds: float
+    lower_bound_seconds: float
+    workloads: int
+    finished: int
+    workloads_per_second: float
+    cluster_queue_usage_percent: dict[str, float]
+    useful_usage_percent: float
+    time_to_admission_ms: dict[str, Delay]
+    evictions: int
+    cpu_ms_per_workload: float
+    cpu_seconds: float
+    peak_memory_bytes: int
+    bus_raw_publish_per_second: float
+    persisted_messages_per_second: float
+    processes: tuple[ProcessUse, ...]
+    load_generator: ProcessUse
+    trouble: str = ""
+
+
+def report(
+    plan: BenchPlan,
+    outcome: Outcome,
+    *,
+    processes: Sequence[ProcessUse],
+    peak_memory_bytes: int,
+    load_generator: ProcessUse,
+    raw_per_second: float,
+    persisted: int,
+) -> Report:
+    """The figures of a run that took ``outcome`` and stored ``persisted`` messages."""
+    wall = outcome.wall_seconds
+    finished = len(outcome.finished)
+    cpu = sum(use.cpu_seconds for use in processes)
+    return Report(
+        wall_seconds=round(wall, 3),
+        lower_bound_seconds=round(lower_bound_seconds(plan), 3),
+        workloads=len(plan.workloads),
+        finished=finished,
+        workloads_per_second=round(finished / wall, 1),
+        cluster_queue_usage_percent=usage_by_class(plan, outcome.usage),
+        useful_usage_percent=round(useful_usage_percent(plan, outcome.finished, wall), 1),
+        time_to_admission_ms=delays_by_class(plan, outcome),
+        evictions=outcome.evictions,
+        cpu_ms_per_workload=round(1000 * cpu / max(1, finished), 3),
+        cpu_seconds=round(cpu, 2),
+        peak_memory_bytes=peak_memory_bytes,
+        bus_raw_publish_per_second=round(raw_per_second),
+        persisted_messages_per_second=round(persisted / wall),
+        processes=tuple(processes),
+        load_generator=load_generator,
+        trouble=outcome.trouble,
+    )
+
+
+def usage_by_class(plan: BenchPlan, samples: Sequence[dict[str, float]]) -> dict[str, float]:
+    """For each class of ClusterQueues: the mean used share of the nominal quota in percent."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for sample in samples:
+        for queue in plan.queues:
+            shares[queue.class_name].append(sample.get(queue.name, 0.0))
+    return {name: round(100 * fmean(found), 1) for name, found in sorted(shares.items())}
+
+
+def delays_by_class(plan: BenchPlan, outcome: Outcome) -> dict[str, Delay]:
+    """For each class of workloads: the time from the creation to the first admission."""
+    delays: dict[str, list[float]] = defaultdict(list)
+    moments = zip(plan.workloads, outcome.created_at, outcome.admitted_at, strict=True)
+    for workload, created, admitted in moments:
+        if admitted >= 0:
+            delays[workload.class_name].append(1000 * (admitted - created))
+    return {name: delay(found) for name, found in sorted(delays.items())}
+
+
+def delay(milliseconds: list[float]) -> Delay:
+    """Mean and percentiles (nearest rank) of at least one value."""
+    ranked = sorted(milliseconds)
+
+    def rank(share: float) -> float:
+        return round(ranked[min(len(ranked) - 1, int(share * len(ranked)))], 2)
+
+    return Delay(mean=round(fmean(ranked), 2), p50=rank(0.50), p99=rank(0.99))
+
+
+def write(found: Report, path: Path) -> None:
+    """Writes the report as JSON. Raises OSError."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+
+
+def lines_of(found: Report) -> list[str]:
+    """The report as text."""
+    mib = 1 << 20
+    lines = [
+        f"{found.finished} of {found.workloads} workloads finished in {found.wall_seconds:.1f} s "
+        f"({found.workloads_per_second:.0f} a second); "
+        f"quota and creation alone allow {found.lower_bound_seconds:.1f} s",
+        f"useful usage of the quota      {found.useful_usage_percent:.1f} %",
+    ]
+    lines += [
+        f"usage of ClusterQueues         {percent:.1f} %   class {name}"
+        for name, percent in found.cluster_queue_usage_percent.items()
+    ]
+    lines += [
+        f"time to admission              mean {d.mean:.0f} ms, p50 {d.p50:.0f}, p99 {d.p99:.0f}"
+        f"   class {name}"
+        for name, d in found.time_to_admission_ms.items()
+    ]
+    lines += [
+        f"evictions                      {found.evictions}",
+        f"CPU                            {found.cpu_ms_per_workload:.2f} ms a workload",
+        f"peak memory                    {found.peak_memory_bytes / mib:.0f} MiB",
+        f"messages stored                {found.persisted_messages_per_second:.0f} a second; "
+        f"the server alone takes {found.bus_raw_publish_per_second:.0f}",
+    ]
+    lines += [
+        f"  {use.name:<28} {use.cpu_seconds:7.1f} s CPU {use.peak_memory_bytes / mib:7.0f} MiB"
+        for use in (*found.processes, found.load_generator)
+    ]
+    if found.trouble:
+        lines.append(f"INCOMPLETE: {found.trouble}")
+    return lines
+
+
+def lower_bound_seconds(plan: BenchPlan) -> float:
+    """Seconds that a scheduler without any delay would need at least.
+
+    The result is the greatest of these sums: for any workload, its creation time plus its runtime;
+    for any cohort or ClusterQueue and any moment, that moment plus the time that the full quota
+    needs for all work created later. A queue may use its own quota and what it may borrow, at most
+    the quota of its cohort.
+    """
+    bound = max((w.at + w.runtime for w in plan.workloads), default=0.0)
+    by_queue: dict[int, list[PlannedWorkload]] = defaultdict(list)
+    by_cohort: dict[str, list[PlannedWorkload]] = defaultdict(list)
+    quota: dict[str, int] = defaultdict(int)
+    for queue in plan.queues:
+        quota[queue.cohort] += queue.nominal
+    for workload in plan.workloads:
+        by_queue[workload.queue].append(workload)
+        by_cohort[plan.queues[workload.queue].cohort].append(workload)
+    for cohort, workloads in by_cohort.items():
+        bound = max(bound, _drained(workloads, quota[cohort]))
+    for index, workloads in by_queue.items():
+        queue = plan.queues[index]
+        most = quota[queue.cohort]
+        if queue.borrowing is not None:
+            most = min(most, queue.nominal + queue.borrowing)
+        bound = max(bound, _drained(workloads, most))
+    return bound
+
+
+def _drained(workloads: Iterable[PlannedWorkload], quota: int) -> float:
+    """The earliest moment at which the quota can have done the work of these workloads."""
+    if quota <= 0:
+        return float("inf")
+    bound = 0.0
+    left = 0.0
+    for workload in sorted(workloads, reverse=True):
+        left += workload.runtime * workload.request
+        bound = max(bound, workload.at + left / quota)
+    return bound
+
+
+def useful_usage_percent(plan: BenchPlan, finished: Iterable[int], wall_seconds: float) -> float:
+    """Share of the quota that finished workloads used: the sum of runtime times request over quota
+    times wall time. ``finished``: indices into the plan."""
+    work = sum(plan.workloads[i].runtime * plan.workloads[i].request for i in finished)
+    quota = sum(queue.nominal for queue in plan.queues)
+    return 100 * work / (quota * wall_seconds) if quota and wall_seconds else 0.0
+
 
 Find = Callable[[], Iterable[psutil.Process]]
 

@@ -120,7 +120,7 @@ def get(
     if typed and (wanted is not None or watch):
         raise BadInput(f"{typed[0]} works on lists only" + (", and not with -w" if watch else ""))
     if watch:
-        from admittance.cli.show.watch import watch_objects
+        from admittance.cli.get import watch_objects
 
         run(watch_objects(call, kind, name, all_namespaces=all_namespaces))
         return

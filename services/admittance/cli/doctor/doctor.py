@@ -25,9 +25,8 @@ from admittance.events.requests import HealthReply
 from admittance.events.system import DeadLetter, Epoch
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.direct import last_message
 from admittance.runtime.bus.durables import list_consumers
-from admittance.runtime.bus.history import last
+from admittance.runtime.bus.history import last, last_by_direct_get
 from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
 from admittance.workload_controller.checkpoints import checkpoints
@@ -178,7 +177,7 @@ async def _leads(bus: Bus) -> list[Finding]:
         owner = UNKNOWN
         sequence = 0
         with suppress(Refused, Unavailable, *BROKEN):
-            message = await last_message(bus, subjects.STREAM, subject)
+            message = await last_by_direct_get(bus, subject)
             if message is not None:
                 sequence = message.sequence
                 owner = msgspec.json.decode(message.data, type=Epoch).owner
