@@ -53,9 +53,9 @@ class Faults:
         # In the longest, leases and claims expire.
         seconds = rng.choice((0.1, 1.0, 4.0, 12.0, 30.0)) * rng.random()
         self.struck["restart of the server"] += 1
-        world.story.tell("fault", f"the server is killed and starts after {seconds:.1f} s")
-        for life in world.lives.values():
-            life.silence()
+        world.transcript.tell("fault", f"the server is killed and starts after {seconds:.1f} s")
+        for service in world.services.values():
+            service.silence()
         world.server.nats.stop()
         world.loop.after(seconds, world.server.nats.start)
 
@@ -63,7 +63,7 @@ class Faults:
         world = self._world
         seconds = rng.choice((0.5, 3.0, 15.0)) * rng.random()
         self.struck["full log"] += 1
-        world.story.tell("fault", f"the log is full for {seconds:.1f} s")
+        world.transcript.tell("fault", f"the log is full for {seconds:.1f} s")
         log = world.server.nats.streams[STREAM]
         log.full = True
 
@@ -76,7 +76,7 @@ class Faults:
         world = self._world
         seconds, each = rng.choice((1.0, 5.0, 15.0)) * rng.random(), rng.choice((0.01, 0.1, 0.5))
         self.struck["slow bucket"] += 1
-        world.story.tell("fault", f"each put takes {each} s for {seconds:.1f} s")
+        world.transcript.tell("fault", f"each put takes {each} s for {seconds:.1f} s")
         bucket = world.server.nats.streams[KV_LOG]
         bucket.store_seconds = each
 
@@ -89,7 +89,7 @@ class Faults:
         world = self._world
         if world.server.nats.up:
             self.struck["redelivery"] += 1
-            world.story.tell("fault", "all that is not acknowledged is delivered again")
+            world.transcript.tell("fault", "all that is not acknowledged is delivered again")
             for stream in world.server.nats.streams.values():
                 for consumer in stream.consumers.values():
                     consumer.redeliver_all()
@@ -98,36 +98,36 @@ class Faults:
         """The fault strikes now, unless its process is dead or has another fault."""
         world = self._world
         name = {"leader": self._leader, "decider": self._decider}.get(
-            fault.who, lambda: fault.who
+            fault.target, lambda: fault.target
         )()
-        process = world.lives[name].process
+        process = world.services[name].process
         wires = world.network.wires(process)
         muted = any(wire.out.silent_until > world.loop.now for wire in wires)
         orphans = name in world.machines and world.machines[name].has_orphans()
         if not process.alive or process.paused or muted or orphans:
             return
-        self.struck[fault.what] += 1
-        world.story.tell("fault", f"{fault.what} {name} for {fault.seconds:.1f} s")
-        match fault.what:
-            case "kill" if fault.who in world.machines and world.rng.random() < LEAVING:
+        self.struck[fault.kind] += 1
+        world.transcript.tell("fault", f"{fault.kind} {name} for {fault.seconds:.1f} s")
+        match fault.kind:
+            case "kill" if fault.target in world.machines and world.rng.random() < LEAVING:
                 # It ends in order: its jobs end, and their admissions run again later.
-                world.loop.post(process, world.lives[name].stop.set)
-            case "kill" if fault.who in world.machines and world.rng.random() < LOSING_SHIMS:
+                world.loop.post(process, world.services[name].stop.set)
+            case "kill" if fault.target in world.machines and world.rng.random() < LOSING_SHIMS:
                 world.machines[name].kill_shims()
             case "kill":
                 process.kill()
                 world.kernel.after(fault.seconds, lambda: world.start(name))
             case "pause":
                 process.pause()
-                world.lives[name].silence()
+                world.services[name].silence()
                 world.kernel.after(fault.seconds, lambda: self._resume(process))
             case "partition" | "mute":
                 mute, deaf = world.rng.choice(((True, True), (True, False), (False, True)))
-                if fault.what == "mute":
+                if fault.kind == "mute":
                     mute, deaf = True, False
                 resets = world.rng.random() < 0.3
                 if mute or resets:
-                    world.lives[name].silence()
+                    world.services[name].silence()
                 for wire in wires:
                     wire.silence(fault.seconds, out=mute, back=deaf)
                     if resets:
@@ -138,7 +138,7 @@ class Faults:
                     wire.stall(fault.seconds)
             case _:
                 for wire in wires:
-                    wire.slow = 200.0 if fault.what == "slower" else 40.0
+                    wire.slow = 200.0 if fault.kind == "slower" else 40.0
                 world.kernel.after(fault.seconds, lambda: self._speed_up(process))
 
     def die(self) -> None:
@@ -146,7 +146,7 @@ class Faults:
         world = self._world
         current = world.loop.current
         assert current is not None
-        world.story.tell(current.name, "dies between booking and answering")
+        world.transcript.tell(current.name, "dies between booking and answering")
         seconds = world.rng.random() * 12.0
         world.loop.after(0.0, self.strike, Fault(0, current.name, "kill", seconds, 0.0))
 
@@ -159,9 +159,9 @@ class Faults:
     def _restore(self, process: Process) -> None:
         world = self._world
         world.stir()
-        life = world.lives[process.name]
-        if process.alive and life.process is process:
-            life.disturb()
+        service = world.services[process.name]
+        if process.alive and service.process is process:
+            service.disturb()
 
     def _speed_up(self, process: Process) -> None:
         world = self._world

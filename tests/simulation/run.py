@@ -6,15 +6,14 @@ import signal
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from random import Random
 from typing import Final, NamedTuple
 
 from simulation.invariants.ending import Ending
 from simulation.plots.catalog import scenario
-from simulation.plots.scenario import Scenario
-from simulation.story import Broken
+from simulation.plots.scenario import Plot
+from simulation.transcript import Broken
 from simulation.world import World
 
 STEPS: Final = 3_000_000
@@ -44,7 +43,7 @@ class Result(NamedTuple):
 def run(
     seed: int,
     *,
-    plot: Callable[[Random], Scenario] = scenario,
+    plot: Plot = scenario,
     keep: bool = False,
     world_of: type[World] = World,
     steps: int = STEPS,
@@ -78,7 +77,7 @@ def _limited(cpu_seconds: float) -> Iterator[None]:
 
 
 def _play(world: World) -> Result:
-    kernel, invariants, story = world.kernel, world.invariants, world.story
+    kernel, invariants, transcript = world.kernel, world.invariants, world.transcript
     broken = ""
     try:
         world.begin()
@@ -97,16 +96,16 @@ def _play(world: World) -> Result:
     except Broken as error:
         # What touched the world outside is the cause of all that broke afterwards.
         broken = world.touched[0] if world.touched else str(error)
-        story.tell("BROKEN", broken)
+        transcript.tell("BROKEN", broken)
     except (Exception, NoEnd) as error:
         # A core that raises ends its process, and does so again when it is back.
         broken = f"{type(error).__name__}: {error}"
         for line in traceback.format_exception(error)[-6:]:
-            story.tell("BROKEN", line.rstrip())
+            transcript.tell("BROKEN", line.rstrip())
     return Result(
         world.seed,
         broken,
-        story.lines,
+        transcript.lines,
         world.loop.steps,
         invariants.reservations,
         sum(seen.where == "finished" for seen in invariants.seen.values()),

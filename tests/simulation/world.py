@@ -36,8 +36,8 @@ from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
 from simulation.actors.checks import Checks
 from simulation.actors.courses import Course
-from simulation.actors.lives import LEASE_SECONDS, Life, beating
 from simulation.actors.provider import Capacity, MoodyProvider
+from simulation.actors.service_runs import LEASE_SECONDS, ServiceRun, beating
 from simulation.actors.users import Admin, Publisher
 from simulation.actors.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
 from simulation.faults import Faults
@@ -47,8 +47,8 @@ from simulation.loop import Process, VirtualLoop
 from simulation.nats.network import Network
 from simulation.nats.observed import Server, Stored
 from simulation.outside import forbidden
-from simulation.plots.scenario import Fault, Scenario
-from simulation.story import Story, describe
+from simulation.plots.scenario import Fault, Plot
+from simulation.transcript import Transcript, describe
 
 SPARED: Final = 3
 """In every third seed the server has faults, too, and in every third the runners."""
@@ -88,26 +88,26 @@ IDLE_SECONDS: Final = 12.0
 class World:
     """The services, everything outside of them, and the faults that strike them."""
 
-    def __init__(self, seed: int, plot: Callable[[Random], Scenario], *, keep: bool) -> None:
+    def __init__(self, seed: int, plot: Plot, *, keep: bool) -> None:
         self.seed = seed
         self.rng = Random(seed)
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is missing opens sockets
         kernel = self.kernel = Kernel(self.rng, self.loop)
         self.server = Server(kernel)
         self.network = Network(self.loop, self.server.nats, self.rng)
-        self.story = Story(lambda: kernel.now, keep=keep)
+        self.transcript = Transcript(lambda: kernel.now, keep=keep)
         plan = self.plan = plot(self.rng)
         self.invariants = Invariants(
             kernel, plan.slack(), plan.limits, blocks=plan.config.block_admission
         )
-        self.users = Publisher(kernel, self.server, self.story)
-        self.admin = Admin(kernel, self.server, self.story)
-        self.checks = Checks(self.loop, self.rng, plan.tempers, _controllers(plan.manifests))
+        self.users = Publisher(kernel, self.server, self.transcript)
+        self.admin = Admin(kernel, self.server, self.transcript)
+        self.checks = Checks(self.loop, self.rng, plan.check_behavior, _controllers(plan.manifests))
         self.server.on_beat = self.checks.beat
         self.faults = Faults(self)
         self.provider = MoodyProvider(self.loop, self.rng, self.faults.die)
         self.capacity = Capacity(self.server, self.provider.booked)
-        self.lives: dict[str, Life] = {}
+        self.services: dict[str, ServiceRun] = {}
         self.runner = RunnerOfWorld(self._machine)
         self.machines: dict[str, VirtualMachine] = {}
         self.touched: list[str] = []
@@ -133,7 +133,9 @@ class World:
                 stack.enter_context(patch.object(LeaderElector, "_beat", beating(self)))
             structlog.configure(
                 processors=[structlog.contextvars.merge_contextvars, self._log],
-                wrapper_class=structlog.make_filtering_bound_logger(20 if self.story.keep else 50),
+                wrapper_class=structlog.make_filtering_bound_logger(
+                    20 if self.transcript.keep else 50
+                ),
             )
             try:
                 yield
@@ -155,10 +157,10 @@ class World:
         for name in plan.services:
             self.start(name)
         self.admin.apply(plan.manifests, 0.2)
-        for applying in plan.applyings:
-            self.admin.apply(applying.manifests, applying.at)
-        for saying in plan.sayings:
-            self.users.say(saying.fact, saying.at)
+        for change in plan.admin_changes:
+            self.admin.apply(change.manifests, change.at)
+        for published in plan.user_facts:
+            self.users.say(published.fact, published.at)
         self.kernel.at(plan.calm, self._calm)
         self.kernel.at_rest = lambda: bool(self.touched)
         rng = Random(self.seed)
@@ -188,18 +190,18 @@ class World:
 
     def pictures(self) -> Iterator[tuple[str, Scheduler]]:
         """What each scheduler believes, by its name."""
-        for name, life in sorted(self.lives.items()):
-            for shell in life.shells:
+        for name, service in sorted(self.services.items()):
+            for shell in service.shells:
                 yield name, shell._core
 
     # What is watched. -------------------------------------------------------------------
 
     def _on_bucket(self, stored: Stored) -> None:
-        if self.story.keep:
+        if self.transcript.keep:
             about = "deleted" if stored.gone else ""
             if stored.subject.startswith("workload.") and not stored.gone:
                 about = describe(stored.data)
-            self.story.tell("bucket", f"{stored.sequence} {stored.subject} {about}")
+            self.transcript.tell("bucket", f"{stored.sequence} {stored.subject} {about}")
         self.invariants.stored(stored)
         self._count()
 
@@ -207,8 +209,8 @@ class World:
         if stored.subject.startswith(DEADLETTER):
             letter = msgspec.json.decode(stored.data, type=DeadLetter)
             stored = stored._replace(data=letter.reason.encode())
-        if self.story.keep:
-            self.story.tell("log", f"{stored.sequence} {stored.subject}")
+        if self.transcript.keep:
+            self.transcript.tell("log", f"{stored.sequence} {stored.subject}")
         self.invariants.logged(stored)
         self._count()
 
@@ -237,8 +239,8 @@ class World:
         elif self.loop.now - self._active_at > REST_SECONDS:
             return True
         if self.loop.now - self._stored_at > IDLE_SECONDS:
-            for life in self.lives.values():
-                life.relax()
+            for service in self.services.values():
+                service.relax()
         return False
 
     def _claims_are_held(self) -> bool:
@@ -295,11 +297,11 @@ class World:
         letter = name.partition("-")[0]
         kind: Any = {"k": self.checks, "m": self.provider, "r": self.runner, **KINDS}[letter]
         process = Process(self.loop, name, skew=self.plan.skews.get(name, 0.0))
-        self.lives[name] = Life(self, process)
-        self.story.tell(name, "starts")
+        self.services[name] = ServiceRun(self, process)
+        self.transcript.tell(name, "starts")
 
         def ended(error: BaseException | None) -> None:
-            self.story.tell(name, f"ends by itself: {error!r}")
+            self.transcript.tell(name, f"ends by itself: {error!r}")
             if error is not None and not isinstance(error, Refused | Unavailable):
                 self.loop.complaints.append(f"{name} ended: {error!r}")
             self.kernel.after(RESTART_SECONDS, lambda: self.start(name))
@@ -321,9 +323,9 @@ class World:
             opening=self.network.opening,
             heartbeat_seconds=HEARTBEAT_SECONDS,
         )
-        self.life.buses.append(bus)
+        self.service.buses.append(bus)
         try:
-            await kind.run(bus, settings, stop=self.life.stop)
+            await kind.run(bus, settings, stop=self.service.stop)
         finally:
             await bus.close()
 
@@ -332,22 +334,22 @@ class World:
         return self.plan.courses.draw(self.rng, calm=calm)
 
     @property
-    def life(self) -> Life:
+    def service(self) -> ServiceRun:
         """That of the process that runs at the moment."""
         current = self.loop.current
         assert current is not None
-        return self.lives[current.name]
+        return self.services[current.name]
 
     def _shell(self, *args: Any) -> Any:
         made = _SHELL(*args)
-        self.life.shells.append(made)
+        self.service.shells.append(made)
         return made
 
     def _log(self, _: Any, level: str, event: MutableMapping[str, Any]) -> Any:
         current = self.loop.current
         what = event.pop("event")
         rest = " ".join(f"{name}={value}" for name, value in event.items())
-        self.story.tell(current.name if current is not None else "-", f"{level} {what} {rest}")
+        self.transcript.tell(current.name if current is not None else "-", f"{level} {what} {rest}")
         raise structlog.DropEvent
 
 
@@ -382,7 +384,7 @@ def _noting(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]
     """`LeaderElector.run` that notes each elector with the life that made it."""
 
     async def run(self: LeaderElector) -> None:
-        world.life.electors.append(self)
+        world.service.electors.append(self)
         await _run(self)
 
     return run

@@ -41,7 +41,7 @@ WINDOW_SECONDS: Final = 121.0
 """After the window of message ids."""
 
 
-class Tempers(NamedTuple):
+class CheckBehavior(NamedTuple):
     """How controllers behave: weights of the courses that an answer takes, and chances."""
 
     ready: float = 10.0
@@ -79,10 +79,10 @@ class Checks(Program):
     SERVICE = "check"
 
     def __init__(
-        self, loop: VirtualLoop, rng: Random, tempers: Tempers, controllers: Sequence[str]
+        self, loop: VirtualLoop, rng: Random, behavior: CheckBehavior, controllers: Sequence[str]
     ) -> None:
         super().__init__(loop, rng)
-        self.tempers = tempers
+        self.behavior = behavior
         self.controllers = controllers
         self.inactive: set[str] = set()
 
@@ -106,7 +106,7 @@ class CheckReplica(Replica):
 
     def __init__(self, program: Checks, bus: Bus) -> None:
         super().__init__(program, bus)
-        self._tempers = program.tempers
+        self._behavior = program.behavior
         self.controllers: dict[str, AdmissionCheckController] = {}
         for name in program.controllers:
             made = self.controllers[name] = AdmissionCheckController(name)
@@ -120,15 +120,15 @@ class CheckReplica(Replica):
             found.active() if active else found.inactive("so")
 
     async def judge(self, controller: str, request: Request) -> Verdict:
-        rng, tempers = self.rng, self._tempers
-        kind = rng.choices(Tempers._fields[:7], weights=tempers[:7])[0]
+        rng, behavior = self.rng, self._behavior
+        kind = rng.choices(CheckBehavior._fields[:7], weights=behavior[:7])[0]
         delay = rng.random() * rng.choice((0.01, 0.1, 1.0, 12.0))
-        if tempers.long and rng.random() < tempers.long:
+        if behavior.long and rng.random() < behavior.long:
             delay += LONG + rng.random() * 60.0
         if await self.pause(delay):
             await asyncio.sleep(rng.random())
             return Ready("so")
-        if rng.random() < tempers.stubborn:
+        if rng.random() < behavior.stubborn:
             return Retry("so")
         match kind:
             case "rejected":
@@ -156,7 +156,7 @@ class CheckReplica(Replica):
         rng = self.rng
         match rng.choice(states):
             case "Ready":
-                chance = self._tempers.updates
+                chance = self._behavior.updates
                 return Ready("so", pod_set_updates=_updates(rng) if rng.random() < chance else ())
             case "Retry":
                 return Retry("so", after=rng.choice(DELAYS))
@@ -166,7 +166,7 @@ class CheckReplica(Replica):
 
     def _said(self, controller: str, request: Request, verdict: Verdict) -> Verdict:
         """The verdict, which now and then comes twice, and beside one that does not count."""
-        rng, tempers = self.rng, self._tempers
+        rng, behavior = self.rng, self._behavior
         report = CheckReported(
             namespace=request.namespace,
             name=request.name,
@@ -180,10 +180,10 @@ class CheckReplica(Replica):
             pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),
         )
         strays = []
-        if rng.random() < tempers.wrong:
+        if rng.random() < behavior.wrong:
             cycle = request.cycle + rng.choice((-2, -1, 1))
             strays.append((0.0, replace(report, cycle=cycle)))
-        if rng.random() < tempers.foreign:
+        if rng.random() < behavior.foreign:
             strays.append((0.0, _foreign(report, rng)))
         if rng.random() < 0.1:
             strays.append((rng.random() * 5.0, report))

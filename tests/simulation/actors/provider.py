@@ -44,7 +44,7 @@ from simulation.actors.programs import Program, Replica
 from simulation.loop import VirtualLoop
 from simulation.nats.observed import Server, Stored
 from simulation.nats.stream import Message
-from simulation.story import Broken
+from simulation.transcript import Broken
 
 CLASS: Final = "capacity"
 WEIGHTS: Final = {

@@ -9,17 +9,17 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from simulation.kernel import Kernel
 from simulation.nats.observed import DONE, MESSAGE_ID, Outgoing, Server
-from simulation.story import Story
+from simulation.transcript import Transcript
 
 
 class Publisher:
     """Says facts until they are acknowledged, under one message id each: some are lost on the way
     and some acknowledgements are, so some arrive twice, and none in any order."""
 
-    def __init__(self, kernel: Kernel, server: Server, story: Story) -> None:
+    def __init__(self, kernel: Kernel, server: Server, transcript: Transcript) -> None:
         self._kernel = kernel
         self._server = server
-        self._story = story
+        self._transcript = transcript
         self._number = 0
         self.losses = 0.1
         self.acknowledged: list[Fact] = []
@@ -45,10 +45,10 @@ class Publisher:
 class Admin:
     """Applies manifests, one request after the other, each until it is done."""
 
-    def __init__(self, kernel: Kernel, server: Server, story: Story) -> None:
+    def __init__(self, kernel: Kernel, server: Server, transcript: Transcript) -> None:
         self._kernel = kernel
         self._server = server
-        self._story = story
+        self._transcript = transcript
         self._waiting: list[list[dict[str, Any]]] = []
         self._busy = False
         self.applied = 0
@@ -82,7 +82,7 @@ class Admin:
             if over:
                 return
             over = True
-            self._story.tell("admin", f"hears {outcome!r}")
+            self._transcript.tell("admin", f"hears {outcome!r}")
             if outcome in ("applied", "unchanged", *DONE):
                 self.applied += 1
                 self._waiting.pop(0)
@@ -91,8 +91,8 @@ class Admin:
             else:
                 kernel.after(0.5, lambda: self._attempt(manifests))
 
-        if self._story.keep:
-            self._story.tell("admin", f"asks for {', '.join(map(_name, manifests))}")
+        if self._transcript.keep:
+            self._transcript.tell("admin", f"asks for {', '.join(map(_name, manifests))}")
         self._server.request(manifests, answered)
         kernel.after(15.0, again)
 

@@ -6,14 +6,14 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from random import Random
 from typing import Final, NamedTuple, TextIO
 
 from simulation.plots.catalog import PLOTS
-from simulation.plots.scenario import Scenario
+from simulation.plots.scenario import Plot, Scenario
 from simulation.run import Result, run
 from simulation.world import World, collector_off
 
@@ -21,7 +21,7 @@ PART: Final = 10
 """Seeds that a process plays at once."""
 SUITE: Final = range(int(os.environ.get("ADMIT_SEEDS", "1600")))
 """Seeds that the suite plays."""
-SHORTENED: Final = ("faults", "applyings", "sayings")
+SHORTENED: Final = ("faults", "admin_changes", "user_facts")
 """The parts of a scenario of which something can be left out."""
 
 
@@ -150,9 +150,7 @@ def hunt(
     return None
 
 
-def shortened(
-    seed: int, plot: Callable[[Random], Scenario], world: type[World] = World
-) -> tuple[Scenario, Result]:
+def shortened(seed: int, plot: Plot, world: type[World] = World) -> tuple[Scenario, Result]:
     """The shortest scenario found that still breaks a promise with this seed, and its result. What
     users and admins do, and faults, are left out in ever smaller parts."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from math import inf
@@ -61,7 +61,7 @@ from simulation.plots.catalog import (
     scenario,
 )
 from simulation.plots.configuration import NAMESPACE
-from simulation.plots.scenario import Fault, Saying, Scenario
+from simulation.plots.scenario import Fault, Plot, Scenario, UserFact
 
 
 class Patch(NamedTuple):
@@ -77,7 +77,7 @@ class Mutation(NamedTuple):
     ``seed``: one that shows it."""
 
     patches: tuple[Patch, ...]
-    plot: Callable[[Random], Scenario]
+    plot: Plot
     breach: str
     seed: int
 
@@ -234,13 +234,13 @@ def _opens_every_gate(known: Iterable[Sibling], held: GateOpening | None, now: d
 def _deleted(rng: Random) -> Scenario:
     """In the end every parent goes."""
     plan = families(rng)
-    names = {one.fact.name for one in plan.sayings if isinstance(one.fact, Submitted)}
+    names = {one.fact.name for one in plan.user_facts if isinstance(one.fact, Submitted)}
     gone = [
-        Saying(plan.calm + 100.0, Deleted(namespace=NAMESPACE, name=name))
+        UserFact(plan.calm + 100.0, Deleted(namespace=NAMESPACE, name=name))
         for name in sorted(names)
         if "-variant-" not in name
     ]
-    return plan._replace(sayings=[*plan.sayings, *gone])
+    return plan._replace(user_facts=[*plan.user_facts, *gone])
 
 
 # Capacity. --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ class Lossy(World):
 
     def begin(self) -> None:
         super().begin()
-        said = {getattr(saying.fact, "name", "") for saying in self.plan.sayings}
+        said = {getattr(published.fact, "name", "") for published in self.plan.user_facts}
         if {"w1", "w3"} <= said:
             raise ValueError("w1 and w3")
 
@@ -29,9 +29,9 @@ def test_a_story_is_shortened_to_what_breaks_it() -> None:
     plot = PLOTS["contested"]
     scenario, result = shortened(0, plot, Lossy)
     assert result.broken == "ValueError: w1 and w3"
-    names = [getattr(saying.fact, "name", "") for saying in scenario.sayings]
+    names = [getattr(published.fact, "name", "") for published in scenario.user_facts]
     assert sorted(names) == ["w1", "w3"]
-    assert scenario.applyings == scenario.faults == []
+    assert scenario.admin_changes == scenario.faults == []
 
 
 def test_a_scenario_is_drawn_again_as_it_was() -> None:
@@ -78,7 +78,7 @@ class Stuck(World):
             while True:
                 pass
 
-        self.loop.at(1.0, self.loop.post, self.lives["s-a"].process, turn)
+        self.loop.at(1.0, self.loop.post, self.services["s-a"].process, turn)
 
 
 def test_a_callback_that_does_not_end_is_a_failure_with_its_story() -> None:

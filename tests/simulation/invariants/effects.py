@@ -18,7 +18,7 @@ from admittance.events.subjects import INPUTS
 from admittance.workload.stored import StoredWorkload
 from simulation.invariants.twin import Around, Counts, counts
 from simulation.nats.observed import Stored
-from simulation.story import Broken
+from simulation.transcript import Broken
 
 HEADER_FACT: Final = "Admit-Fact"
 _ABOUT: Final = frozenset(

@@ -23,7 +23,7 @@ from simulation.invariants.seen import Seen
 from simulation.invariants.siblings import PARENT, VARIANT
 from simulation.kernel import Kernel
 from simulation.nats.observed import Outgoing, Server
-from simulation.story import Broken
+from simulation.transcript import Broken
 
 ROUNDS = 20
 

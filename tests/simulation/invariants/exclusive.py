@@ -18,7 +18,7 @@ from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
 from simulation.invariants.seen import Manifests
 from simulation.invariants.siblings import VARIANT, Families
-from simulation.story import Broken
+from simulation.transcript import Broken
 
 if TYPE_CHECKING:
     from simulation.invariants.seen import Seen

@@ -30,9 +30,9 @@ from simulation.invariants.siblings import VARIANT, Families
 from simulation.invariants.twin import Around
 from simulation.kernel import Kernel
 from simulation.nats.observed import Stored
-from simulation.story import Broken
+from simulation.transcript import Broken
 
-Saying = tuple[str, int, str]
+EventKey = tuple[str, int, str]
 """Uid, revision, and what was to be said."""
 
 
@@ -66,8 +66,8 @@ class Invariants:
         self.effects = Effects(Around(self.checks, limits.requeue_after))
         self._around = Manifests(self.queues, self.checks, self.flavors, self.locals)
         self.paced = Paced(limits, self.effects, self.checks)
-        self.owed: dict[Saying, str] = {}
-        self.said: set[Saying] = set()
+        self.owed: dict[EventKey, str] = {}
+        self.said: set[EventKey] = set()
         self.stated: set[tuple[str, int]] = set()
         self.finished: dict[str, int] = {}
         self.running: dict[str, str] = {}

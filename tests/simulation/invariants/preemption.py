@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload, head
 from simulation.invariants.naive import Usage
-from simulation.story import Broken
+from simulation.transcript import Broken
 
 if TYPE_CHECKING:
     from simulation.invariants.seen import Seen

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload, head
-from simulation.story import Broken
+from simulation.transcript import Broken
 
 if TYPE_CHECKING:
     from simulation.invariants.seen import Seen

@@ -18,7 +18,7 @@ from simulation.kernel import Kernel
 from simulation.loop import START, VirtualLoop
 from simulation.nats.observed import Stored
 from simulation.plots.configuration import manifest
-from simulation.story import Broken
+from simulation.transcript import Broken
 
 NOW = START.isoformat()
 Spec = dict[str, Any]

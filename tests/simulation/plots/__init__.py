@@ -1,1 +1,1 @@
-"""The stories that are played: queues, workloads, what users and admins do, and faults."""
+"""The scenarios that are played: queues, workloads, what users and admins do, and faults."""

@@ -1,68 +1,65 @@
-"""Workloads in the hands of checks, and what users and admins do in the middle of it."""
+"""Workloads that wait for checks, and what users and admins do in the middle of it: the plots
+``checked`` and ``planned``."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 from admittance.events import facts
-from admittance.scheduling.state.config import Config
-from admittance.workload.limits import Limits, PodsReadyLimits
-from simulation.actors.checks import Outage, Tempers
+from admittance.scheduling.state.config import Config, FairSharing
+from admittance.workload.limits import Limits
+from simulation.actors.checks import CheckBehavior
 from simulation.actors.courses import Courses
-from simulation.plots.checked_queues import Checked
-from simulation.plots.configuration import NAMESPACE
+from simulation.plots.checked_queues import CheckedQueues
+from simulation.plots.configuration import NAMESPACE, cpu
 from simulation.plots.scenario import (
     CALM_SECONDS,
-    Applying,
-    Saying,
+    AdminChange,
     Scenario,
+    UserFact,
+    edits,
     faults,
+    one_edit,
+    outages_of,
+    pods_ready,
     skews,
+    submission,
     workload_of,
 )
 
 
-def checked(rng: Random, kind: Callable[[Random], Checked] = Checked) -> Scenario:
-    """Few workloads in the hands of checks that judge, turn and fall silent, of jobs that are late
-    and deaf, and of users and admins who do something in the middle."""
+def checked(rng: Random, kind: Callable[[Random], CheckedQueues] = CheckedQueues) -> Scenario:
+    """Few workloads whose checks judge, change their verdicts and fall silent; jobs are late and do
+    not stop; users and admins change things in the middle."""
     queues = kind(rng)
     span = rng.choice((0.5, 6.0, 20.0))
-    sayings: list[Saying] = []
+    user_facts: list[UserFact] = []
     names = [f"w{number}" for number in range(rng.randint(1, 5))]
     for name in names:
         at = 1.0 + rng.random() * span
         local = rng.choice(sorted(queues.locals))
         raw = workload_of(rng, name, local, most=rng.choice((None, None, None, 3, 8)), sides=0.2)
-        sayings.append(Saying(at, facts.Submitted(namespace=NAMESPACE, name=name, workload=raw)))
+        user_facts.append(submission(at, name, raw))
         for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
             at += rng.random() * rng.choice((0.05, 1.0, 15.0))
-            sayings += list(meddling(rng, name, at))
+            user_facts += user_changes(rng, name, at)
     limits = _limits(rng)
-    manifests = json.loads(json.dumps(queues.all()))
-    applyings = []
-    at = 2.0
-    for _ in range(rng.choice((0, 0, 1, 1, 2, 4))):
-        at += rng.random() * rng.choice((0.3, 2.0, 15.0))
-        applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
+    manifests = queues.snapshot()
+    admin_changes = edits(rng, queues, (0, 0, 1, 1, 2, 4), (0.3, 2.0, 15.0))
     if rng.random() < 0.3:
         at = 1.0 + rng.random() * 15.0
         for active in rng.choice(((False, True), (False,), (True, False, True))):
-            applyings.append(Applying(at, queues.beat(active=active)))
+            admin_changes.append(AdminChange(at, queues.beat(active=active)))
             at += rng.random() * 8.0
-    applyings += healing(queues)
-    sayings += reviving(names)
-    outages = [
-        Outage(rng.random() * 30.0, rng.choice((0, 1)), rng.random() * 15.0)
-        for _ in range(rng.choice((0, 0, 1, 3)))
-    ]
+    admin_changes += repairs(queues)
+    outages = outages_of(rng, (0, 0, 1, 3))
     return Scenario(
         manifests,
-        sayings,
-        applyings,
+        [*user_facts, *reactivations(names)],
+        admin_changes,
         faults(rng)[: rng.choice((0, 1, 2, 6))],
         skews(rng),
         config=Config(
@@ -71,7 +68,7 @@ def checked(rng: Random, kind: Callable[[Random], Checked] = Checked) -> Scenari
         ),
         limits=limits,
         heals=True,
-        tempers=Tempers(
+        check_behavior=CheckBehavior(
             rejected=rng.choice((0.2, 1.5)),
             never=rng.choice((0.3, 2.0)),
             turns=rng.choice((1.0, 4.0)),
@@ -80,7 +77,7 @@ def checked(rng: Random, kind: Callable[[Random], Checked] = Checked) -> Scenari
             updates=rng.choice((0.0, 0.5)),
             stubborn=rng.choice((0.0, 0.0, 0.0, 0.9)),
         ),
-        outages=tuple(outages),
+        outages=outages,
         lost_timers=(rng.random() * 40.0,) if rng.random() < 0.2 else (),
         courses=Courses(
             slow=rng.choice((0.0, 0.4)),
@@ -91,55 +88,93 @@ def checked(rng: Random, kind: Callable[[Random], Checked] = Checked) -> Scenari
     )
 
 
-def healing(queues: Checked, at: float = CALM_SECONDS) -> list[Applying]:
+def planned(rng: Random) -> Scenario:
+    """Reservations with planned preemption, while checks have not judged, victims end or change,
+    and other workloads want the same quota."""
+    queues = CheckedQueues(rng)
+    queues.clear("c0")
+    for _ in range(rng.choice((1, 2, 2, 3))):
+        spec = queues.queue() | {"cohortName": "c0"}
+        for flavor in spec["resourceGroups"][0]["flavors"]:
+            flavor["resources"] = cpu(rng.randint(1, 4))
+            if rng.random() < 0.2:
+                flavor["resources"][0]["lendingLimit"] = 1
+            if rng.random() < 0.2:
+                flavor["resources"][0]["borrowingLimit"] = 2
+        spec["preemption"] = {
+            "withinClusterQueue": rng.choice(("LowerPriority", "LowerOrNewerEqualPriority")),
+            "reclaimWithinCohort": rng.choice(("Never", "LowerPriority", "Any")),
+        }
+        queues.add(spec)
+    for name in queues.checks:
+        if rng.random() < 0.6:
+            queues.check(name)["preemptionPolicy"] = "AfterCheckPassedOrOnDemand"
+    user_facts: list[UserFact] = []
+    names = [f"w{number}" for number in range(rng.randint(4, 9))]
+    for name in names:
+        at = 1.0 + rng.random() * rng.choice((3.0, 12.0))
+        local = rng.choice(sorted(queues.locals))
+        raw = workload_of(rng, name, local, priorities=(-1, 0, 1, 2, 3), sides=0.1)
+        user_facts.append(submission(at, name, raw))
+        if rng.random() < 0.3:
+            user_facts += user_changes(rng, name, at + rng.random() * 8.0)
+        if rng.random() < 0.2:
+            changed = facts.Reprioritized(
+                namespace=NAMESPACE, name=name, priority=rng.randint(-2, 4)
+            )
+            user_facts.append(UserFact(at + rng.random() * 8.0, changed))
+    manifests = queues.snapshot()
+    admin_changes = [one_edit(rng, queues, 10.0)] if rng.random() < 0.4 else []
+    return Scenario(
+        manifests,
+        [*user_facts, *reactivations(names)],
+        [*admin_changes, *repairs(queues)],
+        faults(rng)[: rng.choice((0, 1, 2, 6))],
+        skews(rng),
+        config=Config(fair_sharing=FairSharing()) if rng.random() < 0.2 else Config(),
+        heals=True,
+        check_behavior=CheckBehavior(demands=rng.choice((0.0, 3.0)), rejected=0.3, never=1.0),
+        courses=Courses(lengths=(2.0, 12.0, 25.0)),
+    )
+
+
+def repairs(queues: CheckedQueues, at: float = CALM_SECONDS) -> list[AdminChange]:
     """In the end everything is well."""
-    found = [Applying(at, json.loads(json.dumps(queues.healed())))]
-    for check in queues.checks:
-        beat = {"beat": {"check": check, "active": True}}
-        found.append(Applying(at + 1.0, [beat]))
-    return found
+    beats = [[{"beat": {"check": check, "active": True}}] for check in queues.checks]
+    return [AdminChange(at, queues.repaired()), *(AdminChange(at + 1.0, beat) for beat in beats)]
 
 
-def reviving(names: list[str], at: float = CALM_SECONDS) -> Iterator[Saying]:
-    """Lets every part go on."""
+def reactivations(names: list[str], at: float = CALM_SECONDS) -> Iterator[UserFact]:
+    """Lets every workload go on."""
     for name in names:
         me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
-        yield Saying(at + 2.0, facts.Released(**me))
-        yield Saying(at + 4.0, facts.Activated(**me))
+        yield UserFact(at + 2.0, facts.Released(**me))
+        yield UserFact(at + 4.0, facts.Activated(**me))
 
 
-def meddling(rng: Random, name: str, at: float) -> Iterator[Saying]:
-    """What a user does to a workload in the middle of its life."""
+def user_changes(rng: Random, name: str, at: float) -> Iterator[UserFact]:
+    """What a user does to a workload that has not ended."""
     me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
     match rng.choice(("stop", "stop", "stop", "hold", "priority", "delete", "finish")):
         case "stop":
-            yield Saying(at, facts.Deactivated(**me))
+            yield UserFact(at, facts.Deactivated(**me))
             if rng.random() < 0.85:
-                yield Saying(at + rng.random() * rng.choice((0.1, 6.0)), facts.Activated(**me))
+                yield UserFact(at + rng.random() * rng.choice((0.1, 6.0)), facts.Activated(**me))
         case "hold":
-            yield Saying(at, facts.Held(**me))
-            yield Saying(at + rng.random() * 5.0, facts.Released(**me))
+            yield UserFact(at, facts.Held(**me))
+            yield UserFact(at + rng.random() * 5.0, facts.Released(**me))
         case "priority":
-            yield Saying(at, facts.Reprioritized(**me, priority=rng.randint(-2, 3)))
+            yield UserFact(at, facts.Reprioritized(**me, priority=rng.randint(-2, 3)))
         case "delete" if rng.random() < 0.5:
-            yield Saying(at, facts.Deleted(**me))
+            yield UserFact(at, facts.Deleted(**me))
         case "finish" if rng.random() < 0.3:
-            yield Saying(at, facts.Finished(**me))
+            yield UserFact(at, facts.Finished(**me))
 
 
 def _limits(rng: Random) -> Limits:
     drain = timedelta(seconds=rng.choice((6.0, 20.0, 300.0)))
     pacing = timedelta(seconds=rng.choice((0, 3, 60, 60)))
-    if rng.random() < 0.6:
-        return Limits(drain=drain, requeue_after=rng.random() < 0.9, pacing_max=pacing)
-    waiting = PodsReadyLimits(
-        timeout=timedelta(seconds=rng.choice((2.0, 8.0, 40.0))),
-        recovery=rng.choice((None, timedelta(seconds=3.0))),
-        block_admission=rng.random() < 0.3,
-        backoff_limit=rng.choice((None, 0, 1, 2)),
-        backoff_base=rng.choice((1, 5)),
-        backoff_max=rng.choice((4, 60)),
-    )
+    waiting = None if rng.random() < 0.6 else pods_ready(rng, blocks=0.3)
     return Limits(
         drain=drain, pods_ready=waiting, requeue_after=rng.random() < 0.9, pacing_max=pacing
     )

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-from simulation.plots.configuration import Queues, manifest
+from simulation.plots.configuration import Manifests, Queues, Spec, cpu, manifest
 
 
-class Checked(Queues):
+class CheckedQueues(Queues):
     """One or two queues whose flavors have checks of their own, by controllers that share names
     now and then, with retry strategies, timeouts and both preemption policies."""
 
     def __init__(self, rng: Random) -> None:
-        self.specs: dict[str, dict[str, Any]] = {}
+        self.specs: dict[str, Spec] = {}
         self.parameters: dict[str, str] = {}
         super().__init__(rng)
         self.checks = ["k0", "k1", "k2"]
-        self.cohorts = ["c0"]
-        self.trees = {"c0": {}}
-        self.queues, self.locals = {}, {}
-        for number in range(rng.choice((1, 1, 2))):
-            self.queues[f"q{number}"] = self.queue()
-            self.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+        self.clear("c0")
+        for _ in range(rng.choice((1, 1, 2))):
+            self.add(self.queue())
 
-    def queue(self) -> dict[str, Any]:
+    def queue(self) -> Spec:
         rng = self.rng
         spec = super().queue()
         if len(self.checks) < 3:
@@ -37,11 +33,11 @@ class Checked(Queues):
                 flavor["admissionChecks"] = rng.choice((["k1"], ["k2"], ["k1", "k2"]))
         return spec
 
-    def check(self, name: str) -> dict[str, Any]:
+    def check(self, name: str) -> Spec:
         rng = self.rng
         if name in self.specs:
             return self.specs[name]
-        spec: dict[str, Any] = {"controllerName": f"ctl-{name}"}
+        spec: Spec = {"controllerName": f"ctl-{name}"}
         if name == "k2" and rng.random() < 0.3:
             spec["controllerName"] = "ctl-k0"
         if rng.random() < 0.4:
@@ -60,15 +56,15 @@ class Checked(Queues):
         self.specs[name] = spec
         return spec
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> Manifests:
         found = super().all()
         return found + [self._parameters(name) for name in self.parameters]
 
-    def _parameters(self, name: str) -> dict[str, Any]:
+    def _parameters(self, name: str) -> Spec:
         spec = {"provisioningClassName": self.parameters[name]}
         return manifest("ProvisioningRequestConfig", name, spec)
 
-    def _other_parameters(self) -> list[dict[str, Any]]:
+    def _other_parameters(self) -> Manifests:
         """The object that some check has its parameters in goes, comes or changes."""
         name = self.rng.choice(sorted(self.parameters))
         if self.rng.random() < 0.5:
@@ -76,10 +72,10 @@ class Checked(Queues):
         self.parameters[name] = self.rng.choice(("first", "second"))
         return [self._parameters(name)]
 
-    def retry(self) -> dict[str, Any]:
+    def retry(self) -> Spec:
         """When to come back where a controller does not say."""
         rng = self.rng
-        found: dict[str, Any] = {
+        found: Spec = {
             "strategy": rng.choice(("static", "backoff")),
             "baseDelay": rng.choice(("1s", "3s")),
             "factor": rng.choice((1.0, 2.0)),
@@ -91,8 +87,13 @@ class Checked(Queues):
             found["maxRetries"] = rng.choice((0, 1, 3))
         return found
 
-    def healed(self) -> list[dict[str, Any]]:
-        """Everything as good as it can be: nothing is stopped, and there is room for all."""
+    def repaired(self) -> Manifests:
+        """All manifests, as good as they can be: nothing is stopped, and there is room for all."""
+        self.repair()
+        return self.snapshot()
+
+    def repair(self) -> None:
+        """Starts what is stopped, and makes room for all."""
         for spec in self.queues.values():
             spec.pop("stopPolicy", None)
             spec["admissionChecks"] = spec["admissionChecks"][:1]
@@ -102,17 +103,16 @@ class Checked(Queues):
             for flavor in offered:
                 if len(flavor.get("admissionChecks", ())) > 1:
                     flavor["admissionChecks"] = ["k1"]
-                flavor["resources"] = [{"name": "cpu", "nominalQuota": 40}]
+                flavor["resources"] = cpu(40)
         for local in self.locals.values():
             local.pop("stopPolicy", None)
         self.trees = {"c0": {}}
-        return self.all()
 
-    def beat(self, *, active: bool) -> list[dict[str, Any]]:
+    def beat(self, *, active: bool) -> Manifests:
         """The controller of a check is heard again, or no more."""
         return [{"beat": {"check": self.rng.choice(self.checks), "active": active}}]
 
-    def edit(self) -> list[dict[str, Any]]:
+    def edit(self) -> Manifests:
         rng = self.rng
         if rng.random() < 0.05:
             return [{"delete": f"admissioncheck.{rng.choice(self.checks)}"}]
@@ -126,7 +126,7 @@ class Checked(Queues):
             spec.pop("retry", None)
             if rng.random() < 0.5:
                 spec["retry"] = self.retry()
-            return [manifest("AdmissionCheck", name, dict(spec))]
+            return [manifest("AdmissionCheck", name, spec)]
         name = rng.choice(sorted(self.queues))
         spec = self.queues[name]
         for flavor in spec["resourceGroups"][0]["flavors"]:
@@ -134,4 +134,4 @@ class Checked(Queues):
             if rng.random() < 0.5:
                 flavor["admissionChecks"] = rng.choice((["k1"], ["k2"]))
         spec["admissionChecks"] = rng.choice(([], ["k0"], ["k1"], ["k0", "k1"]))
-        return [manifest("ClusterQueue", name, dict(spec))]
+        return [manifest("ClusterQueue", name, spec)]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
 API: Final = "kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "ns"
+Spec = dict[str, Any]
+Manifests = list[dict[str, Any]]
 
 
-def manifest(kind: str, name: str, spec: dict[str, Any], **meta: Any) -> dict[str, Any]:
+def manifest(kind: str, name: str, spec: Spec, **meta: Any) -> dict[str, Any]:
     return {"apiVersion": API, "kind": kind, "metadata": {"name": name, **meta}, "spec": spec}
+
+
+def cpu(nominal: int) -> list[Spec]:
+    """The resources of a flavor: cpu only."""
+    return [{"name": "cpu", "nominalQuota": nominal}]
 
 
 class Queues:
@@ -21,34 +29,46 @@ class Queues:
         self.flavors = ["f0", "f1"][: rng.choice((1, 1, 2))]
         self.checks = ["k0", "k1"][: rng.choice((0, 1, 1, 2))]
         self.cohorts = ["c0", "c1"][: rng.choice((0, 1, 2))]
-        self.queues: dict[str, dict[str, Any]] = {}
-        self.locals: dict[str, dict[str, Any]] = {}
-        self.trees: dict[str, dict[str, Any]] = {}
-        for number in range(rng.choice((1, 2, 2, 3))):
-            self.queues[f"q{number}"] = self.queue()
-            self.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+        self.queues: dict[str, Spec] = {}
+        self.locals: dict[str, Spec] = {}
+        self.trees: dict[str, Spec] = {}
+        for _ in range(rng.choice((1, 2, 2, 3))):
+            self.add(self.queue())
         for name in self.cohorts:
             self.trees[name] = self._cohort(name)
 
-    def _quota(self, nominal: int) -> dict[str, Any]:
+    def clear(self, *cohorts: str) -> None:
+        """Removes all queues; these cohorts are left, without quota of their own."""
+        self.cohorts = list(cohorts)
+        self.trees = {name: {} for name in cohorts}
+        self.queues, self.locals = {}, {}
+
+    def add(self, spec: Spec) -> Spec:
+        """Adds a ClusterQueue with that spec, and a LocalQueue for it."""
+        number = len(self.queues)
+        self.queues[f"q{number}"] = spec
+        self.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+        return spec
+
+    def _quota(self, nominal: int) -> Spec:
         rng = self.rng
-        quota: dict[str, Any] = {"name": "cpu", "nominalQuota": nominal}
+        (quota,) = cpu(nominal)
         if self.cohorts and rng.random() < 0.3:
             quota["borrowingLimit"] = rng.randint(0, 3)
         if self.cohorts and rng.random() < 0.3:
             quota["lendingLimit"] = rng.randint(0, nominal)
         return quota
 
-    def _groups(self, most: int) -> list[dict[str, Any]]:
+    def _groups(self, most: int) -> list[Spec]:
         flavors = [
             {"name": name, "resources": [self._quota(self.rng.randint(0, most))]}
             for name in self.flavors
         ]
         return [{"coveredResources": ["cpu"], "flavors": flavors}]
 
-    def queue(self) -> dict[str, Any]:
+    def queue(self) -> Spec:
         rng = self.rng
-        spec: dict[str, Any] = {
+        spec: Spec = {
             "namespaceSelector": {},
             "queueingStrategy": rng.choice(("BestEffortFIFO", "BestEffortFIFO", "StrictFIFO")),
             "resourceGroups": self._groups(5),
@@ -56,10 +76,7 @@ class Queues:
         if self.cohorts and rng.random() < 0.8:
             spec["cohortName"] = rng.choice(self.cohorts)
         else:
-            for flavor in spec["resourceGroups"][0]["flavors"]:
-                for quota in flavor["resources"]:
-                    quota.pop("borrowingLimit", None)
-                    quota.pop("lendingLimit", None)
+            _remove_limits(spec)
         if self.checks and rng.random() < 0.6:
             spec["admissionChecks"] = rng.sample(self.checks, rng.randint(1, len(self.checks)))
         if rng.random() < 0.5:
@@ -68,10 +85,10 @@ class Queues:
             spec["onQuotaCut"] = "evict"
         return spec
 
-    def preemption(self) -> dict[str, Any]:
+    def preemption(self) -> Spec:
         """The preemption policies of a queue."""
         rng = self.rng
-        policy: dict[str, Any] = {
+        policy: Spec = {
             "withinClusterQueue": rng.choice(
                 ("Never", "LowerPriority", "LowerPriority", "LowerOrNewerEqualPriority")
             ),
@@ -81,20 +98,17 @@ class Queues:
             policy["borrowWithinCohort"] = {"policy": "LowerPriority"}
         return policy
 
-    def _cohort(self, name: str) -> dict[str, Any]:
-        spec: dict[str, Any] = {}
+    def _cohort(self, name: str) -> Spec:
+        spec: Spec = {}
         if name == "c1" and self.rng.random() < 0.6:
             spec["parentName"] = "c0"
         if self.rng.random() < 0.5:
             spec["resourceGroups"] = self._groups(3)
             if "parentName" not in spec:
-                for flavor in spec["resourceGroups"][0]["flavors"]:
-                    for quota in flavor["resources"]:
-                        quota.pop("borrowingLimit", None)
-                        quota.pop("lendingLimit", None)
+                _remove_limits(spec)
         return spec
 
-    def _deletion(self) -> list[dict[str, Any]]:
+    def _deletion(self) -> Manifests:
         """What is deleted is still wanted: an edit may bring it back."""
         rng = self.rng
         keys = [f"localqueue.{NAMESPACE}.{name}" for name in self.locals]
@@ -102,7 +116,11 @@ class Queues:
         keys += [f"clusterqueue.{name}" for name in self.queues]
         return [{"delete": rng.choice(keys)}]
 
-    def all(self) -> list[dict[str, Any]]:
+    def snapshot(self) -> Manifests:
+        """All manifests as they are now; later edits do not change them."""
+        return deepcopy(self.all())
+
+    def all(self) -> Manifests:
         found = [manifest("ResourceFlavor", name, {}) for name in self.flavors]
         found += [manifest("AdmissionCheck", name, self.check(name)) for name in self.checks]
         found += [manifest("Cohort", name, spec) for name, spec in self.trees.items()]
@@ -113,11 +131,11 @@ class Queues:
         ]
         return found
 
-    def check(self, name: str) -> dict[str, Any]:
+    def check(self, name: str) -> Spec:
         """The spec of an AdmissionCheck."""
         return {"controllerName": f"ctl-{name}"}
 
-    def edit(self) -> list[dict[str, Any]]:
+    def edit(self) -> Manifests:
         """One random change, or ``delete`` of a key."""
         rng = self.rng
         if rng.random() < 0.15:
@@ -131,23 +149,13 @@ class Queues:
                     offered = spec["resourceGroups"][0]["flavors"]
                     del offered[rng.randrange(len(offered))]
                 if "cohortName" not in spec:
-                    for flavor in spec["resourceGroups"][0]["flavors"]:
-                        for quota in flavor["resources"]:
-                            quota.pop("borrowingLimit", None)
-                            quota.pop("lendingLimit", None)
+                    _remove_limits(spec)
             case "stop":
-                before = spec.get("stopPolicy", "None")
-                spec["stopPolicy"] = (
-                    "None" if before != "None" else rng.choice(("Hold", "HoldAndDrain"))
-                )
+                self._stop(spec)
             case "local":
                 local = rng.choice(sorted(self.locals))
-                about = self.locals[local]
-                before = about.get("stopPolicy", "None")
-                about["stopPolicy"] = (
-                    "None" if before != "None" else rng.choice(("Hold", "HoldAndDrain"))
-                )
-                return [manifest("LocalQueue", local, dict(about), namespace=NAMESPACE)]
+                self._stop(self.locals[local])
+                return [manifest("LocalQueue", local, self.locals[local], namespace=NAMESPACE)]
             case "move" if self.cohorts:
                 spec["cohortName"] = rng.choice(self.cohorts)
             case "checks" if self.checks:
@@ -156,4 +164,17 @@ class Queues:
                 cohort = rng.choice(self.cohorts)
                 self.trees[cohort] = self._cohort(cohort)
                 return [manifest("Cohort", cohort, self.trees[cohort])]
-        return [manifest("ClusterQueue", name, dict(spec))]
+        return [manifest("ClusterQueue", name, spec)]
+
+    def _stop(self, spec: Spec) -> None:
+        """Stops the queue, or lets it go on."""
+        stopped = spec.get("stopPolicy", "None") != "None"
+        spec["stopPolicy"] = "None" if stopped else self.rng.choice(("Hold", "HoldAndDrain"))
+
+
+def _remove_limits(spec: Spec) -> None:
+    """Limits of borrowing and lending mean nothing outside of cohorts."""
+    for flavor in spec["resourceGroups"][0]["flavors"]:
+        for quota in flavor["resources"]:
+            quota.pop("borrowingLimit", None)
+            quota.pop("lendingLimit", None)

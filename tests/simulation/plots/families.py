@@ -15,20 +15,24 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family import variant_name
 from admittance.scheduling.state.config import Config, FairSharing
-from admittance.workload.limits import Limits, PodsReadyLimits
-from simulation.actors.checks import Outage, Tempers
+from admittance.workload.limits import Limits
+from simulation.actors.checks import CheckBehavior
 from simulation.actors.courses import Courses
-from simulation.plots.checked import healing, meddling, reviving
-from simulation.plots.configuration import API, NAMESPACE
+from simulation.plots.checked import reactivations, repairs, user_changes
+from simulation.plots.configuration import API, NAMESPACE, cpu
 from simulation.plots.family_queues import FamilyQueues
 from simulation.plots.scenario import (
     CALM_SECONDS,
     FAMILY_SERVICES,
-    Applying,
-    Saying,
     Scenario,
+    UserFact,
+    edits,
     faults,
+    one_edit,
+    outages_of,
+    pods_ready,
     skews,
+    submission,
     workload_of,
 )
 
@@ -43,42 +47,33 @@ def families(rng: Random) -> Scenario:
     like."""
     queues = FamilyQueues(rng)
     span = rng.choice((0.5, 6.0, 20.0))
-    sayings: list[Saying] = []
+    user_facts: list[UserFact] = []
     names = [f"w{number}" for number in range(rng.choice((1, 2, 2, 3, 3, 4)))]
     for name in names:
         at = 1.0 + rng.random() * span
-        sayings.append(_submitted(rng, queues, name, rng.choice(sorted(queues.locals)), at))
+        user_facts.append(_submitted(rng, queues, name, rng.choice(sorted(queues.locals)), at))
         for _ in range(rng.choice((0, 0, 1, 1, 2, 3))):
             at += rng.random() * rng.choice((0.05, 1.0, 15.0))
-            sayings += list(_meddling(rng, name, at))
-    manifests = json.loads(json.dumps(queues.all()))
-    applyings = []
-    at = 2.0
-    for _ in range(rng.choice((0, 0, 1, 2, 3))):
-        at += rng.random() * rng.choice((0.3, 2.0, 15.0))
-        applyings.append(Applying(at, json.loads(json.dumps(queues.edit()))))
-    applyings += healing(queues)
-    sayings += list(_reviving(names, sayings))
+            user_facts += list(_user_changes(rng, name, at))
+    manifests = queues.snapshot()
+    admin_changes = edits(rng, queues, (0, 0, 1, 2, 3), (0.3, 2.0, 15.0))
     return Scenario(
         manifests,
-        sayings,
-        applyings,
+        [*user_facts, *_reactivations(names, user_facts)],
+        [*admin_changes, *repairs(queues)],
         faults(rng, FAMILY_SERVICES)[: rng.choice((0, 1, 2, 5))],
         skews(rng, FAMILY_SERVICES),
         config=_config(rng),
         limits=_limits(rng),
         heals=True,
         services=FAMILY_SERVICES,
-        tempers=Tempers(
+        check_behavior=CheckBehavior(
             rejected=rng.choice((0.2, 1.5)),
             never=rng.choice((0.3, 2.0)),
             turns=rng.choice((1.0, 4.0)),
             demands=rng.choice((0.0, 1.0)),
         ),
-        outages=tuple(
-            Outage(rng.random() * 30.0, rng.choice((0, 1)), rng.random() * 15.0)
-            for _ in range(rng.choice((0, 0, 1)))
-        ),
+        outages=outages_of(rng, (0, 0, 1)),
         lost_timers=(rng.random() * 40.0,) if rng.random() < 0.15 else (),
         courses=Courses(
             lengths=(2.0, 12.0, 25.0),
@@ -95,47 +90,41 @@ def exclusive(rng: Random) -> Scenario:
     is theirs. Now and then a check takes longer than the patience of gates."""
     queues = FamilyQueues(rng, flavors=(2, 2, 3))
     queues.memory = False
-    queues.queues, queues.locals = {}, {}
+    queues.clear("c0")
     long = rng.choice((0.0, 0.0, 0.6))
     for number in range(2):
         spec = queues.queue() | {"cohortName": "c0"}
         spec["resourceGroups"] = spec["resourceGroups"][:1]
         for flavor in spec["resourceGroups"][0]["flavors"]:
             nominal = rng.randint(2, 4) if number == 0 else 0
-            flavor["resources"] = [{"name": "cpu", "nominalQuota": nominal}]
+            flavor["resources"] = cpu(nominal)
         spec["preemption"] = {
             "withinClusterQueue": rng.choice(("LowerPriority", "LowerOrNewerEqualPriority")),
             "reclaimWithinCohort": "Any",
         }
-        queues.queues[f"q{number}"] = spec
-        queues.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+        queues.add(spec)
         if number == 0:
             spec["concurrentAdmission"] = queues.policy(spec)
     for name in queues.checks:
         if rng.random() < 0.3:
             queues.check(name)["preemptionPolicy"] = "AfterCheckPassedOrOnDemand"
         queues.check(name).pop("checkTimeoutSeconds", None)
-    sayings: list[Saying] = []
+    user_facts: list[UserFact] = []
     names = [f"w{number}" for number in range(rng.randint(3, 6))]
     for number, name in enumerate(names):
         local = "l0" if number < 2 else rng.choice(("l0", "l1", "l1"))
         at = 1.0 + rng.random() * 3.0 + (3.0 + rng.random() * 6.0) * (number < 2)
         priorities = (1, 2) if number < 2 else (-1, 0, 0, 1)
-        sayings.append(_submitted(rng, queues, name, local, at, priorities=priorities))
+        user_facts.append(_submitted(rng, queues, name, local, at, priorities=priorities))
         if rng.random() < 0.2:
-            sayings += list(_meddling(rng, name, at + rng.random() * 12.0))
-    manifests = json.loads(json.dumps(queues.all()))
-    applyings = []
-    if rng.random() < 0.3:
-        edit = json.loads(json.dumps(queues.edit()))
-        applyings.append(Applying(3.0 + rng.random() * 15.0, edit))
+            user_facts += list(_user_changes(rng, name, at + rng.random() * 12.0))
+    manifests = queues.snapshot()
+    admin_changes = [one_edit(rng, queues, 15.0)] if rng.random() < 0.3 else []
     calm = LONG_CALM if long else CALM_SECONDS
-    applyings += healing(queues, calm)
-    sayings += list(_reviving(names, sayings, calm))
     return Scenario(
         manifests,
-        sayings,
-        applyings,
+        [*user_facts, *_reactivations(names, user_facts, calm)],
+        [*admin_changes, *repairs(queues, calm)],
         faults(rng, FAMILY_SERVICES)[: rng.choice((0, 0, 1, 3))],
         skews(rng, FAMILY_SERVICES),
         config=_config(rng),
@@ -143,7 +132,9 @@ def exclusive(rng: Random) -> Scenario:
         heals=True,
         services=FAMILY_SERVICES,
         calm=calm,
-        tempers=Tempers(demands=rng.choice((0.0, 2.0)), rejected=0.3, never=0.3, long=long),
+        check_behavior=CheckBehavior(
+            demands=rng.choice((0.0, 2.0)), rejected=0.3, never=0.3, long=long
+        ),
         courses=Courses(
             lengths=(12.0, 25.0) if not long else (25.0, 500.0),
             deaf=rng.choice((0.0, 0.2)),
@@ -160,7 +151,7 @@ def _submitted(
     at: float,
     *,
     priorities: tuple[int, ...] = (),
-) -> Saying:
+) -> UserFact:
     most = rng.choice((None, None, None, None, 8))
     raw = workload_of(rng, name, local, priorities=priorities, most=most, sides=0.1)
     made = json.loads(bytes(raw))
@@ -173,13 +164,13 @@ def _submitted(
         allowed = rng.sample(queues.flavors, rng.randint(1, len(queues.flavors)))
         made["spec"]["admissionConstraints"] = {"allowedResourceFlavors": allowed}
     raw = msgspec.Raw(json.dumps(made).encode())
-    return Saying(at, facts.Submitted(namespace=NAMESPACE, name=name, workload=raw))
+    return submission(at, name, raw)
 
 
-def _meddling(rng: Random, name: str, at: float) -> Iterator[Saying]:
+def _user_changes(rng: Random, name: str, at: float) -> Iterator[UserFact]:
     """What a user does to a parent, or to one of its variants."""
     if rng.random() < 0.6:
-        yield from meddling(rng, name, at)
+        yield from user_changes(rng, name, at)
         return
     me: dict[str, Any] = {"namespace": NAMESPACE, "name": _variant(name, rng.choice(TAGS))}
     kinds: tuple[Fact, ...] = (
@@ -191,7 +182,7 @@ def _meddling(rng: Random, name: str, at: float) -> Iterator[Saying]:
         facts.Reprioritized(**me, priority=rng.randint(-2, 3)),
         _forged(rng, name, me["name"]),
     )
-    yield Saying(at, rng.choice(kinds))
+    yield UserFact(at, rng.choice(kinds))
 
 
 def _forged(rng: Random, parent: str, name: str) -> Fact:
@@ -210,12 +201,14 @@ def _variant(name: str, tag: str) -> str:
     return variant_name(name, "", tag)
 
 
-def _reviving(names: list[str], said: list[Saying], at: float = CALM_SECONDS) -> Iterator[Saying]:
+def _reactivations(
+    names: list[str], said: list[UserFact], at: float = CALM_SECONDS
+) -> Iterator[UserFact]:
     """Lets everything go on, also variants that a user turned off."""
-    yield from reviving(names, at)
+    yield from reactivations(names, at)
     off = {one.fact.name for one in said if isinstance(one.fact, facts.Deactivated)}
     for name in sorted(off.difference(names)):
-        yield Saying(at + 5.0, facts.Activated(namespace=NAMESPACE, name=name))
+        yield UserFact(at + 5.0, facts.Activated(namespace=NAMESPACE, name=name))
 
 
 def _config(rng: Random) -> Config:
@@ -227,16 +220,4 @@ def _config(rng: Random) -> Config:
 
 def _limits(rng: Random) -> Limits:
     drain = timedelta(seconds=rng.choice((6.0, 20.0, 300.0)))
-    if rng.random() < 0.7:
-        return Limits(drain=drain)
-    waiting = PodsReadyLimits(
-        timeout=timedelta(seconds=rng.choice((2.0, 8.0, 40.0))),
-        recovery=rng.choice((None, timedelta(seconds=3.0))),
-        backoff_limit=rng.choice((None, 0, 1, 2)),
-        backoff_base=rng.choice((1, 5)),
-        backoff_max=rng.choice((4, 60)),
-    )
-    return Limits(drain=drain, pods_ready=waiting)
-
-
-__all__ = ["exclusive", "families"]
+    return Limits(drain=drain, pods_ready=None if rng.random() < 0.7 else pods_ready(rng))

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-from simulation.plots.checked_queues import Checked
-from simulation.plots.configuration import manifest
+from simulation.plots.checked_queues import CheckedQueues
+from simulation.plots.configuration import Manifests, Spec, cpu, manifest
 
 SHARED = "m0"
 """The one flavor of memory, which all variants of a queue with two groups share."""
 
 
-class FamilyQueues(Checked):
+class FamilyQueues(CheckedQueues):
     """One or two queues of a cohort. Variants by flavor, or explicit ones with delays, that share
     flavors now and then; in some queues memory is a flavor that all of them share."""
 
     def __init__(self, rng: Random, *, flavors: tuple[int, ...] = (1, 2, 2, 3, 3, 4)) -> None:
         super().__init__(rng)
         self.flavors = ["f0", "f1", "f2", "f3"][: rng.choice(flavors)]
-        self.checks = ["k0", "k1", "k2"]
-        self.cohorts = ["c0"]
-        self.trees = {"c0": {}}
-        self.queues, self.locals = {}, {}
+        self.clear("c0")
         self.memory = rng.random() < 0.25
-        for number in range(rng.choice((1, 1, 2))):
+        for _ in range(rng.choice((1, 1, 2))):
             spec = self.queue()
-            if number == 0 or rng.random() < 0.5:
+            if not self.queues or rng.random() < 0.5:
                 spec["concurrentAdmission"] = self.policy(spec)
-            self.queues[f"q{number}"] = spec
-            self.locals[f"l{number}"] = {"clusterQueue": f"q{number}"}
+            self.add(spec)
 
-    def queue(self) -> dict[str, Any]:
+    def queue(self) -> Spec:
         rng = self.rng
         spec = super().queue()
         if self.cohorts and rng.random() < 0.7:
@@ -41,7 +36,7 @@ class FamilyQueues(Checked):
             }
         return spec
 
-    def _groups(self, most: int) -> list[dict[str, Any]]:
+    def _groups(self, most: int) -> Manifests:
         groups = super()._groups(most)
         if getattr(self, "memory", False):
             resources = [{"name": "memory", "nominalQuota": self.rng.randint(1, most)}]
@@ -51,14 +46,14 @@ class FamilyQueues(Checked):
 
     # Policy. --------------------------------------------------------------------------
 
-    def policy(self, spec: dict[str, Any]) -> dict[str, Any]:
+    def policy(self, spec: Spec) -> Spec:
         """What the queue says of families."""
         rng = self.rng
         offered = [flavor["name"] for flavor in spec["resourceGroups"][0]["flavors"]]
-        constraints: dict[str, Any] = {
+        constraints: Spec = {
             "mode": rng.choice(("UpgradeOnly", "UpgradeOnly", "UpgradeOnly", "NoMigration"))
         }
-        given: dict[str, Any] = {"migrationConstraints": constraints}
+        given: Spec = {"migrationConstraints": constraints}
         lower = constraints["mode"] == "UpgradeOnly" and rng.random() < 0.3
         if self.memory or rng.random() < 0.4:
             given["explicitVariants"] = [
@@ -70,10 +65,10 @@ class FamilyQueues(Checked):
             constraints["minFlavor"] = rng.choice(offered)
         return given
 
-    def _variant(self, name: str, offered: list[str]) -> dict[str, Any]:
+    def _variant(self, name: str, offered: list[str]) -> Spec:
         rng = self.rng
         allowed = rng.sample(offered, min(len(offered), rng.choice((1, 1, 2))))
-        found: dict[str, Any] = {"name": name, "allowedResourceFlavors": allowed}
+        found: Spec = {"name": name, "allowedResourceFlavors": allowed}
         if self.memory:
             allowed.append(SHARED)
         if rng.random() < 0.25:
@@ -82,7 +77,7 @@ class FamilyQueues(Checked):
             found["deleteDelaySeconds"] = rng.choice((1, 6, 20))
         return found
 
-    def _make_right(self, spec: dict[str, Any]) -> None:
+    def _make_right(self, spec: Spec) -> None:
         """What policy names is on offer."""
         given = spec.get("concurrentAdmission")
         if given is None:
@@ -109,14 +104,14 @@ class FamilyQueues(Checked):
 
     # Edits. ---------------------------------------------------------------------------
 
-    def edit(self) -> list[dict[str, Any]]:
+    def edit(self) -> Manifests:
         if self.rng.random() < 0.35:
             return self._mended(super().edit())
         name = self.rng.choice(sorted(self.queues))
         self._edit_families(self.queues[name])
         return self._mended([manifest("ClusterQueue", name, self.queues[name])])
 
-    def _mended(self, edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _mended(self, edits: Manifests) -> Manifests:
         for edit in edits:
             if edit.get("kind") == "ClusterQueue":
                 name = edit["metadata"]["name"]
@@ -124,14 +119,14 @@ class FamilyQueues(Checked):
                 edit["spec"] = dict(self.queues[name])
         return edits
 
-    def _edit_families(self, spec: dict[str, Any]) -> None:
+    def _edit_families(self, spec: Spec) -> None:
         rng = self.rng
         offered = spec["resourceGroups"][0]["flavors"]
         match rng.choice(("add", "remove", "order", "policy", "policy", "mode", "off")):
             case "add" if len(offered) < len(self.flavors):
                 have = {flavor["name"] for flavor in offered}
                 lacking = [name for name in self.flavors if name not in have]
-                resources = [{"name": "cpu", "nominalQuota": rng.randint(1, 5)}]
+                resources = cpu(rng.randint(1, 5))
                 more = {"name": rng.choice(lacking), "resources": resources}
                 offered.insert(rng.randint(0, len(offered)), more)
             case "remove" if len(offered) > 1:
@@ -149,18 +144,14 @@ class FamilyQueues(Checked):
             case _:
                 spec["concurrentAdmission"] = self.policy(spec)
 
-    def healed(self) -> list[dict[str, Any]]:
-        super().healed()
+    def repair(self) -> None:
+        super().repair()
         for spec in self.queues.values():
             if self.memory:
                 shared = spec["resourceGroups"][1]["flavors"][0]
                 shared["resources"] = [{"name": "memory", "nominalQuota": 40}]
             self._make_right(spec)
-        return self.all()
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> Manifests:
         found = super().all()
         return [manifest("ResourceFlavor", SHARED, {}), *found] if self.memory else found
-
-
-__all__ = ["SHARED", "FamilyQueues"]

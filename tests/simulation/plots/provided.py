@@ -1,20 +1,19 @@
-"""Workloads that need capacity which somebody has to provide, beside checks of other kinds."""
+"""Workloads that need capacity that a provider has to book, beside checks of other kinds."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from admittance.provider_pool.manifests import KIND as POOL
 from admittance.provisioning.observed_state import CONTROLLER, GROUP, KIND
 from simulation.actors.provider import CLASS
 from simulation.plots import checked as other
-from simulation.plots.checked_queues import Checked
-from simulation.plots.configuration import manifest
+from simulation.plots.checked_queues import CheckedQueues
+from simulation.plots.configuration import Manifests, Spec, manifest
 from simulation.plots.scenario import (
     PROVIDED_SERVICES,
     SERVICES,
-    Applying,
+    AdminChange,
     Scenario,
     faults,
     skews,
@@ -25,7 +24,7 @@ POOLS = ("pool-a", "pool-b")
 MOODY = ("m-a", "m-b")
 
 
-class Provided(Checked):
+class ProvidedQueues(CheckedQueues):
     """``k0`` asks for capacity. Its configuration changes now and then. ``pooled``: the capacity is
     a pool of machines, and changes, too."""
 
@@ -33,7 +32,7 @@ class Provided(Checked):
         self.pooled, self.ample = rng.random() < 0.5, False
         super().__init__(rng)
 
-    def check(self, name: str) -> dict[str, Any]:
+    def check(self, name: str) -> Spec:
         if name != "k0":
             spec = super().check(name)
             if spec["controllerName"] == "ctl-k0":
@@ -44,21 +43,21 @@ class Provided(Checked):
             self.specs[name] = {"controllerName": CONTROLLER, "parameters": reference}
         return self.specs[name]
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Spec:
         """What is asked of the provider from now on."""
         retry = {
             "backoffLimitCount": self.rng.choice((0, 1, 3)),
             "backoffBaseSeconds": self.rng.choice((1, 3)),
             "backoffMaxSeconds": 6,
         }
-        spec: dict[str, Any] = {"provisioningClassName": CLASS, "retryStrategy": retry}
+        spec: Spec = {"provisioningClassName": CLASS, "retryStrategy": retry}
         if self.rng.random() < 0.5:
             spec["parameters"] = {"zone": self.rng.choice(("a", "b"))}
         if self.rng.random() < 0.1:
             spec["managedResources"] = ["example.com/gpu"]
         return manifest(KIND, CONFIG, spec)
 
-    def pool(self) -> list[dict[str, Any]]:
+    def pool(self) -> Manifests:
         """The machines that are there from now on; in the end enough for all, at once."""
         rng, ample = self.rng, self.ample
         machines = {
@@ -75,20 +74,20 @@ class Provided(Checked):
         made = manifest(POOL, "pool", spec) | {"apiVersion": "admittance.dev/v1"}
         return [made] if self.pooled else []
 
-    def empty(self) -> list[dict[str, Any]]:
+    def empty(self) -> Manifests:
         """All machines are taken away."""
         (pool,) = self.pool()
         pool["spec"]["machines"][0]["count"] = 0
         return [pool]
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> Manifests:
         return [self.config(), *self.pool(), *super().all()]
 
-    def healed(self) -> list[dict[str, Any]]:
+    def repair(self) -> None:
         self.ample = True
-        return super().healed()
+        super().repair()
 
-    def edit(self) -> list[dict[str, Any]]:
+    def edit(self) -> Manifests:
         kind = self.rng.random()
         if kind < 0.3:
             return [self.config()]
@@ -101,33 +100,30 @@ class Provided(Checked):
 
 def provided(rng: Random) -> Scenario:
     """As where checks judge, with one that asks a provider for capacity."""
-    made: list[Provided] = []
+    made: list[ProvidedQueues] = []
 
-    def queues(rng: Random) -> Provided:
-        made.append(Provided(rng))
+    def queues(rng: Random) -> ProvidedQueues:
+        made.append(ProvidedQueues(rng))
         return made[0]
 
     base = other.checked(rng, queues)
     pooled = made[0].pooled
     if pooled:
-        base = base._replace(applyings=base.applyings + _shrinking(rng, made[0]))
+        base = base._replace(admin_changes=base.admin_changes + _shrinking(rng, made[0]))
     services = PROVIDED_SERVICES + (POOLS if pooled else MOODY)
     found = faults(rng, services)
-    found += [one._replace(who=rng.choice(services[len(SERVICES) :])) for one in faults(rng)[:3]]
+    found += [one._replace(target=rng.choice(services[len(SERVICES) :])) for one in faults(rng)[:3]]
     return base._replace(services=services, faults=found, skews=skews(rng, services))
 
 
-def _shrinking(rng: Random, queues: Provided) -> list[Applying]:
+def _shrinking(rng: Random, queues: ProvidedQueues) -> list[AdminChange]:
     """The pool loses its machines, also those that are booked, and gets others later."""
     found = []
     queues.ample = False
     for _ in range(rng.choice((0, 2, 4))):
         at = 2.0 + rng.random() * rng.choice((5.0, 15.0, 30.0))
         found += [
-            Applying(at, queues.empty()),
-            Applying(at + rng.random() * 3.0, queues.pool()),
+            AdminChange(at, queues.empty()),
+            AdminChange(at + rng.random() * 3.0, queues.pool()),
         ]
     return found
-
-
-__all__ = ["provided"]

@@ -6,18 +6,21 @@ Small on purpose: few queues, tight quotas, many collisions.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from copy import deepcopy
 from datetime import timedelta
 from random import Random
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.scheduling.state.config import Config
-from admittance.workload.limits import Limits
-from simulation.actors.checks import Outage, Tempers
+from admittance.workload.limits import Limits, PodsReadyLimits
+from simulation.actors.checks import CheckBehavior, Outage
 from simulation.actors.courses import Courses
-from simulation.plots.configuration import NAMESPACE, manifest
+from simulation.plots.configuration import NAMESPACE, Manifests, Queues, manifest
 
 ACTIVE_SECONDS: Final = 60.0
 """For so long users act and faults strike."""
@@ -25,33 +28,33 @@ CALM_SECONDS: Final = 90.0
 """From here on nothing goes wrong any more."""
 SERVICES: Final = ("wc-a", "wc-b", "s-a", "s-b", "r-a", "r-b", "t-a", "t-b")
 PROVIDED_SERVICES: Final = (*SERVICES, "p-a", "p-b")
-"""With those that see to capacity."""
+"""With the provisioning check."""
 FAMILY_SERVICES: Final = (*SERVICES, "v-a", "v-b")
-"""With those that see to families."""
+"""With the variant-controller."""
 
 
-class Saying(NamedTuple):
-    """A user says something."""
+class UserFact(NamedTuple):
+    """A user publishes a fact."""
 
     at: float
     fact: Fact
 
 
-class Applying(NamedTuple):
-    """An admin applies something."""
+class AdminChange(NamedTuple):
+    """An admin applies manifests, or deletes objects."""
 
     at: float
-    manifests: list[dict[str, Any]]
+    manifests: Manifests
 
 
 class Fault(NamedTuple):
     """Something goes wrong with a service, at the ``after``-th message that the server stores:
-    so it strikes where work is done, not while all is idle. ``who`` "leader": the active
+    so it strikes where work is done, not while all is idle. ``target`` "leader": the active
     workload-controller; "decider": a scheduler that decides. ``seconds``: how long it lasts."""
 
     after: int
-    who: str
-    what: str
+    target: str
+    kind: str
     seconds: float
     delay: float
 
@@ -61,14 +64,14 @@ class Scenario(NamedTuple):
     there is room for all, and nothing is stopped or turned off, so that everything must end.
     ``calm``: when that end begins."""
 
-    manifests: list[dict[str, Any]]
-    sayings: list[Saying]
-    applyings: list[Applying]
+    manifests: Manifests
+    user_facts: list[UserFact]
+    admin_changes: list[AdminChange]
     faults: list[Fault]
     skews: dict[str, float]
     config: Config = Config()
     limits: Limits = Limits()
-    tempers: Tempers = Tempers()
+    check_behavior: CheckBehavior = CheckBehavior()
     outages: tuple[Outage, ...] = ()
     lost_timers: tuple[float, ...] = ()
     courses: Courses = Courses()
@@ -79,6 +82,10 @@ class Scenario(NamedTuple):
     def slack(self) -> timedelta:
         """By how much any clock may be ahead."""
         return timedelta(seconds=max((0.0, *self.skews.values())))
+
+
+Plot = Callable[[Random], Scenario]
+"""Draws a scenario."""
 
 
 def workload_of(
@@ -97,57 +104,91 @@ def workload_of(
         "command": ["true"],
         "resources": {"requests": {"cpu": str(rng.choice((1, 1, 2, 3)))}},
     }
-    spec: dict[str, Any] = {
-        "queueName": queue,
-        "podSets": [
-            {
-                "name": "main",
-                "count": rng.choice((1, 1, 1, 2)),
-                "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
-            }
-        ],
-    }
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    pod_set = {"name": "main", "count": rng.choice((1, 1, 1, 2)), "template": template}
+    spec: dict[str, Any] = {"queueName": queue, "podSets": [pod_set]}
     if priorities:
         spec["priority"] = rng.choice(priorities)
     elif rng.random() < 0.4:
         spec["priority"] = rng.randint(-1, 2)
     if most is not None:
         spec["maximumExecutionTimeSeconds"] = most
-    (pod_set,) = spec["podSets"]
     if rng.random() < 0.1:
         pod_set["count"], pod_set["minCount"] = 3, 1
     if rng.random() < sides:
-        spec["podSets"].append(
-            {"name": "side", "count": 1, "template": json.loads(json.dumps(pod_set["template"]))}
-        )
+        spec["podSets"].append({"name": "side", "count": 1, "template": template})
     made = manifest("Workload", name, spec, namespace=NAMESPACE)
     return msgspec.Raw(json.dumps(made).encode())
 
 
-def faults(rng: Random, services: tuple[str, ...] = SERVICES) -> list[Fault]:
+def submission(at: float, name: str, raw: msgspec.Raw) -> UserFact:
+    """A user submits a workload."""
+    return UserFact(at, facts.Submitted(namespace=NAMESPACE, name=name, workload=raw))
+
+
+def edits(
+    rng: Random, queues: Queues, counts: tuple[int, ...], gaps: tuple[float, ...]
+) -> list[AdminChange]:
+    """Random edits of the queues: as many as one of ``counts``, with pauses up to one of
+    ``gaps``."""
     found = []
-    who = ("leader", "leader", *services, "s-a", "s-b")
-    for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
-        what = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow", "stall"))
-        seconds = rng.choice((0.2, 2.0, 14.0, 14.0, 35.0)) * (0.5 + rng.random())
-        if what == "pause" and rng.random() < 0.1:
-            seconds = 125.0 + rng.random() * 20.0
-        if what == "kill":
-            seconds = rng.choice((0.1, 1.0, 12.0)) * (0.5 + rng.random())
-        delay = rng.random() * rng.choice((0.0, 0.002, 0.02))
-        found.append(Fault(rng.randint(10, 220), rng.choice(who), what, seconds, delay))
-    if rng.random() < 0.4:
-        found += coup(rng)
+    at = 2.0
+    for _ in range(rng.choice(counts)):
+        at += rng.random() * rng.choice(gaps)
+        found.append(AdminChange(at, deepcopy(queues.edit())))
     return found
 
 
-def coup(rng: Random) -> list[Fault]:
-    """Whoever decides is cut off or killed with decisions on their way, for about as long as its
-    lease lasts, while whoever applies them is slow."""
+def one_edit(rng: Random, queues: Queues, within: float) -> AdminChange:
+    """A random edit of the queues, in their first ``within`` seconds."""
+    edit = deepcopy(queues.edit())
+    return AdminChange(3.0 + rng.random() * within, edit)
+
+
+def outages_of(rng: Random, counts: tuple[int, ...]) -> tuple[Outage, ...]:
+    """Replicas of check controllers that are gone for a while."""
+    return tuple(
+        Outage(rng.random() * 30.0, rng.choice((0, 1)), rng.random() * 15.0)
+        for _ in range(rng.choice(counts))
+    )
+
+
+def pods_ready(rng: Random, *, blocks: float = 0.0) -> PodsReadyLimits:
+    """Short timeouts of pods. ``blocks``: how likely others wait for them."""
+    return PodsReadyLimits(
+        timeout=timedelta(seconds=rng.choice((2.0, 8.0, 40.0))),
+        recovery=rng.choice((None, timedelta(seconds=3.0))),
+        block_admission=bool(blocks) and rng.random() < blocks,
+        backoff_limit=rng.choice((None, 0, 1, 2)),
+        backoff_base=rng.choice((1, 5)),
+        backoff_max=rng.choice((4, 60)),
+    )
+
+
+def faults(rng: Random, services: tuple[str, ...] = SERVICES) -> list[Fault]:
+    found = []
+    targets = ("leader", "leader", *services, "s-a", "s-b")
+    for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
+        kind = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow", "stall"))
+        seconds = rng.choice((0.2, 2.0, 14.0, 14.0, 35.0)) * (0.5 + rng.random())
+        if kind == "pause" and rng.random() < 0.1:
+            seconds = 125.0 + rng.random() * 20.0
+        if kind == "kill":
+            seconds = rng.choice((0.1, 1.0, 12.0)) * (0.5 + rng.random())
+        delay = rng.random() * rng.choice((0.0, 0.002, 0.02))
+        found.append(Fault(rng.randint(10, 220), rng.choice(targets), kind, seconds, delay))
+    if rng.random() < 0.4:
+        found += leader_loss(rng)
+    return found
+
+
+def leader_loss(rng: Random) -> list[Fault]:
+    """A scheduler that decides is cut off or killed with decisions on their way, for about as long
+    as its lease lasts, while the workload-controller that applies them is slow."""
     after = rng.randint(20, 150)
-    what = rng.choice(("kill", "kill", "pause", "mute", "mute"))
-    seconds = 0.1 if what == "kill" else 7.5 + rng.random() * 4.0
-    found = [Fault(after, "decider", what, seconds, rng.random() * 0.01)]
+    kind = rng.choice(("kill", "kill", "pause", "mute", "mute"))
+    seconds = 0.1 if kind == "kill" else 7.5 + rng.random() * 4.0
+    found = [Fault(after, "decider", kind, seconds, rng.random() * 0.01)]
     if rng.random() < 0.7:
         found.append(Fault(after, "leader", rng.choice(("slow", "slower", "pause")), 4.0, 0.0))
     return found

@@ -1,4 +1,4 @@
-"""The short story of a run: who did what when, one line each."""
+"""The transcript of a run: what each part did when, one line each."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable
 from admittance.workload import stored as workloads
 
 
-class Story:
-    """Lines with the virtual time. Kept only when somebody wants to read it."""
+class Transcript:
+    """Lines with the virtual time. Kept only on request."""
 
     def __init__(self, clock: Callable[[], float], *, keep: bool) -> None:
         self.lines: list[str] = []
         self.keep = keep
         self._clock = clock
 
-    def tell(self, who: str, what: str) -> None:
+    def tell(self, source: str, text: str) -> None:
         """One line."""
         if self.keep:
-            self.lines.append(f"{self._clock():9.3f}  {who:<8} {what}")
+            self.lines.append(f"{self._clock():9.3f}  {source:<8} {text}")
 
 
 def describe(data: bytes) -> str:

@@ -53,7 +53,7 @@ class QuietHeart:
             self._claims.expire_at(self._subject, now + LEASE_SECONDS - since)
 
 
-class Life:
+class ServiceRun:
     """One life of a service, with what it made: its bus, its elections, of a scheduler its
     state."""
 
@@ -91,7 +91,7 @@ def beating(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]
 
     async def beat(self: LeaderElector) -> None:
         heart = QuietHeart(world, self)
-        world.life.hearts.append(heart)
+        world.service.hearts.append(heart)
         while True:
             heart.renew()
             await heart.beat_now.wait()
