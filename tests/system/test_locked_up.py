@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 ADMIT = Path(sys.executable).parent / "admit"
 RECORDED = Path(__file__).parent.parent / "recorded"
+SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
 LIMIT = 60.0
 
 
@@ -149,10 +150,9 @@ async def test_doctor_finds_a_locked_system_healthy(folder: Folder) -> None:
 
 
 async def test_job_of_a_person_runs_and_the_log_says_who_submitted_it(folder: Folder) -> None:
-    samples = Path(__file__).parents[2] / "deploy" / "samples"
     submit = ("submit", "-q", "research", "--name", "hello", "--wait", "--", "echo", "hello")
     wait = ("wait", "workload", "hello", "--for", "Finished")
-    for words in (("apply", "-f", str(samples / "queues.yaml")), submit, wait):
+    for words in (("apply", "-f", str(SAMPLES / "queues.yaml")), submit, wait):
         status, _, err = await folder.admit(*words)
         assert status == 0, err
     assert (await folder.admit("logs", "workload", "hello"))[1] == "hello\n"
@@ -167,6 +167,95 @@ async def test_admin_reads_objects_of_foreign_kinds(folder: Folder) -> None:
     assert (status, "created (foreign parameters)" in out) == (0, True), err
     status, out, err = await folder.admit("get", "budget.example.com", "weekly", "-o", "name")
     assert (status, "weekly" in out) == (0, True), err
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ada(folder: Folder) -> str:
+    """The credentials file of a user of the namespace default, with queues and a job there."""
+    file = str(folder.root / "ada.creds")
+    words = ("auth", "add", "user", "ada", "--namespace", "default", "-o", file)
+    for command in (
+        (*words, "--dir", str(folder.auth)),
+        ("apply", "-f", str(SAMPLES / "queues.yaml")),
+        ("--creds", file, "submit", "-q", "research", "--name", "ada-1", "--", "true"),
+        ("--creds", file, "wait", "workload", "ada-1", "--for", "Finished"),
+    ):
+        status, _, err = await folder.admit(*command)
+        assert status == 0, err
+    return file
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "get workloads",
+        "get localqueues",
+        "get pending",
+        "get workload ada-1",
+        "describe workload ada-1",
+        "describe clusterqueue research",
+        "explain workload ada-1",
+        "events",
+        "events --workload ada-1",
+        "logs workload ada-1",
+        f"simulate -f {SAMPLES / 'job.yaml'}",
+        f"submit -f {SAMPLES / 'job.yaml'}",
+        "submit -q research --name waits --cpu 100 --anyway -- true",
+        "priority workload waits 5",
+        "hold workload waits",
+        "release workload waits",
+        "stop workload waits",
+        "activate workload waits",
+        "delete workload waits",
+    ],
+)
+async def test_user_of_a_namespace_uses_a_command(folder: Folder, ada: str, words: str) -> None:
+    status, _, err = await folder.admit("--creds", ada, *words.split())
+    assert status == 0, err
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        ("get workloads -A", "may not publish to admit.api.objects._"),
+        ("get workloads -n other", "may not publish to admit.api.objects.other"),
+        ("simulate --delete lq/research -n other", "may not publish to"),
+        ("submit -q research -n other -- true", "may not publish to"),
+        (f"apply -f {SAMPLES / 'queues.yaml'}", "may not publish to admit.user.ada.apply"),
+        ("finish workload ada-1", "may not publish to admit.user.ada.finished.default.ada-1"),
+        ("doctor", "`admit doctor` needs a login with the role viewer or admin"),
+        ("replay --from-log 1", "may not publish to $js.api.direct.get.admittance"),
+    ],
+)
+async def test_command_without_a_right_is_one_refusal(
+    folder: Folder, ada: str, words: str, refusal: str
+) -> None:
+    status, out, err = await folder.admit("--creds", ada, *words.split())
+    assert (status, out) == (1, "")
+    (line,) = err.splitlines()
+    assert line.startswith("error: ")
+    assert refusal in line
+
+
+async def test_admin_sees_the_bookings_of_machines(folder: Folder) -> None:
+    pools = str(SAMPLES / "provisioning" / "machines.yaml")
+    assert (await folder.admit("apply", "-f", pools))[0] == 0
+    status, out, err = await folder.admit("get", "machinepools", "-o", "json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["items"]
+
+
+@pytest.mark.parametrize("login", ["admin", "ada"])
+@pytest.mark.parametrize(
+    ("words", "name"), [("get workload ", "ada-1"), ("submit -q ", "research")]
+)
+async def test_shell_completes_names_with_a_credentials_file(
+    folder: Folder, ada: str, login: str, words: str, name: str
+) -> None:
+    typed = f"admit --creds {ada} {words}" if login == "ada" else f"admit {words}"
+    shell = {"_ADMIT_COMPLETE": "complete_bash", "COMP_WORDS": typed}
+    shell["COMP_CWORD"] = str(len(typed.split()))
+    assert name in (await folder.admit(**shell))[1].split()
 
 
 async def test_services_lack_no_permission(folder: Folder) -> None:

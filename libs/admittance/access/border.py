@@ -89,7 +89,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
             *each("admit.workload.{}.*.*", WORKLOAD_ORDERS),
             f"{subjects.EPOCH}*",
         ),
-        *read_stream(LOG, subjects.CHECKPOINTS),
+        *read_stream(LOG, subjects.CHECKPOINTS, KV_PROVIDERS),
         many=True,
     ),
     *_crossings(_CLAIMS, f"$KV.{subjects.CLAIMS}._runner.*", _STATUSES),

@@ -33,7 +33,7 @@ from admittance.access.parts import (
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.users import User
 from admittance.events import subjects
-from admittance.events.names import token
+from admittance.events.names import service_name, token
 
 LOG: Final = subjects.STREAM
 USER_VERBS: Final = (
@@ -99,7 +99,7 @@ def provider(user: User) -> Permissions:
             *each("admit.provisioning.{}." + f"{name}.*.*", sorted(subjects.ASKED)),
         ),
         *rules("answer for the status of its requests", f"admit.api.provider.{name}"),
-        *micro_endpoints(f"provider-{name}"),
+        *micro_endpoints(service_name(f"provider-{user.class_name}")),
         *HEALTH,
     )
     return Permissions(publish, subscribe, answers=True)
@@ -172,9 +172,15 @@ def telemetry(user: User) -> Permissions:
 
 # People. --------------------------------------------------------------------------------
 
-QUEUES_AND_CHECKS: Final = rules(
-    "read queues and checks",
-    *direct_get(KV, *each(f"$KV.{subjects.BUCKET}.{{}}.*", ("clusterqueue", "admissioncheck"))),
+SETTINGS_OF_QUEUES: Final = rules(
+    "read queues, checks and priorities",
+    *direct_get(
+        KV,
+        *each(
+            f"$KV.{subjects.BUCKET}.{{}}.*",
+            ("clusterqueue", "admissioncheck", "workloadpriorityclass"),
+        ),
+    ),
 )
 
 
@@ -186,7 +192,7 @@ def user(user: User) -> Permissions:
         *_acts(user, USER_VERBS),
         *rules("ask about its namespaces", *_questions(user)),
         *rules("read objects of its namespaces", *direct_get(KV, *namespaced_keys(user))),
-        *QUEUES_AND_CHECKS,
+        *SETTINGS_OF_QUEUES,
     )
     return Permissions(publish, (*inbox(user), *_follows(user)))
 
@@ -205,7 +211,7 @@ def approver(user: User) -> Permissions:
             *(one for what in asked for one in each(f"admit.api.{what}.{{}}", spaces)),
         ),
         *rules("read workloads of its namespaces", *direct_get(KV, *workloads)),
-        *QUEUES_AND_CHECKS,
+        *SETTINGS_OF_QUEUES,
     )
     subscribe = (*inbox(user), *rules("see changes of workloads", *workloads))
     return Permissions(publish, subscribe)
@@ -283,6 +289,7 @@ def _reads_all() -> tuple[Rule, ...]:
         *rules("read claims", *direct_get(KV_CLAIMS, f"$KV.{subjects.CLAIMS}.*.*.*")),
         *rules("read epochs", *direct_get(LOG, f"{subjects.EPOCH}*")),
         *rules("read the history for replays", *read_stream(LOG, subjects.CHECKPOINTS)),
+        *rules("read bookings of machines", *read_stream(KV_PROVIDERS)),
         *rules(
             "ask about everything",
             *each("admit.api.{}", GENERAL_QUESTIONS),

@@ -26,7 +26,7 @@ from admittance.access.parts import (
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.users import User
 from admittance.events import subjects
-from admittance.events.names import token
+from admittance.events.names import service_name, token
 
 LOG: Final = subjects.STREAM
 ANSWERS: Final = rules("answer requests", "_INBOX.>", "_R_.>")
@@ -240,6 +240,7 @@ def built_in_provider(user: User) -> Permissions:
     domains: tuple[str, ...] = (lease.PROVIDER_POOL, lease.PROVIDER_DOCKER)
     if user.class_name:
         domains = (*domains, lease.aws_domain(user.class_name))
+    listed = service_name(f"provider-{user.class_name}") if user.class_name else "*"
     ledger = f"$KV.{subjects.PROVIDERS}"
     publish = (
         *CONNECT,
@@ -274,7 +275,7 @@ def built_in_provider(user: User) -> Permissions:
         *LISTENS,
         *rules("be found by its instance", *found_by),
         *(one for each_name in BUILT_IN_PROVIDERS for one in micro_endpoints(each_name)),
-        *micro_endpoints(f"provider-{name}"),
+        *micro_endpoints(listed),
         *rules(
             "hear requests and cancellations",
             *each("admit.provisioning.{}." + f"{name}.*.*", sorted(subjects.ASKED)),

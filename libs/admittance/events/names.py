@@ -21,6 +21,7 @@ _PLAIN = re.compile(r"\A[A-Za-z0-9-]+\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9-]")
 _ESCAPED = re.compile(r"\A(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+\Z")
 _UNESCAPE = re.compile(r"(?:=[0-9A-F]{2})+|_")
+_UNNAMEABLE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class BadToken(ValueError):
@@ -50,6 +51,11 @@ def _unescape(match: re.Match[str]) -> str:
     if found == "_":
         return "."
     return bytes.fromhex(found.replace("=", "")).decode("utf-8", "surrogatepass")
+
+
+def service_name(name: str) -> str:
+    """The name under which ``nats micro`` lists a service, which may not have other characters."""
+    return _UNNAMEABLE.sub("-", name)
 
 
 @lru_cache(maxsize=65_536)

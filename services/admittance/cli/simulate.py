@@ -13,7 +13,7 @@ from admittance.api.workload import Job, Workload
 from admittance.cli.get import find
 from admittance.cli.submit import submission_of
 from admittance.cli.support import files, kinds, output
-from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
@@ -60,7 +60,7 @@ async def simulate(
             deletes=tuple([await _delete(bus, kind, name or "") for kind, name in targets]),
             limit=most,
         )
-        parts = await bus.ask_at_length("simulate", request, SimulateReply, timeout=SECONDS)
+        parts = await _ask(bus, request)
     reply = joined(parts)
     if reply.problems:
         raise BadInput(*reply.problems)
@@ -73,6 +73,19 @@ async def simulate(
     if not output.show_value(shown(reply), call.output):
         show(reply, wide=call.output is Output.WIDE)
     return int(any(one.outcome == "refused" for one in reply.results))
+
+
+async def _ask(bus: Link, request: Simulate) -> list[SimulateReply]:
+    """The answer about everything; for a user of some namespaces, the answer about the namespace of
+    the call."""
+    try:
+        return await bus.ask_at_length("simulate", request, SimulateReply, timeout=SECONDS)
+    except NotAllowed:
+        if bus.bus.refused is not None:
+            raise
+    return await bus.ask_at_length(
+        "simulate", request, SimulateReply, timeout=SECONDS, namespace=bus.call.namespace
+    )
 
 
 def _objects(documents: Sequence[Document]) -> tuple[msgspec.Raw, ...]:

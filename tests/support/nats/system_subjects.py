@@ -20,7 +20,7 @@ from admittance.runtime.bus.messages import SECRET_KEY
 
 SPACES = ("team-a", "team-b")
 CONTROLLERS = ("example.com/budget", "example.com/other", subjects.PROVISIONING_CONTROLLER)
-CLASSES = ("gpu", "cpu")
+CLASSES = ("gpu.example.com", "cpu")
 OTHER = "mallory"
 SOURCES = Path(__file__).parents[3]
 STREAM_VERBS = (
@@ -155,7 +155,7 @@ def _others(users: list[User]) -> Iterator[str]:
     for verb in ("PING", "INFO", "STATS"):
         yield from (f"$SRV.{verb}", *(f"$SRV.{verb}.{one}" for one in ROLES))
         yield from (f"$SRV.{verb}.{one}.instance" for one in ROLES)
-        yield f"$SRV.{verb}.provider-{token(CLASSES[0])}"
+        yield f"$SRV.{verb}.provider-gpu-example-com"
     yield from ("$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.CORE.CONNZ", "$SYS.ACCOUNT.CORE.CONNECT")
     yield "$JS.EVENT.ADVISORY.API"
 

@@ -43,7 +43,8 @@ def test_no_role_outside_has_the_rights_of_services(role: str) -> None:
         r"|\$JS\.API\.(STREAM\.MSG\.|STREAM\.(?!INFO)|CONSUMER\.(?!LIST|INFO|MSG\.NEXT)|DIRECT\.GET"
         r"\.\w+$)|_INBOX|_R_|\$SYS"
     )
-    whole = {"$JS.API.DIRECT.GET.ADMITTANCE", "$JS.API.DIRECT.GET.ADMITTANCE_CHECKPOINTS"}
+    streams = ("ADMITTANCE", "ADMITTANCE_CHECKPOINTS", "KV_admittance_providers")
+    whole = {f"$JS.API.DIRECT.GET.{stream}" for stream in streams}
     assert {one for one in published if forbidden.match(one)} == (
         whole if role in ("viewer", "admin") else set()
     )

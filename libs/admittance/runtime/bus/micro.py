@@ -17,7 +17,7 @@ import structlog
 from nats.micro.request import Request
 from nats.micro.service import Service
 
-from admittance.events.names import BadToken
+from admittance.events.names import BadToken, service_name
 from admittance.events.requests import Reply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Unavailable
@@ -45,7 +45,6 @@ STOP_SECONDS: Final = 1.0
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
-_UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Serving:
@@ -87,11 +86,11 @@ async def serve(
     """
     added = await nats.micro.add_service(
         bus.nc,
-        name=_UNNAMEABLE.sub("-", service),
+        name=service_name(service),
         version=_version(),
         description=f"Admittance: {service}",
         metadata={"instance": instance, **(metadata or {})},
-        queue_group=_UNNAMEABLE.sub("-", service),
+        queue_group=service_name(service),
     )
     for subject, handler in endpoints.items():
         await added.add_endpoint(
@@ -102,7 +101,7 @@ async def serve(
             name=_name(subject),
             subject=subject,
             handler=_answering(service, handler),
-            queue_group=f"{_UNNAMEABLE.sub('-', service)}-{_UNNAMEABLE.sub('-', instance)}",
+            queue_group=f"{service_name(service)}-{service_name(instance)}",
         )
     return Serving(added)
 
@@ -171,7 +170,7 @@ def _failure(code: str, sentence: str) -> tuple[bytes, dict[str, str]]:
 def _name(subject: str) -> str:
     """The name of the endpoint: ``admit.api.explain.*`` becomes ``explain-ns``."""
     tail = subject.removeprefix("admit.api.").replace("*", "ns").replace(">", "all")
-    return _UNNAMEABLE.sub("-", tail)
+    return service_name(tail)
 
 
 @cache

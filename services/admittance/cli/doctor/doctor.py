@@ -13,6 +13,7 @@ from admittance.cli.doctor import findings
 from admittance.cli.doctor.findings import NOTE, OK, WRONG, Finding, finding
 from admittance.cli.doctor.set_aside import remedy, set_aside
 from admittance.cli.support import output
+from admittance.cli.support.errors import NotAllowed
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import UNKNOWN, Table, columns_of
@@ -43,6 +44,14 @@ SET_ASIDE_MAX: Final = 50
 async def doctor(call: Call) -> int:
     """Prints one line per finding; the exit status is 1 if a finding is wrong."""
     async with link(call) as bus:
+        try:
+            await bus.bus.api(f"STREAM.INFO.{subjects.TIMERS}")
+        except AccessDenied as error:
+            raise NotAllowed(
+                f"{error}; `admit doctor` needs a login with the role viewer or admin"
+            ) from None
+        except (Refused, Unavailable):
+            pass  # `_streams` reports it.
         lines = [
             *_server(bus.bus, call),
             *await _streams(bus.bus),

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 import nats.errors
+from nats.aio.msg import Msg
 
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
@@ -130,25 +131,41 @@ class Link:
             return msgspec.json.decode(answer.data, type=reply)
 
     async def ask_at_length(
-        self, what: str, request: Request, reply: type[P], *, timeout: float
+        self,
+        what: str,
+        request: Request,
+        reply: type[P],
+        *,
+        timeout: float,
+        namespace: str | None = None,
     ) -> list[P]:
         """Asks as `ask` does, and returns all messages of an answer that comes in several
         messages."""
-        subject = f"admit.api.{what}"
+        nc = self.bus.nc
+        subject = f"admit.api.{what}" + ("" if namespace is None else f".{token(namespace)}")
         data = _data(request)
-        inbox = self.bus.nc.new_inbox()
-        subscription = await self.bus.nc.subscribe(inbox)
+        answers: asyncio.Queue[Msg | None] = asyncio.Queue()
+
+        def on_denied(denied: str) -> None:
+            if denied == subject.lower():
+                answers.put_nowait(None)
+
+        inbox = nc.new_inbox()
+        subscription = await nc.subscribe(inbox, cb=answers.put)
+        nc.on_denied.append(on_denied)
         found: list[P] = []
         try:
             with self._sentences(subject, timeout):
-                await self.bus.nc.publish(subject, data, reply=inbox)
+                await nc.publish(subject, data, reply=inbox)
                 async with asyncio.timeout(timeout):
                     while not found or len(found) < found[0].parts:
-                        message = await subscription.next_msg(timeout=timeout)
+                        if (message := await answers.get()) is None:
+                            raise PermissionDenied(nc.denied)
                         if (message.headers or {}).get("Status") == "503":
                             raise nats.errors.NoRespondersError
                         found.append(msgspec.json.decode(message.data, type=reply))
         finally:
+            nc.on_denied.remove(on_denied)
             await subscription.unsubscribe()
         return found
 

@@ -2,7 +2,7 @@
 
 To import the NATS client takes too long for a completion, so this module writes and reads the few
 protocol lines of one request itself. Completion has no names if no server runs, or if the server
-requires TLS or a login that is not in the URL.
+requires TLS, or a login other than a credentials file and one in the URL.
 """
 
 from __future__ import annotations
@@ -10,36 +10,67 @@ from __future__ import annotations
 import json
 import socket
 import time
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from admittance.cli.support.kinds import Kind
 from admittance.events.names import BadToken, plain
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 
+if TYPE_CHECKING:
+    from admittance.runtime.bus.credentials import UserKey
+
 SECONDS: Final = 1.0
 PORT: Final = 4222
 NAMES_MAX: Final = 1_000
-INBOX: Final = "_INBOX.admit-completion"
+NAME: Final = "admit-completion"
+INBOX: Final = f"_INBOX.{NAME}"
+UNSUPPORTED: Final = "only a credentials file or a login in the URL, without TLS, is supported"
 STREAM: Final = "KV_admittance"
 
 
 def names(
     url: str, kind: Kind, namespace: str, start: str, access: ConnectionOptions = NO_OPTIONS
 ) -> list[str]:
-    """Names of objects of the kind that begin with start, sorted; empty on failure. The result may
-    include the name of an object that was deleted within the last hour.
+    """Names of objects of the kind that begin with start, sorted; empty on failure. Without a
+    login, the result may include the name of an object that was deleted within the last hour.
     """
-    prefix = "$KV.admittance."
-    question = {"subjects_filter": prefix + kind.patterns(namespace)[0]}
+    pattern = kind.patterns(namespace)[0]
     try:
         with _Wire(url, access) as wire:
-            answer = wire.ask(f"$JS.API.STREAM.INFO.{STREAM}", json.dumps(question).encode())
-        subjects = answer["state"].get("subjects") or {}
-        found = sorted({plain(subject.rpartition(".")[2]) for subject in subjects})
+            keys = _listed(wire, pattern) if access.creds else _in_stream(wire, pattern)
+        found = sorted({plain(key.rpartition(".")[2]) for key in keys})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, BadToken):
         return []
     return [name for name in found if name.startswith(start)][:NAMES_MAX]
+
+
+def _listed(wire: _Wire, pattern: str) -> Iterable[str]:
+    """Keys under the pattern, of the objects that this user may list."""
+    token, *within = pattern.split(".")
+    subject = ".".join(["admit.api.objects", *within[:-1]])
+    answer = wire.ask(subject, json.dumps({"kind": token, "limit": NAMES_MAX}).encode())
+    return [one["key"] for one in answer.get("objects") or ()]
+
+
+def _in_stream(wire: _Wire, pattern: str) -> Iterable[str]:
+    """Subjects of the bucket's stream under the pattern."""
+    question = {"subjects_filter": f"$KV.admittance.{pattern}"}
+    answer = wire.ask(f"$JS.API.STREAM.INFO.{STREAM}", json.dumps(question).encode())
+    return answer["state"].get("subjects") or ()
+
+
+def _key_of(path: str) -> UserKey:
+    """The credentials in a file. Raises OSError."""
+    # Imported late: a server without a login does not need it.
+    from admittance.runtime.bus.credentials import read_user_key
+    from admittance.runtime.errors import AccessDenied
+
+    try:
+        return read_user_key(path)
+    except AccessDenied as error:
+        raise OSError(str(error)) from None
 
 
 class _Wire:
@@ -49,13 +80,17 @@ class _Wire:
         self._access = access
         one = url.split(",")[0]
         self._url = urlsplit(one if "://" in one else f"nats://{one}")
-        self._deadline = time.monotonic() + SECONDS
+        self._key: UserKey | None = None
+        self._deadline = 0.0
         self._buffer = b""
 
     def __enter__(self) -> _Wire:
         access = self._access
-        if self._url.scheme != "nats" or access.demands_tls or access.has_login:
-            raise OSError("only a login in the URL, without TLS, is supported")
+        other = access.has_login and not access.creds
+        if self._url.scheme != "nats" or access.demands_tls or other:
+            raise OSError(UNSUPPORTED)
+        self._key = _key_of(access.creds) if access.creds else None
+        self._deadline = time.monotonic() + SECONDS
         address = self._url.hostname or "", self._url.port or PORT
         self._socket = socket.create_connection(address, timeout=SECONDS)
         return self
@@ -66,11 +101,18 @@ class _Wire:
     def ask(self, subject: str, data: bytes) -> Any:
         """The answer to a request. Raises OSError or ValueError."""
         info = json.loads(self._line().removeprefix(b"INFO "))
-        if info.get("tls_required") or info.get("nonce"):
-            raise OSError("only a login in the URL, without TLS, is supported")
+        nonce = info.get("nonce")
+        if info.get("tls_required") or (nonce and self._key is None):
+            raise OSError(UNSUPPORTED)
         options: dict[str, object] = {"verbose": False, "pedantic": False, "name": "admit"}
         options |= {"lang": "python", "version": "1", "protocol": 1}
-        if self._url.password is not None:
+        inbox = INBOX
+        if nonce and (key := self._key) is not None:
+            options |= {"nkey": key.public, "sig": key.sign(nonce).decode()}
+            if key.jwt is not None:
+                options["jwt"] = key.jwt
+            inbox = f"{key.inbox}.{NAME}"
+        elif self._url.password is not None:
             options["user"] = unquote(self._url.username or "")
             options["pass"] = unquote(self._url.password)
         elif self._url.username:
@@ -79,9 +121,9 @@ class _Wire:
             b"CONNECT %s\r\nSUB %s 1\r\nPUB %s %s %d\r\n%s\r\n"
             % (
                 json.dumps(options).encode(),
-                INBOX.encode(),
+                inbox.encode(),
                 subject.encode(),
-                INBOX.encode(),
+                inbox.encode(),
                 len(data),
                 data,
             )
