@@ -80,6 +80,7 @@ class Deployment:
             "ADMIT_INSTANCE": f"chaos-{name}",
             "ADMIT_DATA_DIR": str(self._folder / name),
             "ADMIT_LOG_LEVEL": "warning",
+            "ADMIT_RUN_AS": f"*={os.geteuid()}",
         }
         if self._lock is not None:
             settings["ADMIT_RUNNER"] = self._lock.runner

@@ -101,6 +101,7 @@ class Fleet:
             "ADMIT_INSTANCE": name,
             "ADMIT_DATA_DIR": str(self._folder / name),
             "ADMIT_CLAIM_SECONDS": str(CLAIM_SECONDS),
+            "ADMIT_RUN_AS": f"*={os.geteuid()}",
             "ADMIT_LOG_LEVEL": "warning",
         }
         service = "runner" if name in self.runners else name

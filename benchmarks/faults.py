@@ -40,6 +40,7 @@ class Fleet:
             "ADMIT_DATA_DIR": str(self._folder / name),
             "ADMIT_LOG_LEVEL": "warning",
             "ADMIT_REPLICAS": str(self.servers.size),
+            "ADMIT_RUN_AS": f"*={os.geteuid()}",
         }
         arguments = ["--nats", self.servers.url, "serve", name]
         self._children[name] = await start(arguments, self.log_of(name), settings)

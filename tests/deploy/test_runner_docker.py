@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from admittance.runner.jobs.plan import probe_docker
 from admittance.runner.launcher import DockerExecutor
-from admittance.runner.plan import probe_docker
 from admittance.runtime.errors import SetupError
 from integration.runner.harness import RunnerTestbed, running_testbed, until
 

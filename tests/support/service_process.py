@@ -23,6 +23,9 @@ MODULES: Final = {
     "provider-aws": "admittance.provider_aws",
     "runner": "admittance.runner",
 }
+OWN_USER: Final = f"*={os.geteuid()}"
+"""The rule that lets a runner start all jobs as the Unix user of the tests, also if that is
+root."""
 
 
 def variables(url: str, folder: Path, instance: str, **more: str) -> dict[str, str]:
@@ -33,6 +36,7 @@ def variables(url: str, folder: Path, instance: str, **more: str) -> dict[str, s
         "ADMIT_DATA_DIR": str(folder / f"data-{instance}"),
         "ADMIT_LEASE_SECONDS": "1",
         "ADMIT_LOG": "json",
+        "ADMIT_RUN_AS": OWN_USER,
         **more,
     }
 

@@ -31,6 +31,25 @@ ADMIT = Path(sys.executable).parent / "admit"
 RECORDED = Path(__file__).parent.parent / "recorded"
 SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
 LIMIT = 60.0
+QUEUE = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: mine}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: mine}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: mine, resources: [{name: cpu, nominalQuota: 2}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: mine, namespace: mine}
+spec: {clusterQueue: mine}
+"""
 
 
 class Folder:
@@ -297,3 +316,26 @@ async def test_lost_credentials_of_a_service_are_made_anew(tmp_path: Path) -> No
     async with folder.up():
         assert (await folder.admit("doctor"))[0] == 0
     assert (folder.auth / "admin.creds").read_text() == admin
+
+
+async def test_jobs_of_other_users_need_a_unix_user_of_their_own(folder: Folder) -> None:
+    creds = folder.root / "mia.creds"
+    words = ("user", "mia", "--namespace", "mine", "--dir", str(folder.auth), "-o", str(creds))
+    assert (await folder.admit("auth", "add", *words))[0] == 0
+    queue = folder.root / "queue.yaml"
+    queue.write_text(QUEUE)
+    assert (await folder.admit("apply", "-f", str(queue)))[0] == 0
+    mine = ("submit", "-n", "mine", "-q", "mine", "--wait", "--name")
+    status, _, error = await folder.admit(*mine, "by-admin", "--", "true")
+    assert status == 0, error
+    stolen = ("cat", str(folder.auth / "admin.creds"))
+    status, _, error = await folder.admit("--creds", str(creds), *mine, "by-mia", "--", *stolen)
+    assert status != 0
+    refusal = "the runner has no Unix user for jobs of the user mia in namespace mine"
+    for command in ("describe", "explain"):
+        status, shown, _ = await folder.admit(command, "wl", "by-mia", "-n", "mine")
+        assert refusal in " ".join(shown.split())
+        assert "--run-as user:mia=UNIX_USER" in " ".join(shown.split())
+    _, events, _ = await folder.admit("events", "-n", "mine", "--workload", "by-mia")
+    assert "FailedToStart" in events
+    assert "started" not in events

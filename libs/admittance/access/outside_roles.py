@@ -118,7 +118,7 @@ def runner(user: User) -> Permissions:
     publish = (
         *CONNECT,
         *stream_info((LOG,)),
-        *rules("have its consumers made", f"admit.api.consumer.runner.{user.token}"),
+        *rules("have its consumers made", *_consumer_requests(user)),
         *own_durable(durable, purpose="read what to start and stop"),
         *rules("follow claims", f"{JS}.CONSUMER.MSG.NEXT.{KV_CLAIMS}.{durable}"),
         *rules(
@@ -153,6 +153,12 @@ def runner(user: User) -> Permissions:
             *direct_get(KV_CLAIMS, f"{ALIVE_KEYS}.>"),
         )
     return Permissions(publish, subscribe, denied, answers=True)
+
+
+def _consumer_requests(user: User) -> tuple[str, ...]:
+    """The subjects that make the consumers of a runner: for exactly its namespaces, or for any."""
+    subject = subjects.runner_consumer(user.name, user.namespaces)
+    return (subject,) if user.namespaces else (subject, f"{subject}.*")
 
 
 def _about_workloads(facts: Iterable[str], spaces: Iterable[str]) -> tuple[str, ...]:

@@ -124,6 +124,7 @@ def workload_controller(user: User) -> Permissions:
             *each("admit.api.{}", ("apply", "delete", "events", "settled", "objects")),
             *each("admit.api.{}.*", ("apply", "delete", "events", "settled", "objects")),
             "admit.api.consumer.runner.*",
+            "admit.api.consumer.runner.*.*",
         ),
         *rules("hear people", f"{subjects.USER_REQUESTS}>"),
     )

@@ -143,6 +143,7 @@ class MessageBuilder:
             **said,
             cluster_queue=admission.cluster_queue,
             queue=head(workload).queue_name,
+            submitted_by=workload.status.submitted_by,
             pod_sets=tuple(self._to_run(workload, admission)),
         )
 

@@ -257,10 +257,12 @@ class QuotaReserved(CommitFact, frozen=True, kw_only=True):
 
 
 class Admitted(CommitFact, frozen=True, kw_only=True):
-    """The workload may start. The fact has everything that a runner needs."""
+    """The workload may start. The fact has everything that a runner needs. ``submitted_by``: the
+    user that submitted the workload, as the server knows it; "": not known."""
 
     cluster_queue: str = ""
     queue: str = ""
+    submitted_by: str = ""
     pod_sets: tuple[PodSetToRun, ...] = ()
 
 

@@ -38,8 +38,10 @@ class ObjectsReply(Reply, frozen=True, kw_only=True):
 
 
 class RunnerConsumer(Request, frozen=True, kw_only=True):
-    """``admit.api.consumer.runner.<runner>``: makes the consumer of the runner anew, since runners
-    may not create consumers. The consumer is named ``runner-<runner>``; it belongs to one process.
+    """``admit.api.consumer.runner.<runner>[.<namespaces>]``: makes the consumer of the runner anew,
+    since runners may not create consumers. ``<namespaces>``: the namespaces of the runner, sorted
+    and joined by commas, as one token; without it the consumer reads all. The consumer is named
+    ``runner-<runner>``; it belongs to one process.
 
     ``stream``: ``log`` for admissions and evictions, ``claims`` for changes of claims. ``after``:
     the consumer begins after this sequence. None: for the log where the previous consumer of the

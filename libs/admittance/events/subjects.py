@@ -6,6 +6,7 @@ refuses a payload that contradicts its subject, since permissions guard subjects
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from sys import intern
 from typing import Final, NamedTuple
 
@@ -135,7 +136,11 @@ CHECK_DURABLE: Final = "check-"
 PROVIDER_DURABLE: Final = "provider-"
 RUNNER_DURABLE: Final = "runner-"
 RUNNER_ORDERS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")
-"""The subjects that the consumer of a runner reads."""
+"""The subjects that the consumer of a runner of all namespaces reads."""
+RUNNER_CONSUMER: Final = "admit.api.consumer.runner."
+"""``admit.api.consumer.runner.<runner>`` for all namespaces, or
+``admit.api.consumer.runner.<runner>.<namespaces>``: the request that makes the consumer of a
+runner. ``<namespaces>`` is one token for all of them, so that permissions can guard it."""
 TELEMETRY_DURABLE: Final = "telemetry"
 """Name of the durable consumer of the log through which the telemetry service reads all facts."""
 USER_FACTS: Final = "admit.user."
@@ -286,3 +291,27 @@ def applied_subject(kind: str, namespace: str, name: str, *, deleted: bool = Fal
     what = "deleted" if deleted else "applied"
     ns = token(namespace) if namespace else NO_NAMESPACE
     return f"{OBJECTS}{what}.{token(kind)}.{ns}.{token(name)}"
+
+
+def runner_orders(namespaces: Sequence[str]) -> tuple[str, ...]:
+    """The subjects that the consumer of a runner reads; ``namespaces`` empty: all."""
+    if not namespaces:
+        return RUNNER_ORDERS
+    return tuple(
+        f"admit.workload.{what}.{token(one)}.*"
+        for one in namespaces
+        for what in ("admitted", "evicted")
+    )
+
+
+def runner_consumer(runner: str, namespaces: Sequence[str]) -> str:
+    """The subject of the request for the consumer of a runner; ``namespaces`` empty: all."""
+    subject = f"{RUNNER_CONSUMER}{token(runner)}"
+    return f"{subject}.{token(','.join(sorted(set(namespaces))))}" if namespaces else subject
+
+
+def namespaces_of_consumer(subject: str) -> tuple[str, ...]:
+    """The namespaces in the subject of a request for the consumer of a runner; empty: all. Raises
+    BadToken."""
+    _, _, spaces = subject.removeprefix(RUNNER_CONSUMER).partition(".")
+    return tuple(plain(spaces).split(",")) if spaces else ()

@@ -10,11 +10,14 @@ from admittance.runtime.process.startup import run_service
 
 
 def _more(settings: Any) -> dict[str, Any]:
+    from admittance.runner.jobs.rule_options import RuleTexts, rules_of
     from admittance.runtime.process.settings import choice
 
+    executor = os.environ.get("ADMIT_EXECUTOR") or "local"
     return {
         "name": os.environ.get("ADMIT_RUNNER"),
-        "executor": os.environ.get("ADMIT_EXECUTOR") or "local",
+        "executor": executor,
+        "rules": rules_of(RuleTexts(), os.environ, executor=executor),
         "claim_ttl": settings.claim_seconds,
         "detach_jobs": bool(choice(os.environ, "ADMIT_DETACH_JOBS", {"1": True, "0": False})),
     }

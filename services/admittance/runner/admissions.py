@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from admittance.events.reading_requests import (
     RunnerConsumerReply,
 )
 from admittance.events.requests import Events, EventsReply, Reply, Request
-from admittance.events.subjects import BUCKET, workload_key
+from admittance.events.subjects import BUCKET, runner_consumer, workload_key
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last_by_direct_get
@@ -95,11 +96,12 @@ REQUESTS_MAX: Final = 100
 
 
 class AdmissionReader:
-    """Reads the states of admissions. Every method raises Unavailable if the bus does not
-    answer."""
+    """Reads the states of admissions in some namespaces (empty: all). Every method raises
+    Unavailable if the bus does not answer."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, namespaces: Sequence[str] = ()) -> None:
         self.bus = bus
+        self.namespaces = tuple(namespaces)
 
     async def view(self, namespace: str, name: str) -> AdmissionView | None:
         """The newest admission of a workload; None if the workload does not exist."""
@@ -122,7 +124,7 @@ class AdmissionReader:
     async def all_views(self) -> dict[tuple[str, str], AdmissionView]:
         """The newest admission of every workload that has or had one, by namespace and name."""
         views = {}
-        for entry in await list_objects(self.bus, self._ask_objects, "workload"):
+        for entry in await self._workloads():
             # Most workloads of a long queue were never admitted, so their entries are not decoded.
             if entry.value is None or b'"Admitted"' not in entry.value:
                 continue
@@ -131,6 +133,13 @@ class AdmissionReader:
                 _, namespace, name = entry.key.split(".")
                 views[plain(namespace), plain(name)] = seen
         return views
+
+    async def _workloads(self) -> list[Entry]:
+        found: list[Entry] = []
+        for namespace in self.namespaces or (None,):
+            ask = partial(self._ask_objects, objects_subject(namespace))
+            found += await list_objects(self.bus, ask, "workload")
+        return found
 
     async def last_admitted(
         self, namespace: str, name: str, fits: Callable[[int], bool] = lambda _: True
@@ -161,13 +170,13 @@ class AdmissionReader:
     async def make_consumer(self, runner: str, stream: str, after: int | None) -> MadeConsumer:
         """Asks the workload-controller to make this runner's consumer anew. ``stream``: ``log`` or
         ``claims``."""
-        subject = f"admit.api.consumer.runner.{token(runner)}"
+        subject = runner_consumer(runner, self.namespaces)
         request = RunnerConsumer(stream=stream, after=after)
         made = await self._ask(subject, request, RunnerConsumerReply)
         return MadeConsumer(made.consumer, made.after, made.pending, made.last)
 
-    async def _ask_objects(self, request: Objects) -> ObjectsReply:
-        return await self._ask(objects_subject(None), request, ObjectsReply)
+    async def _ask_objects(self, subject: str, request: Objects) -> ObjectsReply:
+        return await self._ask(subject, request, ObjectsReply)
 
     async def _ask(self, subject: str, request: Request, reply: type[R]) -> R:
         answer = await self.bus.request(subject, _encode(request))

@@ -10,7 +10,7 @@ runner/
     spec.json  what to run; written before any process starts
     stop       the run is to stop, and why
     shim       the shim's pid; written before any process      alive   locked while the shim lives
-    journal    what happened; format: `admittance.runner.shim` out/    output, one file per pod
+    journal    what happened; format: `admittance.runner.jobs.shim` out/    output, one file per pod
     said       all facts are published; kept for its output    scratch/
     earlier.json  in place of spec.json: the run was stopped when its runner shut down, and may run
                again here; kept for its output, to which the next run appends
@@ -43,8 +43,16 @@ _identity = msgspec.json.Decoder(RunIdentity)
 
 def _replace(path: Path, data: bytes) -> None:
     part = path.with_name(f"{path.name}.{chance.token_hex(4)}")
-    part.write_bytes(data)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
     part.replace(path)
+
+
+def _make_folder(path: Path) -> None:
+    """Makes a folder that no other Unix user may list. Jobs that run as other Unix users must pass
+    through the folders of root to their scratch folders."""
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o700 if os.geteuid() else 0o711)
 
 
 def name_of(root: Path) -> str:
@@ -72,7 +80,8 @@ class RunFolder:
         if not (self.path / "spec.json").exists():
             # an earlier run of the admission may have been given back, perhaps not completely
             self._clear()
-        (self.path / "out").mkdir(parents=True, exist_ok=True)
+        _make_folder(self.path)
+        (self.path / "out").mkdir(mode=0o700, exist_ok=True)
         _replace(self.path / "spec.json", msgspec.json.encode(spec))
 
     def note_stop(self, note: StopNote) -> None:
@@ -195,8 +204,9 @@ class DataFolder:
         """
         root = (data_dir / "runner").absolute()
         try:
-            (root / "runs").mkdir(parents=True, exist_ok=True)
-            lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            _make_folder(root)
+            _make_folder(root / "runs")
+            lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise SetupError(
                 f"the runner's folder {root} cannot be used ({error.strerror}): "
@@ -213,7 +223,6 @@ class DataFolder:
         secret = root / "secret"
         if not secret.exists() or not secret.read_text().strip():
             _replace(secret, chance.token_hex(32).encode())
-            secret.chmod(0o600)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(root / "notify", 0o600)
         return cls(root, name, lock)

@@ -14,33 +14,63 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import psutil
 import structlog
 
 from admittance.events.facts import Admitted
 from admittance.runner.folder import DataFolder, find_run
+from admittance.runner.jobs.job_rules import JobRules, UnixUser
+from admittance.runner.jobs.plan import NO_RULES, RunPlan, plan_docker, plan_local, sweep_docker
+from admittance.runner.jobs.rule_options import check_unix_users
+from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
-from admittance.runner.plan import RunPlan, plan_docker, plan_local, sweep_docker
-from admittance.runner.shim import boot_seconds
 from admittance.runtime.errors import SetupError
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
+"""The variables of the runner that jobs get."""
 SWEEPS_MAX: Final = 20
 
 log = structlog.get_logger(service="runner")
 
 
+def _without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the runner that shims and docker clients get."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in INHERITED or name.startswith("DOCKER_")
+    }
+
+
+def _other_user(rules: JobRules, admitted: Admitted) -> UnixUser | None:
+    """The Unix user of the job if it differs from that of the runner. Raises CannotRun."""
+    user = rules.unix_user(admitted)
+    return None if user is None or user.uid == os.geteuid() else user
+
+
 class LocalExecutor:
     """Runs pods as process groups."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ, rules: JobRules = NO_RULES) -> None:
         self._given = {name: environ[name] for name in INHERITED if name in environ}
+        self._rules = rules
 
     async def check(self) -> None:
-        return None
+        check_unix_users(self._rules)
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:  # noqa: ARG002
-        return plan_local(admitted, given=self._given)
+        user = _other_user(self._rules, admitted)
+        given = self._given
+        if user is not None:
+            path = {name: value for name, value in given.items() if name == "PATH"}
+            names = {"USER": user.name, "LOGNAME": user.name} if user.name else {}
+            given = {**path, "HOME": user.home, **names}
+        plan = plan_local(admitted, given=given)
+        for process in (one for pods in plan.sets for one in (*pods.init, *pods.main)):
+            if process.cwd:
+                self._rules.check_folder(os.path.realpath(process.cwd))
+        return msgspec.structs.replace(plan, run_as=user)
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
         await asyncio.to_thread(end_processes, mark, processes)
@@ -49,12 +79,9 @@ class LocalExecutor:
 class DockerExecutor:
     """Runs pods as containers of the engine that the docker client reaches."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        self._given = {
-            name: value
-            for name, value in environ.items()
-            if name in INHERITED or name.startswith("DOCKER_")
-        }
+    def __init__(self, environ: Mapping[str, str] = os.environ, rules: JobRules = NO_RULES) -> None:
+        self._given = _without_secrets(environ)
+        self._rules = rules
         self._docker = ""
 
     async def check(self) -> None:
@@ -83,7 +110,14 @@ class DockerExecutor:
             )
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
-        return plan_docker(admitted, given=self._given, docker=self._docker, mark=mark)
+        return plan_docker(
+            admitted,
+            given=self._given,
+            docker=self._docker,
+            mark=mark,
+            rules=self._rules,
+            user=_other_user(self._rules, admitted),
+        )
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
         await asyncio.to_thread(end_processes, mark, processes)
@@ -98,12 +132,12 @@ EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
 }
 
 
-def executor_of(name: str) -> Executor:
+def executor_of(name: str, rules: JobRules = NO_RULES) -> Executor:
     """Returns the executor of that name, such as docker. Raises SetupError for an unknown name."""
     kind = EXECUTORS.get(name)
     if kind is None:
         raise SetupError(f"--executor {name}: there is only {', '.join(EXECUTORS)}")
-    return kind()
+    return kind(rules=rules)
 
 
 def end_processes(mark: str, processes: Mapping[int, int]) -> None:
@@ -144,7 +178,13 @@ def _start_ticks(pid: int) -> int:
         return 0
 
 
-SHIM: Final = Path(__file__).with_name("shim.py")
+FORK_SERVER: Final = (
+    *(sys.executable, "-I", "-S", "-c"),
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from admittance.runner.jobs.shim import fork_server; fork_server()",
+    str(Path(__file__).parents[2]),
+)
+"""The command of the fork server, which imports modules of the standard library and the shim."""
 STARTING_MAX: Final = 32
 """The most starts under way at the same time: more starts would only compete for the processors."""
 STARTING_SECONDS: Final = 10.0
@@ -240,10 +280,9 @@ class Launcher:
                     log.warning("fork_server_restarted", status=self._fork_server.returncode)
                 with (self._folder.root / "shim.log").open("ab") as errors:
                     self._fork_server = await asyncio.create_subprocess_exec(
-                        sys.executable,
-                        "-I",
-                        "-S",
-                        str(SHIM),
+                        *FORK_SERVER,
+                        # A job of this Unix user can read the environment of its shim.
+                        env=_without_secrets(os.environ),
                         stdin=asyncio.subprocess.PIPE,
                         stdout=asyncio.subprocess.DEVNULL,
                         stderr=errors,
@@ -274,11 +313,14 @@ class LocalMachine:
     `admittance.runner.machine.HostMachine` defines them.
     """
 
+    def __init__(self, rules: JobRules = NO_RULES) -> None:
+        self._rules = rules
+
     def boot_seconds(self) -> float:
         return boot_seconds()
 
     def executor(self, name: str) -> Executor:
-        return executor_of(name)
+        return executor_of(name, self._rules)
 
     def open_files(self, data_dir: Path) -> RunnerFiles:
         return DataFolder.open(data_dir)

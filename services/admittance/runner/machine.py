@@ -15,7 +15,7 @@ import msgspec
 
 from admittance.events.facts import Admitted
 from admittance.events.names import token
-from admittance.runner.plan import GRACE_SECONDS, RunPlan
+from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
 
 
 class RunOutcome(NamedTuple):

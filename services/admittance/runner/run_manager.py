@@ -28,6 +28,8 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
+from admittance.runner.jobs.job_rules import CannotRun
+from admittance.runner.jobs.plan import RunPlan
 from admittance.runner.machine import (
     ClosedRuns,
     Executor,
@@ -41,7 +43,6 @@ from admittance.runner.machine import (
     run_key,
 )
 from admittance.runner.other_folders import OtherFolders
-from admittance.runner.plan import CannotRun, RunPlan
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.messages import message_id

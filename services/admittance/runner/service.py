@@ -13,8 +13,9 @@ import structlog
 
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted, Evicted
+from admittance.events.names import token
 from admittance.events.requests import HealthReply
-from admittance.events.subjects import CLAIMS, RUNNER_ORDERS
+from admittance.events.subjects import CLAIMS, runner_orders
 from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
@@ -27,6 +28,8 @@ from admittance.runner.fact_handlers import (
     recover,
     resume_runs,
 )
+from admittance.runner.jobs.job_rules import JobRules
+from admittance.runner.jobs.plan import NO_RULES
 from admittance.runner.launcher import LocalMachine
 from admittance.runner.logs import LogReader
 from admittance.runner.machine import HostMachine, RunFiles
@@ -73,6 +76,7 @@ async def run(
     detach_jobs: bool = False,
     machine: HostMachine | None = None,
     name: str | None = None,
+    rules: JobRules = NO_RULES,
 ) -> None:
     """Runs admitted jobs until ``stop`` is set; then ends these jobs, which run again later.
 
@@ -81,15 +85,15 @@ async def run(
     as lost. ``ready`` is set once the runner handles facts. The output of ended jobs is kept for
     ``retention_seconds``, and of at most ``retention_runs`` jobs. ``machine``: the machine where
     jobs run; None means this machine. ``name``: the part after ``runner-`` in the name of the
-    runner's consumer, which permissions may prescribe; by default the id of the data folder. Raises
-    SetupError.
+    runner's consumer, which permissions may prescribe; by default the id of the data folder.
+    ``rules``: what the runner may start. Raises SetupError.
     """
-    machine = machine or LocalMachine()
+    machine = machine or LocalMachine(rules)
     kind = machine.executor(executor)
     await kind.check()
     folder = machine.open_files(settings.data_dir or Path.home() / ".local/share/admittance")
     manager = RunManager(
-        AdmissionReader(bus),
+        AdmissionReader(bus, rules.namespaces),
         Claims(bus, folder.runner, claim_ttl),
         machine,
         folder,
@@ -142,7 +146,11 @@ async def _serve(
 ) -> None:
     make = manager.admissions.make_consumer
     puller = Puller(
-        bus, f"{SERVICE}-{name}", RUNNER_ORDERS, batch=BATCH, request=partial(make, name, "log")
+        bus,
+        f"{SERVICE}-{name}",
+        runner_orders(manager.admissions.namespaces),
+        batch=BATCH,
+        request=partial(make, name, "log"),
     )
     logs = LogReader(
         lambda: [*manager.folders.values(), *manager.closed.values()],
@@ -178,7 +186,11 @@ async def _serve(
             return
         recovering.result()
         tasks.remove(recovering)
-        endpoints = {"admit.api.logs.*": logs.handle, "admit.api.health": health}
+        spaces = map(token, manager.admissions.namespaces) if manager.admissions.namespaces else "*"
+        endpoints = {
+            "admit.api.health": health,
+            **{f"admit.api.logs.{space}": logs.handle for space in spaces},
+        }
         served = await micro.serve(bus, SERVICE, settings.instance, {}, every_instance=endpoints)
         following_claims = follow_bucket(
             bus,

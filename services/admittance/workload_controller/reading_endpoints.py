@@ -26,10 +26,12 @@ from admittance.events.subjects import (
     ALL_NAMESPACES,
     CLAIMS,
     DEADLETTER,
+    RUNNER_CONSUMER,
     RUNNER_DURABLE,
-    RUNNER_ORDERS,
     STREAM,
     USER_FACTS,
+    namespaces_of_consumer,
+    runner_orders,
 )
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus import bucket, micro
@@ -41,9 +43,6 @@ from admittance.runtime.errors import Refused
 ACK_WAIT_SECONDS: Final = 30.0
 UNUSED_NANOSECONDS: Final = 30_000_000_000
 """Nanoseconds without a reader after which the server removes a runner's consumer of claims."""
-CLAIM_SUBJECTS: Final = [f"$KV.{CLAIMS}.*.*.*", f"$KV.{CLAIMS}._runner.*"]
-"""The subjects that the consumer of a runner reads in the bucket of claims; the secret of message
-ids is not among them."""
 KV_CLAIMS: Final = f"KV_{CLAIMS}"
 
 
@@ -62,15 +61,19 @@ class RunnerConsumers:
         Refused or Unavailable.
         """
         request = msgspec.json.decode(data, type=RunnerConsumer)
-        name = f"{RUNNER_DURABLE}{token(plain(subject.rsplit('.', 1)[1]))}"
+        runner = subject.removeprefix(RUNNER_CONSUMER).partition(".")[0]
+        name = f"{RUNNER_DURABLE}{token(plain(runner))}"
+        namespaces = namespaces_of_consumer(subject)
         if request.stream == "log":
-            return await self._of_log(name, request.after)
+            return await self._of_log(name, request.after, runner_orders(namespaces))
         if request.stream == "claims":
-            return await self._of_claims(name, request.after)
+            return await self._of_claims(name, request.after, _claims_of(namespaces))
         raise ValueError(f'stream "{request.stream}" must be log or claims')
 
-    async def _of_log(self, name: str, after: int | None) -> RunnerConsumerReply:
-        consumers = Consumers(self._bus, STREAM, name, RUNNER_ORDERS, ack_wait=ACK_WAIT_SECONDS)
+    async def _of_log(
+        self, name: str, after: int | None, orders: Sequence[str]
+    ) -> RunnerConsumerReply:
+        consumers = Consumers(self._bus, STREAM, name, orders, ack_wait=ACK_WAIT_SECONDS)
         last = await self._last(STREAM)
         if after is None:
             # Runners of earlier versions made their consumers themselves, with a number each.
@@ -93,12 +96,14 @@ class RunnerConsumers:
         )
         return RunnerConsumerReply(consumer=name, after=after, pending=pending, last=last)
 
-    async def _of_claims(self, name: str, after: int | None) -> RunnerConsumerReply:
+    async def _of_claims(
+        self, name: str, after: int | None, claims: Sequence[str]
+    ) -> RunnerConsumerReply:
         last = await self._last(KV_CLAIMS)
         config: dict[str, Any] = {
             "name": name,
             "ack_policy": "none",
-            "filter_subjects": CLAIM_SUBJECTS,
+            "filter_subjects": [*claims],
             "inactive_threshold": UNUSED_NANOSECONDS,
             "mem_storage": True,
             "num_replicas": 1,
@@ -137,6 +142,13 @@ class RunnerConsumers:
                 raise
 
 
+def _claims_of(namespaces: Sequence[str]) -> list[str]:
+    """The subjects that the consumer of a runner reads in the bucket of claims; the secret of
+    message ids is not among them. ``namespaces`` empty: all."""
+    spaces = [token(one) for one in namespaces] or ["*"]
+    return [*(f"$KV.{CLAIMS}.{one}.*.*" for one in spaces), f"$KV.{CLAIMS}._runner.*"]
+
+
 class _Missing(Exception):
     """The runner has no such consumer."""
 
@@ -156,9 +168,11 @@ def no_outcome(_sequence: int) -> None:
 
 def reading_endpoints(bus: Bus, outcome: OutcomeOf = no_outcome) -> Mapping[str, micro.Handler]:
     """The handler of each subject."""
+    consumers = RunnerConsumers(bus).handle
     objects, events = partial(_objects, bus), partial(_events, bus, outcome)
     return {
-        "admit.api.consumer.runner.*": RunnerConsumers(bus).handle,
+        "admit.api.consumer.runner.*": consumers,
+        "admit.api.consumer.runner.*.*": consumers,
         "admit.api.objects": objects,
         "admit.api.objects.*": objects,
         "admit.api.events": events,

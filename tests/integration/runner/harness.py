@@ -23,6 +23,8 @@ from admittance.events.facts import Admitted, Evicted
 from admittance.events.names import token
 from admittance.events.shapes import PodSetToRun
 from admittance.events.subjects import STREAM, subject_of, workload_key
+from admittance.runner.jobs.job_rules import JobRules
+from admittance.runner.jobs.rule_options import unix_user
 from admittance.runner.service import run
 from admittance.runtime.bus import micro, streams
 from admittance.runtime.bus.bucket import get, put_message
@@ -33,10 +35,12 @@ from admittance.runtime.process.settings import Settings
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.reading_endpoints import reading_endpoints
+from support.service_process import OWN_USER
 
 LIMIT_SECONDS = 15.0
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMESPACE = "team"
+OWN_RULES = JobRules(run_as={"*": unix_user(str(os.geteuid()))})
 CHECKPOINTS = "trap 'sleep 0.3; echo saved; exit 0' TERM; echo on; while :; do sleep 0.02; done"
 """A job that takes a moment to save its state when it is told to end, and then exits 0."""
 
@@ -122,6 +126,7 @@ class RunnerTestbed:
         completions: int = 0,
         grace: int = 1,
         containers: list[dict[str, Any]] | None = None,
+        submitted_by: str = "",
     ) -> None:
         container = {"name": "c", "command": ["/bin/sh", "-c", script]}
         template = {
@@ -143,6 +148,7 @@ class RunnerTestbed:
                 uid=f"uid-{name}",
                 revision=revision,
                 pod_sets=(pod_set,),
+                submitted_by=submitted_by,
             )
         )
 
@@ -199,7 +205,9 @@ class Runner:
         claim_ttl: float = 60.0,
         executor: str = "local",
         detach_jobs: bool = False,
+        rules: JobRules = OWN_RULES,
     ) -> None:
+        self.rules = rules
         self.testbed = testbed
         self.folder = folder
         self.executor = executor
@@ -227,6 +235,7 @@ class Runner:
                 stop=self.stop,
                 detach_jobs=self.detach_jobs,
                 ready=ready,
+                rules=self.rules,
             )
         )
         waiting = asyncio.create_task(ready.wait())
@@ -265,6 +274,7 @@ class RunnerProcess:
             "ADMIT_NATS_URL": testbed.server.url,
             "ADMIT_DATA_DIR": str(folder),
             "ADMIT_CLAIM_SECONDS": str(claim_ttl),
+            "ADMIT_RUN_AS": OWN_USER,
         }
         self.process: asyncio.subprocess.Process | None = None
 

@@ -22,6 +22,7 @@ from admittance.runtime.process.settings import Settings
 from integration.runner.harness import (
     CHECKPOINTS,
     NAMESPACE,
+    OWN_RULES,
     RunnerProcess,
     RunnerTestbed,
     until,
@@ -288,7 +289,7 @@ async def test_a_runner_ends_while_it_waits_for_a_workload_controller(tmp_path: 
         asked = await bus.nc.subscribe("admit.api.consumer.runner.*")
         settings = Settings(service="runner", instance="a", url=server.url, data_dir=tmp_path / "a")
         stop = asyncio.Event()
-        runner = asyncio.create_task(run(bus, settings, stop=stop))
+        runner = asyncio.create_task(run(bus, settings, stop=stop, rules=OWN_RULES))
         await asked.next_msg(timeout=30)
         stop.set()
         await asyncio.wait_for(runner, 30)

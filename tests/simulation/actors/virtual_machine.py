@@ -1,8 +1,8 @@
 """Machines of the simulation: what a runner keeps survives its deaths in memory, and jobs run in
 virtual time under shims that outlive the runner.
 
-A shim does what `admittance.runner.shim` does: it starts once, writes a journal, ends its job when
-it is told to, and when nothing has renewed the lease. The runner above is the one that ships.
+A shim does what `admittance.runner.jobs.shim` does: it starts once, writes a journal, ends its job
+when it is told to, and when nothing has renewed the lease. The runner above is the one that ships.
 """
 
 from __future__ import annotations

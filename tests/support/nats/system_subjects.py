@@ -133,10 +133,11 @@ def endpoints() -> list[str]:
     for path in (SOURCES / "services").rglob("*.py"):
         found |= set(re.findall(r'"(admit\.api\.[a-z.*]+[a-z*])"', path.read_text()))
     assert "admit.api.explain.*" in found
-    found.remove("admit.api.consumer.runner.*")
+    found -= {"admit.api.consumer.runner.*", "admit.api.consumer.runner.*.*"}
     plain = [one for one in sorted(found) if "*" not in one]
     spaces = [one.replace("*", space) for one in sorted(found) if "*" in one for space in SPACES]
-    runners = [f"admit.api.consumer.runner.{name}" for name in ("runner-1", OTHER)]
+    runners = [f"{subjects.RUNNER_CONSUMER}{name}" for name in ("runner-1", OTHER)]
+    runners += [subjects.runner_consumer("runner-1", SPACES[:1])]
     return [*plain, *spaces, *runners, *(f"admit.api.provider.{token(one)}" for one in CLASSES)]
 
 

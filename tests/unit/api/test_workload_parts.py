@@ -35,7 +35,7 @@ from admittance.api.reading.manifest import ManifestError, accept, decode_object
 from admittance.api.units import INT64_MAX, BadDuration, amount, seconds
 from admittance.api.validation.workload import exceeding
 from admittance.api.workload import COMPLETIONS, CheckState, Job, Workload
-from admittance.runner.shim import expand
+from admittance.runner.jobs.pod_process import expand
 
 V2 = "kueue.x-k8s.io/v1beta2"
 CASES = Path(__file__).resolve().parents[4] / "shared" / "conformance" / "workload"

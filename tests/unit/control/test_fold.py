@@ -195,6 +195,13 @@ def test_the_admission_carries_what_a_runner_needs() -> None:
     assert b'"command":["true"]' in bytes(admitted.pod_sets[0].template)
 
 
+def test_admission_names_the_submitter_for_the_runner() -> None:
+    bench = Bench()
+    submitted = bench.submitted()
+    bench.perform(submitted._replace(subject="admit.user.ada.submitted.ns.w"))
+    assert admitted_by(bench, bench.heard(bench.assigned())).submitted_by == "ada"
+
+
 def test_a_decision_from_an_old_revision_is_dropped() -> None:
     bench = Bench()
     bench.perform(bench.submitted())

@@ -9,7 +9,8 @@ import pytest
 
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
-from admittance.runner.plan import CannotRun, plan_docker, plan_local
+from admittance.runner.jobs.job_rules import CannotRun
+from admittance.runner.jobs.plan import plan_docker, plan_local
 
 
 def admitted(*containers: dict[str, Any], count: int = 2, **spec: Any) -> Admitted:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any
 import pytest
 
 from admittance.runner.folder import DataFolder, RunFolder
-from admittance.runner.launcher import SHIM
+from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan
+from admittance.runner.jobs.pod_process import expand, pod_env
+from admittance.runner.jobs.shim import boot_seconds
+from admittance.runner.launcher import FORK_SERVER
 from admittance.runner.machine import RunIdentity, Spec, StopNote
-from admittance.runner.plan import ContainerPlan, PodSetPlan
-from admittance.runner.shim import boot_seconds, expand, pod_env
 
 LIMIT_SECONDS = 10.0
 
@@ -41,7 +41,7 @@ class Bench:
         self.folder = DataFolder.open(tmp)
         self.folder.touch_lease(boot_seconds())
         self.fork_server = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(SHIM)], stdin=subprocess.PIPE, start_new_session=True
+            FORK_SERVER, stdin=subprocess.PIPE, start_new_session=True
         )
         self.count = 0
 

@@ -61,6 +61,42 @@ def service_options(
             envvar="ADMIT_DETACH_JOBS",
         ),
     ] = False,
+    run_as: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run-as",
+            metavar="KEY=USER",
+            help="The Unix user of jobs. KEY: user:NAME (the submitter), namespace:NAME, unknown "
+            "or *; repeatable. Default: $ADMIT_RUN_AS",
+        ),
+    ] = None,
+    job_namespace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--job-namespace",
+            metavar="NAME",
+            help="The runner starts jobs of this namespace only; repeatable. "
+            "Default: $ADMIT_JOB_NAMESPACES, or all",
+        ),
+    ] = None,
+    job_image: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--job-image",
+            metavar="PATTERN",
+            help="Containers may run such images only; repeatable. "
+            "Default: $ADMIT_JOB_IMAGES, or all",
+        ),
+    ] = None,
+    job_folder: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--job-folder",
+            metavar="DIR",
+            help="Working folders of local jobs lie in this folder; repeatable. "
+            "Default: $ADMIT_JOB_FOLDERS, or everywhere",
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +128,9 @@ def service_options(
 ) -> "tuple[Call, Options]":
     """The options of `up` and `serve`."""
     from admittance.cli.up.up import Options
+    from admittance.runner.jobs.rule_options import RuleTexts
 
+    rules = (run_as, job_namespace, job_image, job_folder)
     return call_of(ctx, nats, namespace), Options(
         data_dir=data_folder(data_dir),
         folder_chosen=data_dir is not None,
@@ -101,6 +139,7 @@ def service_options(
         config=config,
         admin=admin,
         metrics_prefix=metrics_prefix,
+        rules=RuleTexts(*(tuple(one or ()) for one in rules)),
     )
 
 

@@ -23,9 +23,13 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.support.services import SERVICES, service_named
+from admittance.cli.up.job_rules import rules_of_server
 from admittance.cli.up.lock import ADMIN, WATCH, Lock
 from admittance.cli.up.readiness import until_ready
 from admittance.cli.up.server_watch import watch
+from admittance.runner.jobs.job_rules import JobRules
+from admittance.runner.jobs.plan import NO_RULES
+from admittance.runner.jobs.rule_options import RuleTexts, rules_of
 from admittance.runner.launcher import EXECUTORS, executor_of
 from admittance.runtime import clock, contexts, tasks
 from admittance.runtime.bus import streams
@@ -88,6 +92,7 @@ class Options(NamedTuple):
     admin: str | None = None
     metrics_prefix: str | None = None
     insecure: bool = False
+    rules: RuleTexts = RuleTexts()
 
 
 def refuse_wrong(options: Options, executor: str | None) -> None:
@@ -115,7 +120,7 @@ async def up(call: Call, options: Options) -> int:
     refuse_wrong(options, executor)
     if executor is not None:
         # The runner checks the executor as well, but only after everything else has started.
-        await executor_of(executor).check()
+        await executor_of(executor, job_rules(call, options)).check()
     if not embeds(call, options):
         refuse_unprotected(call, options.insecure)
     stop = _stop_on_signals()
@@ -165,7 +170,7 @@ async def up(call: Call, options: Options) -> int:
                 metrics_prefix=options.metrics_prefix,
             )
             asks = None if lock is None else lock.access(ADMIN)
-            tasks.append(_task(mine, options, admin, asks))
+            tasks.append(_task(mine, options, job_rules(call, options), admin, asks))
 
         def ready() -> None:
             if embeds(call, options):
@@ -249,8 +254,20 @@ def started_by(options: Options) -> list[str]:
     ]
 
 
+def job_rules(call: Call, options: Options) -> JobRules:
+    """What the runner of `admit up` may start. Raises SetupError."""
+    texts, executor = options.rules, options.executor
+    if embeds(call, options):
+        return rules_of_server(texts, executor=executor, insecure=options.insecure)
+    return rules_of(texts, os.environ, executor=executor)
+
+
 def _task(
-    settings: Settings, options: Options, admin: AdminPort | None, asks: ConnectionOptions | None
+    settings: Settings,
+    options: Options,
+    rules: JobRules,
+    admin: AdminPort | None,
+    asks: ConnectionOptions | None,
 ) -> ServiceTask:
     """The task of one service for `supervise`. ``asks``: the login that asks whether the service is
     ready; None: the service's own connection."""
@@ -272,6 +289,7 @@ def _task(
         admin=admin,
         executor=options.executor,
         detach_jobs=options.detach_jobs,
+        rules=rules,
     )
 
 
@@ -296,6 +314,10 @@ async def serve(call: Call, name: str, options: Options) -> int:
     check_url(call.url)
     executor = options.executor
     refuse_wrong(options, executor if name == "runner" else None)
+    rules = NO_RULES
+    if name == "runner":
+        rules = rules_of(options.rules, os.environ, executor=executor)
+        await executor_of(executor, rules).check()
     stop = _stop_on_signals(in_time=grace_of(name) is not None)
     collect_garbage_less_often()
     _warn(options.config)
@@ -309,14 +331,20 @@ async def serve(call: Call, name: str, options: Options) -> int:
         metrics_prefix=options.metrics_prefix,
     )
     logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
-    detach = options.detach_jobs
-    await serve_one(settings, run_service, stop, executor=executor, detach_jobs=detach)
+    more = {"executor": executor, "detach_jobs": options.detach_jobs, "rules": rules}
+    await serve_one(settings, run_service, stop, **more)
     tasks.process_ends_within()
     return 0
 
 
 async def run_service(
-    bus: Bus, settings: Settings, *, stop: asyncio.Event, executor: str, detach_jobs: bool
+    bus: Bus,
+    settings: Settings,
+    *,
+    stop: asyncio.Event,
+    executor: str,
+    detach_jobs: bool,
+    rules: JobRules = NO_RULES,
 ) -> None:
     """Runs the service of settings until stop is set. Raises the error if an error ends the service
     before.
@@ -332,6 +360,7 @@ async def run_service(
             "executor": executor,
             "claim_ttl": settings.claim_seconds,
             "detach_jobs": detach_jobs,
+            "rules": rules,
         }
     await module.run(bus, settings, stop=stop, **more)
 

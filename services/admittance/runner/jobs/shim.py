@@ -1,9 +1,9 @@
-# ruff: noqa: PTH103, PTH108, PTH110, PTH113, PTH118, PTH123, SIM105
+# ruff: noqa: PTH108, PTH110, PTH118, PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
 """The shim: keeps the processes of one admission running, also when the runner dies.
 
-The runner starts this program (``python -I -S shim.py``) once, as the fork server: it reads folders
-of runs from standard input and forks a shim for each, which is ten times faster than a new process.
+The runner starts `fork_server` once in a process without site packages: it reads folders of runs
+from standard input and forks a shim for each, which is ten times faster than a new process.
 
 What a shim guarantees, and how:
 
@@ -31,11 +31,20 @@ import ctypes
 import fcntl
 import json
 import os
-import re
 import select
 import signal
 import sys
 import time
+
+from admittance.runner.jobs.pod_process import (
+    expand,
+    find_program,
+    make_scratch,
+    pod_env,
+    signal_group,
+    start_process,
+    start_time,
+)
 
 TYPE_CHECKING = False  # an import of `typing` would cost milliseconds in every shim
 if TYPE_CHECKING:
@@ -48,56 +57,10 @@ PROBE_SECONDS = 5.0
 """Longest wait for all probes: after this time a stop is forwarded without their answers."""
 SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
 
-_REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
-
-
-def expand(text: str, env: dict[str, str]) -> str:
-    """Replaces ``$(NAME)`` as Kubernetes does: unknown names stay, ``$$(NAME)`` is an escape."""
-    return _REFERENCE.sub(
-        lambda found: "$" if found.group(1) is None else env.get(found.group(1), found.group()),
-        text,
-    )
-
-
-def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str]) -> dict[str, str]:
-    """A container's variables: given, own, then wanted, each expanded by those before it."""
-    env = {**given, **own}
-    for name, value in wanted:
-        env[name] = expand(value, env)
-    return env
-
-
-def find_program(name: str, env: dict[str, str], cwd: str) -> str:
-    """The path of a program on the pod's PATH. Raises FileNotFoundError if there is none."""
-    if "/" in name:
-        return os.path.join(cwd, name)
-    for folder in env.get("PATH", os.defpath).split(":"):
-        path = os.path.join(folder or ".", name)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    raise FileNotFoundError(f"{name}: no such program")
-
 
 def boot_seconds() -> float:
     """Seconds since boot, sleep included: equal in all processes, unmoved by clock changes."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def start_time(pid: int) -> int:
-    """Start time of a process in clock ticks since boot; 0 if the system has no /proc."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rsplit(b")", 1)[1].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def signal_group(pid: int, sig: int) -> None:
-    """Sends a signal to the process group ``pid`` if it still exists."""
-    try:
-        os.killpg(pid, sig)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 class PodSetState:
@@ -142,7 +105,7 @@ class Shim:
         self.code = 0
         self.kill_at = NEVER
         self.journal = os.open(
-            os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+            os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
 
     def write(self, *, durable: bool = False, **line: object) -> None:
@@ -229,9 +192,9 @@ class Shim:
         self.write(durable=True, e="end", p=pod.name, code=pod.code, whole=whole)
 
     def spawn(self, pod: Pod, container: dict[str, Any]) -> None:
-        scratch = os.path.join(self.folder, "scratch", pod.name)
+        user = self.spec.get("runAs")
+        scratch = make_scratch(os.path.join(self.folder, "scratch", pod.name), user)
         cwd = container["cwd"] or scratch
-        os.makedirs(scratch, exist_ok=True)
         own = {
             **pod.set.spec["env"],
             "JOB_COMPLETION_INDEX": str(pod.index),
@@ -243,20 +206,8 @@ class Shim:
         env = pod_env(self.spec["given"], container["env"], own)
         argv = [expand(word, env) for word in container["argv"]]
         output = os.path.join(self.folder, "out", pod.name + ".log")
-        os.chdir(cwd)
-        pid = os.posix_spawn(
-            find_program(argv[0], env, cwd),
-            argv,
-            env,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=[signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
-        )
+        program = find_program(argv[0], env, cwd)
+        pid = start_process(program, argv, env, (scratch, cwd), output, user)
         pod.running.add(pid)
         if container.get("probe"):
             pod.probes[pid] = [expand(word, env) for word in container["probe"]]
@@ -450,7 +401,7 @@ def end_strays() -> None:
 def run_shim(folder: str) -> None:
     """Runs as the shim of the run in ``folder``, unless the run has a shim already."""
     adopt_strays()
-    alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT, 0o644)
+    alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -494,7 +445,3 @@ def fork_server() -> None:
                     sys.stderr.flush()
                     os._exit(code)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
-
-
-if __name__ == "__main__":
-    fork_server()

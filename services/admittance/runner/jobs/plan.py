@@ -14,8 +14,10 @@ import msgspec
 from admittance.api.pods import Container, EnvVar, PodTemplate
 from admittance.api.workload import noted_completions
 from admittance.events.facts import Admitted
+from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
+from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
 
 GRACE_SECONDS: Final = 30
 """The terminationGracePeriodSeconds of a pod template that sets none; Kubernetes' default."""
@@ -45,10 +47,6 @@ _FIELDS: Final = {
 """For each ``valueFrom.fieldRef`` that works without a cluster the value that replaces it."""
 
 
-class CannotRun(ValueError):
-    """This runner cannot run the admission; the message says why."""
-
-
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One process of a pod. ``cwd`` "": the process runs in the pod's scratch folder. The shim
     expands references ``$(NAME)`` in ``argv`` and in the values of ``env``.
@@ -65,6 +63,7 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     probe: tuple[str, ...] = ()
 
 
+NO_RULES: Final = JobRules()
 Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 
@@ -83,13 +82,15 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``grace``: how many seconds a pod has from SIGTERM to SIGKILL. ``given``: the base
     environment; the variables of containers override it. ``cleanup``: programs that end processes
-    and containers that a signal does not reach.
+    and containers that a signal does not reach. ``run_as``: the Unix user of the processes; None:
+    that of the runner.
     """
 
     sets: tuple[PodSetPlan, ...]
     grace: int = GRACE_SECONDS
     given: dict[str, str] = msgspec.field(default_factory=dict)
     cleanup: tuple[tuple[str, ...], ...] = ()
+    run_as: UnixUser | None = None
 
 
 def _env(container: Container) -> tuple[tuple[str, str], ...]:
@@ -197,22 +198,46 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
     return _assemble(admitted, given, processes_of)
 
 
-def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark: str) -> RunPlan:
+def _is_of_client(name: str) -> bool:
+    """Whether a variable of this name would change what the docker client does."""
+    return name in ("PATH", "HOME", "TMPDIR", "BASH_ENV", "ENV") or name.upper().startswith(
+        ("DOCKER_", "LD_", "HTTP_", "HTTPS_", "ALL_", "NO_", "SSL_", "SSH_", "XDG_", "GO", "OTEL_")
+    )
+
+
+def _checked_image(container: Container, rules: JobRules) -> str:
+    image = container.image
+    if not image:
+        raise CannotRun(f"container {container.name} names no image")
+    if image.startswith("-") or "$" in image:
+        raise CannotRun(f"container {container.name}: {image} is not the name of an image")
+    rules.check_image(image)
+    return image
+
+
+def plan_docker(
+    admitted: Admitted,
+    *,
+    given: dict[str, str],
+    docker: str,
+    mark: str,
+    rules: JobRules = NO_RULES,
+    user: UnixUser | None = None,
+) -> RunPlan:
     """The plan that runs the admission as containers, each under a ``docker run`` in the
     foreground.
 
     ``docker`` is the path of the client, ``mark`` the value of the label ``admittance.run`` that
     finds the containers of this run. The client forwards SIGTERM; the cleanup removes containers
-    that remain after a SIGKILL of the client. Raises CannotRun if this runner cannot run the
-    admission.
+    that remain after a SIGKILL of the client. ``user``: the user in the containers; None: that of
+    the image. Raises CannotRun if this runner cannot run the admission.
     """
 
     def wrapped(containers: tuple[Container, ...]) -> Processes:
         plans = []
         for each in containers:
-            if not each.image:
-                raise CannotRun(f"container {each.name} names no image")
-            id_file = f"{each.name}.cid"
+            image = _checked_image(each, rules)
+            id_file = f"{token(each.name or 'container')}.cid"
             argv = [docker, "run", "--rm", "--init", "--cidfile", id_file]
             argv += [
                 "--label",
@@ -220,16 +245,21 @@ def plan_docker(admitted: Admitted, *, given: dict[str, str], docker: str, mark:
                 "--label",
                 "admittance.pod=$(ADMITTANCE_POD)",
             ]
-            env = _env(each)
+            if user is not None:
+                argv += ["--user", f"{user.uid}:{user.gid}"]
+            env = tuple(one for one in _env(each) if not _is_of_client(one[0]))
             for name in dict.fromkeys((*OWN_ENV, *(name for name, _ in env))):
                 # The variable is passed without a value: the client takes the value, expanded, from
                 # its own environment.
                 argv += ["--env", name]
+            for name, value in _env(each):
+                if _is_of_client(name):
+                    argv += ["--env", f"{name}={value}"]
             if each.working_dir:
                 argv += ["--workdir", each.working_dir]
             if each.command:
                 argv += ["--entrypoint", each.command[0]]
-            argv += [each.image, *each.command[1:], *each.args]
+            argv += [image, *each.command[1:], *each.args]
             plans.append(
                 ContainerPlan(
                     name=each.name, argv=tuple(argv), env=env, probe=probe_docker(docker, id_file)

@@ -1,0 +1,81 @@
+"""What a runner may start: namespaces, Unix users, images and working folders. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+from typing import Final
+
+import msgspec
+
+from admittance.events.facts import Admitted
+
+EVERY: Final = "*"
+UNKNOWN: Final = "unknown"
+"""The key of `JobRules.run_as` for jobs with a submitter that the server does not know."""
+
+
+class CannotRun(ValueError):
+    """This runner cannot run the admission; the message says why."""
+
+
+class UnixUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A Unix user as which jobs run. ``groups``: all of its groups. ``home``: its home folder."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    name: str = ""
+    home: str = "/"
+
+
+class JobRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runner may start; an empty field limits nothing.
+
+    ``namespaces``: it leaves the jobs of all others to other runners. ``run_as``: Unix users by
+    ``user:NAME`` (the submitter), ``namespace:NAME``, ``unknown`` (no known submitter) or ``*``;
+    the first of these that a job has counts, and a job without any is refused. ``images``: patterns
+    such as ``registry.example.com/team/*``. ``folders``: working folders, each with all folders in
+    it, without symbolic links.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    run_as: Mapping[str, UnixUser] = msgspec.field(default_factory=dict)
+    images: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+    def allows_namespace(self, namespace: str) -> bool:
+        return not self.namespaces or namespace in self.namespaces
+
+    def unix_user(self, admitted: Admitted) -> UnixUser | None:
+        """The Unix user of the job; None: the runner's own. Raises CannotRun."""
+        if not self.run_as:
+            return None
+        by = admitted.submitted_by
+        first = f"user:{by}" if by else UNKNOWN
+        namespace = f"namespace:{admitted.namespace}"
+        for key in (first, namespace, EVERY) if by else (namespace, first, EVERY):
+            if key in self.run_as:
+                return self.run_as[key]
+        who = f"the user {by}" if by else "an unknown submitter"
+        raise CannotRun(
+            f"the runner has no Unix user for jobs of {who} in namespace {admitted.namespace}: "
+            f"name one with --run-as {first if by else namespace}=UNIX_USER"
+        )
+
+    def check_image(self, image: str) -> None:
+        """Raises CannotRun if no container may run this image."""
+        if self.images and not any(fnmatchcase(image, one) for one in self.images):
+            raise CannotRun(
+                f"the runner may not run the image {image}: allowed are {', '.join(self.images)}"
+            )
+
+    def check_folder(self, folder: str) -> None:
+        """Raises CannotRun if no process may start in this folder, which has no symbolic links."""
+        path = PurePath(folder)
+        if self.folders and not any(path.is_relative_to(one) for one in self.folders):
+            raise CannotRun(
+                f"the runner may not start jobs in the folder {folder}: allowed are "
+                f"{', '.join(self.folders)}"
+            )

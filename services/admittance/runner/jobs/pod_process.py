@@ -1,0 +1,157 @@
+# ruff: noqa: PTH101, PTH102, PTH112, PTH113, PTH118, PTH120, PTH123, SIM105
+# (pathlib and contextlib are not worth their import time here)
+"""Starts one process of a pod, as the runner's Unix user or as another one. For the shim only, so
+it imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+TYPE_CHECKING = False  # an import of `typing` would cost milliseconds in every shim
+if TYPE_CHECKING:
+    from typing import Any
+
+SIGNALS = (signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that the shim handles or ignores, and that a pod's process gets with their defaults."""
+_REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
+
+
+def expand(text: str, env: dict[str, str]) -> str:
+    """Replaces ``$(NAME)`` as Kubernetes does: unknown names stay, ``$$(NAME)`` is an escape."""
+    return _REFERENCE.sub(
+        lambda found: "$" if found.group(1) is None else env.get(found.group(1), found.group()),
+        text,
+    )
+
+
+def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str]) -> dict[str, str]:
+    """A container's variables: given, own, then wanted, each expanded by those before it."""
+    env = {**given, **own}
+    for name, value in wanted:
+        env[name] = expand(value, env)
+    return env
+
+
+def find_program(name: str, env: dict[str, str], cwd: str) -> str:
+    """The path of a program on the pod's PATH. Raises FileNotFoundError if there is none."""
+    if "/" in name:
+        return os.path.join(cwd, name)
+    for folder in env.get("PATH", os.defpath).split(":"):
+        path = os.path.join(cwd, folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError(f"{name}: no such program")
+
+
+def make_scratch(path: str, user: dict[str, Any] | None) -> str:
+    """Makes the scratch folder of a pod, which only the Unix user of the pod may read; returns its
+    path. ``user``: as in `start_process`."""
+    above = os.path.dirname(path)
+    if not os.path.isdir(above):
+        os.mkdir(above)
+        os.chmod(above, 0o711 if user else 0o700)
+    if not os.path.isdir(path):
+        os.mkdir(path, 0o700)
+        if user:
+            os.chown(path, user["uid"], user["gid"])
+    return path
+
+
+def start_process(
+    program: str,
+    argv: list[str],
+    env: dict[str, str],
+    folders: tuple[str, str],
+    output: str,
+    user: dict[str, Any] | None,
+) -> int:
+    """Starts a process in a session of its own, whose output is appended to the file ``output``;
+    returns its pid. ``folders``: the scratch folder of the pod, and the folder in which the process
+    starts. ``user``: the ``uid``, ``gid`` and ``groups`` of the process; None: those of the runner.
+    Raises OSError or ValueError.
+    """
+    if user:
+        return _start_as(user, program, argv, env, folders, output)
+    os.chdir(folders[1])
+    return os.posix_spawn(
+        program,
+        argv,
+        env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=SIGNALS,
+    )
+
+
+def _start_as(
+    user: dict[str, Any],
+    program: str,
+    argv: list[str],
+    env: dict[str, str],
+    folders: tuple[str, str],
+    output: str,
+) -> int:
+    # The pipe closes at exec; before, the child writes to it why it cannot start.
+    problems, report = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            _become(user, *folders, output)
+            os.execve(program, argv, env)
+        except (OSError, ValueError) as error:
+            os.write(report, str(error).encode())
+        finally:
+            os._exit(127)
+    os.close(report)
+    with open(problems, "rb") as file:
+        problem = file.read()
+    if problem:
+        os.waitpid(pid, 0)
+        raise OSError(problem.decode())
+    return pid
+
+
+def _become(user: dict[str, Any], scratch: str, cwd: str, output: str) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    silence = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    # A program may open /dev/stdout, for which it must own the file.
+    os.fchown(log, user["uid"], user["gid"])
+    for wanted, opened in ((0, silence), (1, log), (2, log)):
+        os.dup2(opened, wanted)
+    # The user may have no way to its scratch folder, such as through the home of root.
+    os.chdir(scratch)
+    os.setgroups(user["groups"])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
+    if cwd != scratch:
+        os.chdir(cwd)
+
+
+def start_time(pid: int) -> int:
+    """Start time of a process in clock ticks since boot; 0 if the system has no /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rsplit(b")", 1)[1].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def signal_group(pid: int, sig: int) -> None:
+    """Sends a signal to the process group ``pid`` if it still exists."""
+    try:
+        os.killpg(pid, sig)
+    except (ProcessLookupError, PermissionError):
+        pass
