@@ -16,6 +16,7 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
+from admittance.api.struct_types import struct_type
 from admittance.api.workload import Workload, WorkloadSpec
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -46,10 +47,8 @@ def _kinds(kind: inspect.Type) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=256)
 def _plan(struct: type[msgspec.Struct]) -> tuple[_Step, ...]:
-    shape = inspect.type_info(struct)
-    assert isinstance(shape, inspect.StructType)
     steps = []
-    for field in shape.fields:
+    for field in struct_type(struct).fields:
         is_struct, is_list = _kinds(field.type)
         # Python has one object for None, for each boolean, for 0 and for each empty value, so
         # fields with such a default need no replacement.

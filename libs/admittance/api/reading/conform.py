@@ -19,6 +19,7 @@ import msgspec
 from msgspec import inspect
 
 from admittance.api.problems import REQUIRED, TYPE, UNKNOWN, Problem, shown
+from admittance.api.struct_types import struct_type
 
 PROBLEMS_MAX: Final = 50
 """The most problems reported for one object."""
@@ -89,10 +90,8 @@ class _Shape(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _shape(kind: type) -> _Shape:
-    found = inspect.type_info(kind)
-    if not isinstance(found, inspect.StructType):
-        raise TypeError(f"{kind} is not a Struct")
+def _shape(kind: type[msgspec.Struct]) -> _Shape:
+    found = struct_type(kind)
     return _Shape(
         {field.encode_name: _bare(field.type) for field in found.fields},
         tuple(field.encode_name for field in found.fields if field.required),
@@ -113,7 +112,9 @@ def join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def conform(value: Any, kind: type, problems: list[Problem], path: str = "") -> dict[str, Any]:
+def conform(
+    value: Any, kind: type[msgspec.Struct], problems: list[Problem], path: str = ""
+) -> dict[str, Any]:
     """The value as builtins that fit the Struct. Values that do not fit are left out, and a problem
     for each is added to ``problems``.
     """

@@ -25,6 +25,7 @@ from admittance.api.problems import (
     Problem,
     shown,
 )
+from admittance.api.struct_types import struct_type
 
 Error: TypeAlias = tuple[str, str]
 """What is wrong with a value, and the code of that problem."""
@@ -142,10 +143,8 @@ def _required(given: Any, field: Field) -> str:
 @lru_cache(maxsize=256)
 def fields_of(struct: type[msgspec.Struct]) -> Fields:
     """The fields of the Struct that have rules, at any depth."""
-    info = inspect.type_info(struct)
-    assert isinstance(info, inspect.StructType)
     found = []
-    for declared in info.fields:
+    for declared in struct_type(struct).fields:
         field = _field(declared.encode_name, rules_at(declared.type))
         if field.required or field.rules or field.entries or field.item_rules or field.inside:
             wrong = field.required or (

@@ -90,16 +90,18 @@ class Found(NamedTuple):
 
     def is_readable(self) -> bool:
         """Whether the services can read the object."""
-        from admittance.provisioning.records import read_record
         from admittance.workload.bucket_reader import read, read_manifest
 
-        readers: dict[str, Callable[[str, bytes], object]] = {
-            "workload": read,
-            CAPACITY: read_record,
-        }
-        reader = readers.get(self.key.split(".")[0], read_manifest)
+        kind = self.key.split(".")[0]
         try:
-            reader(self.key, self.data)
+            if kind == "workload":
+                read(self.key, self.data)
+            elif kind == CAPACITY:
+                from admittance.provisioning.records import read_record
+
+                read_record(self.key, self.data)
+            else:
+                read_manifest(self.key, self.data)
         except BROKEN:
             return False
         return True

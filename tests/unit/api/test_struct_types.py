@@ -1,0 +1,30 @@
+"""What msgspec knows of Structs."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import inspect
+
+from admittance.api import struct_types
+from admittance.api.manifests import STRUCTS
+from admittance.api.struct_types import struct_type
+
+
+@pytest.mark.parametrize("kind", STRUCTS)
+def test_a_struct_within_a_struct_has_the_fields_that_it_has_alone(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(struct_types, "_KNOWN", {})
+    struct_type(STRUCTS[kind])
+    for struct, found in struct_types._KNOWN.items():
+        assert found == inspect.type_info(struct)
+
+
+def test_structs_within_a_struct_are_not_inspected_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outer = struct_type(STRUCTS["Workload"])
+    monkeypatch.setattr(inspect, "type_info", None)
+    inner = {field.name: field.type for field in outer.fields}["spec"]
+    assert isinstance(inner, inspect.StructType)
+    assert struct_type(inner.cls) is inner
