@@ -5,8 +5,15 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
 DATA   ?= .data
 SEEDS  ?= 10000
+
+# The tests start many processes; each would compile the code again.
+unexport PYTHONDONTWRITEBYTECODE
+
+# More workers than cores: many tests wait for processes. Whole files, for fixtures of modules.
+PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test thorough test-deploy up hunt bench lint schema lock clean
@@ -32,11 +39,17 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacity, in half a minute
 	@$(BIN)/python -m tools.demo deploy/samples
 
-test: $(STAMP)  ## the whole test suite, also against a real nats-server
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+# Compiles the tests once in a new clone, where otherwise each worker would do it.
+$(COMPILED): $(STAMP)
+	@$(BIN)/python -m pytest --collect-only -qq tests/unit >/dev/null & \
+	  $(BIN)/python -m pytest --collect-only -qq --ignore tests/unit >/dev/null; wait
+	@touch $@
 
-thorough: $(STAMP)  ## the property tests with three times the examples of `make test`
-	ADMIT_THOROUGH=1 $(BIN)/python -m pytest -n 3 --dist loadfile tests/properties
+test: $(COMPILED)  ## the whole test suite, also against a real nats-server
+	$(PYTEST)
+
+thorough: $(COMPILED)  ## the property tests with three times the examples of `make test`
+	ADMIT_THOROUGH=1 $(PYTEST) tests/properties
 
 test-deploy: $(STAMP)  ## the tests that need a container engine
 	$(BIN)/python -m pytest -m deploy -rs tests/deploy

@@ -9,6 +9,7 @@ shapes and the rules of single fields, which validation reads from the same type
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,6 +76,7 @@ def _all_structs(structs: list[Any]) -> list[type[msgspec.Struct]]:
     return list(found)
 
 
+@cache
 def _inner(struct: type[msgspec.Struct]) -> list[tuple[Any, type[msgspec.Struct] | None]]:
     """Each field, with the Struct of its value or of its items."""
     info = inspect.type_info(struct)
