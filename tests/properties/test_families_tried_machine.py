@@ -16,7 +16,7 @@ from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.queue import age_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import InFlight, Queue, WorkloadInfo
-from support.cores.family_story import FamilyStory
+from support.cores.family_scheduler import FamilyScheduler
 from support.examples import examples
 
 FLAVORS = ("best", "mid", "worst")
@@ -31,7 +31,7 @@ class Families(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scheduler = FamilyStory(self.config)
+        self.scheduler = FamilyScheduler(self.config)
         self.scheduler.check("slow")
         self.flying: list[Decision] = []
         self.offer(FLAVORS, "UpgradeOnly", slow=True, much=4)
@@ -126,7 +126,7 @@ class Families(RuleBasedStateMachine):
             member = self.world().workloads.get((namespace, name))
             taken = taken and member is not None and member.revision == revision
         if taken:
-            self.scheduler.write(one)
+            self.scheduler.apply(one)
         else:
             self.scheduler.core.forget(one.namespace, one.name, one.revision)
 

@@ -25,14 +25,15 @@ from admittance.scheduling.state.shared_quota import (
     restore_usage,
 )
 from simulation.invariants import naive
-from support.cores.family_scheduler import FamilyScheduler, both, explicit
+from support.cores.family_queues import both, explicit
+from support.cores.family_scheduler import FamilyScheduler
 from support.examples import examples
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c"), "any": ("r", "s", "c")}
 FAMILIES = ("f0", "f1")
 JOBS = ("w0", "w1")
-VARIANTS = [f"{family}.{tag}" for family in FAMILIES for tag in TAGS]
+VARIANTS = [f"{family}-{tag}" for family in FAMILIES for tag in TAGS]
 NAMES = [*VARIANTS, *JOBS]
 GPUS = ("r", "o", "s")
 SETS = st.lists(
@@ -49,11 +50,11 @@ class Ledger(RuleBasedStateMachine):
         first=st.lists(SETS, min_size=2, max_size=2),
     )
     def begin(self, fair: bool, lend: str | None, first: list[list[tuple[int, int, int]]]) -> None:
-        self.kin = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
+        self.scheduler = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
         self.lend = lend
         for name in (*GPUS, "c"):
-            self.kin.flavor(name)
-        self.kin.put("Cohort", "co", {})
+            self.scheduler.flavor(name)
+        self.scheduler.put("Cohort", "co", {})
         for name in QUEUES:
             self._queue(name, "co", 6)
         for family, queue, sets in zip(FAMILIES, QUEUES, first, strict=True):
@@ -65,19 +66,19 @@ class Ledger(RuleBasedStateMachine):
             groups[0]["flavors"][0]["resources"][0]["lendingLimit"] = self.lend
             groups[1]["flavors"][0]["resources"][0]["lendingLimit"] = self.lend
         policy = explicit(*GPUS, shared="c")
-        self.kin.queue(name, cohort, resourceGroups=groups, concurrentAdmission=policy)
+        self.scheduler.queue(name, cohort, resourceGroups=groups, concurrentAdmission=policy)
 
     # What happens. ----------------------------------------------------------------------------
 
     @rule(family=st.sampled_from(FAMILIES), queue=st.sampled_from(QUEUES), sets=SETS)
     def a_new_family_comes(self, family: str, queue: str, sets: list[tuple[int, int, int]]) -> None:
-        if family not in self.kin.stored:
+        if family not in self.scheduler.stored:
             self.a_family_comes(family, queue, sets)
 
     def a_family_comes(self, family: str, queue: str, sets: list[tuple[int, int, int]]) -> None:
         """``sets``: per pod set the number of pods, and the gpus and cpus of each pod."""
         pods = [(count, {"gpu": str(gpu), "cpu": str(cpu)}) for count, gpu, cpu in sets]
-        self.kin.family(family, queue, TAGS, pods)
+        self.scheduler.open_family(family, queue, TAGS, pods)
 
     @rule(
         name=st.sampled_from(JOBS),
@@ -86,8 +87,8 @@ class Ledger(RuleBasedStateMachine):
         cpu=st.integers(0, 4),
     )
     def a_job_comes(self, name: str, queue: str, gpu: int, cpu: int) -> None:
-        if name not in self.kin.stored:
-            self.kin.job(name, queue, [(1, {"gpu": str(gpu), "cpu": str(cpu)})])
+        if name not in self.scheduler.stored:
+            self.scheduler.job(name, queue, [(1, {"gpu": str(gpu), "cpu": str(cpu)})])
 
     @rule(
         names=st.sets(st.sampled_from(NAMES), min_size=1, max_size=4),
@@ -97,49 +98,54 @@ class Ledger(RuleBasedStateMachine):
     def some_are_reserved(self, names: set[str], flavors: list[str], kept: bool) -> None:
         """Each pod set in a flavor of its own: siblings hold different amounts of one."""
         for at, name in enumerate(sorted(names)):
-            if name not in self.kin.stored or self.kin.holds(name):
+            if name not in self.scheduler.stored or self.scheduler.holds(name):
                 continue
             drawn = [{"gpu": flavor, "cpu": "c"} for flavor in flavors[2 * at : 2 * at + 2]]
-            queue = self.kin.member(name).local_queue[1]
+            queue = self.scheduler.member(name).local_queue[1]
             if kept and name in VARIANTS:
-                self.kin.change(name, promised=self.kin.as_admission(name, queue, *drawn))
+                self.scheduler.change(
+                    name, promised=self.scheduler.as_admission(name, queue, *drawn)
+                )
             else:
-                self.kin.reserve(name, queue, *drawn)
+                self.scheduler.reserve(name, queue, *drawn)
 
     @rule(name=st.sampled_from(NAMES))
     def is_admitted(self, name: str) -> None:
-        if name in self.kin.stored and self.kin.stored[name].status.admission is not None:
-            self.kin.admit(name)
+        if (
+            name in self.scheduler.stored
+            and self.scheduler.stored[name].status.admission is not None
+        ):
+            self.scheduler.admit(name)
 
     @rule(name=st.sampled_from(VARIANTS))
     def what_was_kept_is_reserved(self, name: str) -> None:
-        if name in self.kin.stored:
-            kept = self.kin.stored[name].status.promised
+        if name in self.scheduler.stored:
+            kept = self.scheduler.stored[name].status.promised
             if kept is not None:
                 on = {"QuotaReserved": (True, "QuotaReserved")}
-                self.kin.change(name, conditions=on, admission=kept, promised=None)
+                self.scheduler.change(name, conditions=on, admission=kept, promised=None)
 
     @rule(name=st.sampled_from(NAMES))
     def loses_it(self, name: str) -> None:
-        if name in self.kin.stored and self.kin.holds(name):
-            self.kin.lose(name, "Preempted")
+        if name in self.scheduler.stored and self.scheduler.holds(name):
+            self.scheduler.lose(name, "Preempted")
 
     @rule(name=st.sampled_from(NAMES), counts=st.tuples(st.integers(0, 2), st.integers(0, 2)))
     def gives_pods_back(self, name: str, counts: tuple[int, int]) -> None:
-        if name in self.kin.stored:
-            self.kin.reclaim(name, *counts)
+        if name in self.scheduler.stored:
+            self.scheduler.reclaim(name, *counts)
 
     @rule(name=st.sampled_from((*NAMES, *FAMILIES)), finishes=st.booleans())
     def is_gone(self, name: str, finishes: bool) -> None:
-        if name not in self.kin.stored:
+        if name not in self.scheduler.stored:
             return
-        of = [one for one in VARIANTS if one in self.kin.stored and one.split(".")[0] == name]
+        of = [one for one in VARIANTS if one in self.scheduler.stored and one.split("-")[0] == name]
         for one in (name, *of):
             if finishes:
-                self.kin.finish(one)
-                del self.kin.stored[one]
+                self.scheduler.finish(one)
+                del self.scheduler.stored[one]
             else:
-                self.kin.gone(one)
+                self.scheduler.gone(one)
 
     @rule(
         name=st.sampled_from(QUEUES),
@@ -151,31 +157,39 @@ class Ledger(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(QUEUES), gpus=st.integers(1, 8))
     def a_queue_is_deleted_and_comes_back(self, name: str, gpus: int) -> None:
-        self.kin.delete("ClusterQueue", name)
+        self.scheduler.delete("ClusterQueue", name)
         self._queue(name, "co", gpus)
 
     @rule(
         order=st.permutations(NAMES), many=st.integers(1, 8), back=st.randoms(use_true_random=False)
     )
     def some_are_taken_out_for_a_while(self, order: list[str], many: int, back: Random) -> None:
-        here = [one for one in order if one in self.kin.stored and self.kin.member(one).charge]
+        here = [
+            one
+            for one in order
+            if one in self.scheduler.stored and self.scheduler.member(one).charge
+        ]
         going = here[:many]
         before = self._usages()
         for at, name in enumerate(going):
-            remove_usage(self.kin.member(name))
+            remove_usage(self.scheduler.member(name))
             self._as_added_up(going[: at + 1])
         left = list(going)
         back.shuffle(left)
         while left:
-            restore_usage(self.kin.member(left.pop()))
+            restore_usage(self.scheduler.member(left.pop()))
             self._as_added_up(left)
         assert self._usages() == before
 
     @rule(order=st.permutations(NAMES), many=st.integers(1, 4), more=st.integers(1, 4))
     def some_are_taken_out_together(self, order: list[str], many: int, more: int) -> None:
-        here = [one for one in order if one in self.kin.stored and self.kin.member(one).charge]
-        first = [self.kin.member(one) for one in here[:many]]
-        rest = [self.kin.member(one) for one in here[many : many + more]]
+        here = [
+            one
+            for one in order
+            if one in self.scheduler.stored and self.scheduler.member(one).charge
+        ]
+        first = [self.scheduler.member(one) for one in here[:many]]
+        rest = [self.scheduler.member(one) for one in here[many : many + more]]
         before = self._usages()
         of_first = remove_all_usage(first)
         of_rest = remove_all_usage(rest)
@@ -189,15 +203,15 @@ class Ledger(RuleBasedStateMachine):
 
     @invariant()
     def what_is_used_is_what_is_written(self) -> None:
-        if hasattr(self, "kin"):
+        if hasattr(self, "scheduler"):
             self._as_added_up(())
 
     @invariant()
     def there_is_as_much_as_that_leaves(self) -> None:
-        if not hasattr(self, "kin"):
+        if not hasattr(self, "scheduler"):
             return
-        catalog = self.kin.core.catalog
-        usage = self.kin.should_be_used()
+        catalog = self.scheduler.core.catalog
+        usage = self.scheduler.should_be_used()
         for queue, node in catalog.tree.queues.items():
             for fr, cell in node.cells.items():
                 free = naive.available(queue, fr, catalog.cluster_queues, catalog.cohorts, usage)
@@ -205,10 +219,10 @@ class Ledger(RuleBasedStateMachine):
 
     @invariant()
     def what_the_others_would_free_and_add_is_told_right(self) -> None:
-        if not hasattr(self, "kin"):
+        if not hasattr(self, "scheduler"):
             return
         for name in NAMES:
-            member = self.kin.core._state.workloads.get(("ns", name))
+            member = self.scheduler.core._state.workloads.get(("ns", name))
             overlap = member.family_quota if member is not None else None
             if member is None or member.charge is None or overlap is None:
                 continue
@@ -227,11 +241,11 @@ class Ledger(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When all are gone nothing is used, and nothing is remembered of any family."""
-        if not hasattr(self, "kin"):
+        if not hasattr(self, "scheduler"):
             return
-        for name in list(self.kin.stored):
-            self.kin.gone(name)
-        world = self.kin.core._state
+        for name in list(self.scheduler.stored):
+            self.scheduler.gone(name)
+        world = self.scheduler.core._state
         assert not world.families
         for cell in self._usages():
             assert cell.usage == 0 and cell.discount == 0 and not cell.discounted_children
@@ -239,12 +253,12 @@ class Ledger(RuleBasedStateMachine):
     # Help. ------------------------------------------------------------------------------------
 
     def _as_added_up(self, without: Sequence[str]) -> None:
-        wanted = self.kin.should_be_used(without)
+        wanted = self.scheduler.should_be_used(without)
         for name in QUEUES:
-            assert self.kin.used(name) == wanted.get(name, {}), name
+            assert self.scheduler.used(name) == wanted.get(name, {}), name
 
     def _usages(self) -> dict[Cell, int]:
-        tree = self.kin.core.catalog.tree
+        tree = self.scheduler.core.catalog.tree
         nodes: list[Node] = [*tree.queues.values(), *tree.cohorts.values()]
         return {cell: cell.usage for node in nodes for cell in node.cells.values()}
 

@@ -20,14 +20,15 @@ from admittance.events.facts import Assigned, Preempted
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from simulation.invariants import naive
-from support.cores.family_scheduler import FamilyScheduler, both, explicit
+from support.cores.family_queues import both, explicit
+from support.cores.family_scheduler import FamilyScheduler
 from support.examples import examples
 
 QUEUES = ("a", "b")
 TAGS = {"r": ("r", "c"), "o": ("o", "c"), "s": ("s", "c")}
 FAMILIES = ("f0", "f1", "f2")
 JOBS = ("w0", "w1", "w2", "w3")
-NAMES = [*(f"{family}.{tag}" for family in FAMILIES for tag in TAGS), *JOBS]
+NAMES = [*(f"{family}-{tag}" for family in FAMILIES for tag in TAGS), *JOBS]
 CHECKS = st.sampled_from(((), (), ("late",), ("late", "defers"), ("defers",)))
 POLICIES = st.fixed_dictionaries(
     {
@@ -60,15 +61,15 @@ class Room(RuleBasedStateMachine):
         policies: tuple[dict[str, str], dict[str, str]],
         first: list[list[tuple[int, int, int]]],
     ) -> None:
-        self.kin = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
-        self.kin.stubborn = True
+        self.scheduler = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
+        self.scheduler.stubborn = True
         self.cut = False
         for flavor in ("r", "o", "s", "c"):
-            self.kin.flavor(flavor)
-        self.kin.put("AdmissionCheck", "late", {"controllerName": "ctl"})
+            self.scheduler.flavor(flavor)
+        self.scheduler.put("AdmissionCheck", "late", {"controllerName": "ctl"})
         deferred = {"controllerName": "ctl", "preemptionPolicy": "AfterCheckPassedOrOnDemand"}
-        self.kin.put("AdmissionCheck", "defers", {**deferred, "controllerName": "other"})
-        self.kin.put("Cohort", "co", {})
+        self.scheduler.put("AdmissionCheck", "defers", {**deferred, "controllerName": "other"})
+        self.scheduler.put("Cohort", "co", {})
         self.gpus = dict(zip(QUEUES, gpus, strict=True))
         self.cpus = dict(zip(QUEUES, cpus, strict=True))
         self.policies = dict(zip(QUEUES, policies, strict=True))
@@ -80,7 +81,7 @@ class Room(RuleBasedStateMachine):
 
     def _queue(self, name: str) -> None:
         gpus = dict.fromkeys(("r", "o", "s"), str(self.gpus[name]))
-        self.kin.queue(
+        self.scheduler.queue(
             name,
             "co",
             resourceGroups=both(gpus, str(self.cpus[name]), shared="c"),
@@ -101,9 +102,9 @@ class Room(RuleBasedStateMachine):
         self, name: str, queue: str, pods: list[tuple[int, int, int]], priority: int
     ) -> None:
         """The number of pods, and the gpus and cpus of each pod."""
-        if name not in self.kin.stored:
+        if name not in self.scheduler.stored:
             asked = [(count, {"gpu": str(gpu), "cpu": str(cpu)}) for count, gpu, cpu in pods]
-            self.kin.family(name, queue, TAGS, asked, priority=priority)
+            self.scheduler.open_family(name, queue, TAGS, asked, priority=priority)
             self.cycle(len(pods))
 
     @rule(
@@ -114,39 +115,42 @@ class Room(RuleBasedStateMachine):
         priority=st.sampled_from((-2, 0, 1, 2, 3)),
     )
     def a_job_comes(self, name: str, queue: str, gpu: int, cpu: int, priority: int) -> None:
-        if name not in self.kin.stored:
+        if name not in self.scheduler.stored:
             pods = [(1, {"gpu": str(gpu), "cpu": str(cpu)})]
-            self.kin.job(name, queue, pods, priority=priority)
+            self.scheduler.job(name, queue, pods, priority=priority)
             self.cycle(gpu)
 
     @rule(times=st.integers(1, 4))
     def cycle(self, times: int) -> None:
         for _ in range(times):
-            if self.kin.core.has_work():
+            if self.scheduler.core.has_work():
                 self._cycle()
 
     @rule(name=st.sampled_from(NAMES))
     def passes(self, name: str) -> None:
-        if name in self.kin.stored and self.kin.stored[name].status.admission is not None:
-            self.kin.says_ready(name)
+        if (
+            name in self.scheduler.stored
+            and self.scheduler.stored[name].status.admission is not None
+        ):
+            self.scheduler.passes(name)
             self.cycle(1)
 
     @rule(name=st.sampled_from(NAMES))
     def stops(self, name: str) -> None:
         if self._is_stopping(name):
-            self.kin.stops(name)
+            self.scheduler.stops(name)
 
     @rule(name=st.sampled_from(JOBS))
     def ends(self, name: str) -> None:
-        if name in self.kin.stored:
-            self.kin.finish(name)
-            del self.kin.stored[name]
+        if name in self.scheduler.stored:
+            self.scheduler.finish(name)
+            del self.scheduler.stored[name]
 
     @rule(name=st.sampled_from(FAMILIES))
     def a_family_ends(self, name: str) -> None:
-        if name in self.kin.stored:
-            for one in (name, *(f"{name}.{tag}" for tag in TAGS)):
-                self.kin.gone(one)
+        if name in self.scheduler.stored:
+            for one in (name, *(f"{name}-{tag}" for tag in TAGS)):
+                self.scheduler.gone(one)
 
     @rule(name=st.sampled_from(QUEUES), gpus=st.integers(1, 4), cpus=st.integers(0, 8))
     def a_queue_is_edited(self, name: str, gpus: int, cpus: int) -> None:
@@ -157,17 +161,17 @@ class Room(RuleBasedStateMachine):
     @rule(chance=st.randoms(use_true_random=False))
     def somebody_else_takes_over(self, chance: Random) -> None:
         """Reading the stored values in any order gives the same state."""
-        before = {name: self.kin.used(name) for name in QUEUES}
-        order = list(self.kin.stored)
+        before = {name: self.scheduler.used(name) for name in QUEUES}
+        order = list(self.scheduler.stored)
         chance.shuffle(order)
-        self.kin.restart(order)
-        assert before == {name: self.kin.used(name) for name in QUEUES}
+        self.scheduler.restart(order)
+        assert before == {name: self.scheduler.used(name) for name in QUEUES}
 
     # What holds. ------------------------------------------------------------------------------
 
     @invariant()
     def nobody_has_more_than_there_is(self) -> None:
-        if not hasattr(self, "kin") or self.cut:
+        if not hasattr(self, "scheduler") or self.cut:
             return
         for without in self._outcomes():
             for queue, fr, free in self._free(without):
@@ -175,102 +179,104 @@ class Room(RuleBasedStateMachine):
 
     @invariant()
     def what_counts_is_the_largest_of_a_family(self) -> None:
-        if hasattr(self, "kin") and not self._plans():
-            wanted = self.kin.should_be_used()
+        if hasattr(self, "scheduler") and not self._plans():
+            wanted = self.scheduler.should_be_used()
             for name in QUEUES:
-                assert self.kin.used(name) == wanted.get(name, {})
+                assert self.scheduler.used(name) == wanted.get(name, {})
 
     def teardown(self) -> None:
         """In the end every check passes and every job stops and ends."""
-        if not hasattr(self, "kin"):
+        if not hasattr(self, "scheduler"):
             return
         for _ in range(300):
             self._settle()
             for name in NAMES:
-                if name not in self.kin.stored:
+                if name not in self.scheduler.stored:
                     continue
                 if self._is_stopping(name):
-                    self.kin.stops(name)
-                elif is_true(self.kin.stored[name], Type.ADMITTED):
+                    self.scheduler.stops(name)
+                elif is_true(self.scheduler.stored[name], Type.ADMITTED):
                     self._end(name)
                 elif self._awaits_checks(name):
-                    self.kin.says_ready(name)
-            if not any(self.kin.holds(one) for one in NAMES if one in self.kin.stored):
+                    self.scheduler.passes(name)
+            if not any(self.scheduler.holds(one) for one in NAMES if one in self.scheduler.stored):
                 break
         else:
             raise AssertionError("it does not come to an end")
-        for cells in self.kin.core.catalog.tree.queues.values():
+        for cells in self.scheduler.core.catalog.tree.queues.values():
             assert not any(cell.usage for cell in cells.cells.values())
-        world = self.kin.core._state
+        world = self.scheduler.core._state
         assert not (world.planners_by_victim or world.planning_domains or world.handovers)
 
     # Help. ------------------------------------------------------------------------------------
 
     def _cycle(self) -> None:
         admitted = {
-            one: self.kin.stored[one].status.admitted_variant
+            one: self.scheduler.stored[one].status.admitted_variant
             for one in FAMILIES
-            if one in self.kin.stored
+            if one in self.scheduler.stored
         }
-        self.kin.cycle(confirm=False)
-        for one in self.kin.decisions:
+        self.scheduler.cycle(confirm=False)
+        for one in self.scheduler.decisions:
             if isinstance(one, Preempted):
                 self._is_fair_game(one.by.partition("/")[2], one.name)
             elif isinstance(one, Assigned):
                 for giver in one.preempts:
                     self._is_fair_game(one.name, giver.name)
-        for one in self.kin.decisions:
-            self.kin.take_in(one)
+        for one in self.scheduler.decisions:
+            self.scheduler.apply(one)
         for name, before in admitted.items():
             running = [
-                f"{name}.{tag}"
+                f"{name}-{tag}"
                 for tag in TAGS
-                if is_true(self.kin.stored[f"{name}.{tag}"], Type.ADMITTED)
+                if is_true(self.scheduler.stored[f"{name}-{tag}"], Type.ADMITTED)
             ]
             assert len(running) <= 1, f"{running} are admitted, and {before} was"
 
     def _is_fair_game(self, preemptor: str, victim: str) -> None:
-        theirs = self.kin.parent_of(victim)
-        assert not theirs or theirs != self.kin.parent_of(preemptor), "a sibling goes for a sibling"
-        assert self.kin.stored[victim].status.promised is None, "what is kept is taken"
+        theirs = self.scheduler.parent_of(victim)
+        assert not theirs or theirs != self.scheduler.parent_of(preemptor), (
+            "a sibling goes for a sibling"
+        )
+        assert self.scheduler.stored[victim].status.promised is None, "what is kept is taken"
 
     def _settle(self) -> None:
         """Runs until no step is left, but at most for a fixed number of steps: the loop guard,
         which ends preemption loops, is not part of this machine."""
         for _ in range(40):
-            if not self.kin.core.has_work():
+            if not self.scheduler.core.has_work():
                 return
             self._cycle()
 
     def _end(self, name: str) -> None:
-        parent = self.kin.parent_of(name)
-        gone = [parent, *(f"{parent}.{tag}" for tag in TAGS)] if parent else [name]
+        parent = self.scheduler.parent_of(name)
+        gone = [parent, *(f"{parent}-{tag}" for tag in TAGS)] if parent else [name]
         for one in gone:
-            self.kin.gone(one)
+            self.scheduler.gone(one)
 
     def _is_stopping(self, name: str) -> bool:
-        if name not in self.kin.stored:
+        if name not in self.scheduler.stored:
             return False
-        stored = self.kin.stored[name]
+        stored = self.scheduler.stored[name]
         return is_true(stored, Type.EVICTED) and is_true(stored, Type.ADMITTED)
 
     def _awaits_checks(self, name: str) -> bool:
-        rows = self.kin.stored[name].status.admission_checks
+        rows = self.scheduler.stored[name].status.admission_checks
         return any(one.state != "Ready" for one in rows)
 
     def _plans(self) -> dict[str, list[str]]:
         found = {}
         for name in NAMES:
-            stored = self.kin.stored.get(name)
+            stored = self.scheduler.stored.get(name)
             if stored is None or stored.status.admission is None:
                 continue
             pending = stored.status.pending_preemption
             victims = [
                 one.name
                 for one in (pending.victims if pending is not None else ())
-                if one.name in self.kin.stored
-                and self.kin.stored[one.name].status.admission is not None
-                and self.kin.member(one.name).reserved_at == one.since
+                if one.name in self.scheduler.stored
+                and self.scheduler.stored[one.name].status.admission is not None
+                and self.scheduler.member(one.name).reserved_at == one.since
             ]
             if victims:
                 found[name] = victims
@@ -285,8 +291,8 @@ class Room(RuleBasedStateMachine):
                 yield gone | (set(plans) - set(true))
 
     def _free(self, without: set[str]) -> Iterator[tuple[str, tuple[str, str], int]]:
-        catalog = self.kin.core.catalog
-        usage = self.kin.should_be_used(sorted(without))
+        catalog = self.scheduler.core.catalog
+        usage = self.scheduler.should_be_used(sorted(without))
         for queue in QUEUES:
             for fr in (*((flavor, "gpu") for flavor in ("r", "o", "s")), ("c", "cpu")):
                 found = naive.available(queue, fr, catalog.cluster_queues, catalog.cohorts, usage)

@@ -22,6 +22,7 @@ from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import a_manifest
 from support.cores.family_invariants import charged
+from support.cores.family_queues import family_policy
 from support.cores.timed_cores import TimedCores
 
 GPU = "gpu"
@@ -111,13 +112,7 @@ class FamilyCores(TimedCores):
         explicit: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Workloads of ``cq`` are families from now on. ``floor``: minFlavor, or minVariant."""
-        constraints = {"mode": mode}
-        if floor:
-            constraints["minVariant" if explicit else "minFlavor"] = floor
-        said: dict[str, Any] = {"migrationConstraints": constraints}
-        if explicit:
-            said["explicitVariants"] = list(explicit)
-        self.edit_queue(concurrentAdmission=said)
+        self.edit_queue(concurrentAdmission=family_policy(mode, floor, explicit))
 
     # What happens. --------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
-"""A scheduler to be told stories of families: parents, their variants, and what a controller would
-write of them, in one step each."""
+"""The scheduler's core with families: parents, their variants, and a stand-in for the services that
+store decisions and turn variants on and off, as far as the scheduler can see them.
+"""
 
 from __future__ import annotations
 
@@ -8,65 +9,64 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-from admittance.api.meta import ObjectMeta, OwnerReference
+from admittance.api.meta import OwnerReference
 from admittance.api.units import amount, render
-from admittance.api.workload import FAMILY_GATE, CheckState, GatePosition, ReclaimablePod
-from admittance.events.facts import Assigned, Confirmed, Planned, Preempted, Refused, Revoked
+from admittance.api.workload import (
+    FAMILY_GATE,
+    CheckState,
+    GateHolder,
+    GatePosition,
+    ReclaimablePod,
+)
+from admittance.events.facts import (
+    Assigned,
+    Confirmed,
+    Decision,
+    Planned,
+    Preempted,
+    Refused,
+    Revoked,
+)
 from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.family import FamilyRules, desired_variants, rules_of
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.queue import in_order
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.stored import StoredWorkload, WorkloadStatus
-from support.cores.stepped_scheduler import API, NOON, SteppedScheduler
+from admittance.workload.family_info import parent_state, variant_state
+from admittance.workload.stored import PARENT, head
+from support.cores.family_queues import family_policy
+from support.cores.stepped_scheduler import API, SteppedScheduler, groups
 
 Pods = Sequence[tuple[int, Mapping[str, str]]]
 """Per pod set how many, and what one of them asks for."""
-
-
-def both(flavors: Mapping[str, str], cpu: str, *, shared: str = "cpu-only") -> list[dict[str, Any]]:
-    """Two resource groups: gpu in these flavors, in order, and cpu in one that all share."""
-    return [
-        {
-            "coveredResources": ["gpu"],
-            "flavors": [
-                {"name": name, "resources": [{"name": "gpu", "nominalQuota": much}]}
-                for name, much in flavors.items()
-            ],
-        },
-        {
-            "coveredResources": ["cpu"],
-            "flavors": [{"name": shared, "resources": [{"name": "cpu", "nominalQuota": cpu}]}],
-        },
-    ]
-
-
-def explicit(*tags: str, shared: str = "cpu-only", mode: str = "UpgradeOnly") -> dict[str, Any]:
-    """One explicit variant per gpu flavor, each with the flavor of the cpu."""
-    return {
-        "migrationConstraints": {"mode": mode},
-        "explicitVariants": [
-            {"name": tag, "allowedResourceFlavors": [tag, shared]} for tag in tags
-        ],
-    }
+Usage = dict[tuple[str, str], int]
 
 
 class FamilyScheduler(SteppedScheduler):
-    """Variants are named ``parent.tag``. A workload with checks stays reserved until they are
-    Ready (`says_ready`) and the scheduler confirms it. Without checks it is admitted at once, or
-    takes over. ``stubborn``: jobs of victims stop only by `stops`. ``revoked``: workloads with a
-    revoked reservation; ``confirmed``: workloads that were admitted."""
+    """Variants are named ``<parent>-<tag>``. A workload with checks stays reserved until they are
+    Ready (`passes`) and the scheduler confirms it; without checks it is admitted at once, or takes
+    over. Jobs of families stop by `stops` only; others at once, unless ``stubborn``.
+
+    ``follows``: after every write, the variants of `family` are turned on and off as policy wants
+    it. ``decisions``: of the last cycle. ``revoked``, ``confirmed``: the workloads of all such
+    decisions so far.
+    """
 
     def __init__(self, config: Config | None = None) -> None:
         self._config = config
         self._objects: dict[tuple[str, str, str], Any] = {}
         super().__init__(config)
+        self.follows = True
         self.stubborn = False
-        self.decisions: list[Any] = []
+        self.decisions: list[Decision] = []
         self.revoked: list[str] = []
         self.confirmed: list[str] = []
+        self.parents: dict[str, list[str]] = {}
+        """Variants by parent, of those that policy turns on and off."""
 
     # Configuration. -------------------------------------------------------------------------
 
@@ -86,9 +86,68 @@ class FamilyScheduler(SteppedScheduler):
         for name in order if order is not None else list(self.stored):
             self._write("ns", name, self.stored[name])
 
+    def families(
+        self,
+        name: str = "cq",
+        *,
+        mode: str = "UpgradeOnly",
+        explicit: Sequence[Mapping[str, Any]] = (),
+        floor: str = "",
+        flavors: Mapping[str, Any] | None = None,
+        checks: Mapping[str, Sequence[str]] | None = None,
+        **spec: Any,
+    ) -> None:
+        """A ClusterQueue of families. ``flavors``: to its cpu, the best first; ``checks``: flavor
+        to those that it brings."""
+        offered = dict(flavors or {"best": "4", "mid": "4", "worst": "4"})
+        for flavor in offered:
+            self.flavor(flavor)
+        made = groups(**offered)
+        for one in made[0]["flavors"]:
+            if checks and one["name"] in checks:
+                one["admissionChecks"] = list(checks[one["name"]])
+        said = family_policy(mode, floor, explicit)
+        self.queue(name, **{"resourceGroups": made, "concurrentAdmission": said, **spec})
+
+    def check(self, name: str, **spec: Any) -> None:
+        """An AdmissionCheck that is active."""
+        self.put("AdmissionCheck", name, {"controllerName": f"c/{name}", **spec})
+
+    def rules(self, queue: str) -> FamilyRules:
+        """What the ClusterQueue says of families."""
+        found = rules_of(self.core.catalog.cluster_queues[queue].spec)
+        assert found is not None
+        return found
+
     # Workloads. -----------------------------------------------------------------------------
 
     def family(
+        self,
+        name: str,
+        queue: str = "cq",
+        cpu: str = "4",
+        *,
+        tags: Sequence[str] | None = None,
+        parent_first: bool = True,
+        priority: int = 0,
+        age: float = 0,
+        **more: str,
+    ) -> None:
+        """A parent and the variants that its queue has for it, or only those of ``tags``; they
+        follow policy. ``more``: what it asks for beside cpu."""
+        pods = [(1, {"cpu": cpu, **more})]
+        if parent_first:
+            self._put_parent(name, queue, pods, priority, age)
+        self.parents[name] = []
+        for tag in self.rules(queue).tags:
+            if tags is None or tag.name in tags:
+                self._put_variant(name, queue, pods, priority, age, tag.name, tag.flavors)
+                self.parents[name].append(f"{name}-{tag.name}")
+        if not parent_first:
+            self._put_parent(name, queue, pods, priority, age)
+        self.follow()
+
+    def open_family(
         self,
         name: str,
         queue: str,
@@ -97,82 +156,271 @@ class FamilyScheduler(SteppedScheduler):
         *,
         priority: int = 0,
         age: float = 0,
-        is_open: bool = True,
     ) -> None:
-        """A parent and its variants: tag to flavors, the best first. ``is_open``: they may
-        preempt."""
-        self._made(name, queue, pods, priority, age, {"role": "parent"}, ())
-        owner = OwnerReference(api_version=API, kind="Workload", name=name, uid=f"uid-{name}")
-        for place, (tag, flavors) in enumerate(tags.items()):
-            spec = {
-                "role": "variant",
-                "variant": tag,
-                "siblingIndex": place,
-                "admissionConstraints": {"allowedResourceFlavors": list(flavors)},
-                "preemptionGates": [{"name": FAMILY_GATE}],
-            }
-            self._made(f"{name}.{tag}", queue, pods, priority, age, spec, (owner,))
-            if is_open:
-                self.open_gate(f"{name}.{tag}")
+        """A parent and these variants (tag to flavors, the best first), which may all preempt and
+        stay active."""
+        self._put_parent(name, queue, pods, priority, age)
+        for tag, flavors in tags.items():
+            self._put_variant(name, queue, pods, priority, age, tag, flavors)
+            self._open_gate(f"{name}-{tag}")
 
-    def job(
-        self, name: str, queue: str, pods: Pods, *, priority: int = 0, age: float = 0, **spec: Any
-    ) -> None:
-        """A regular workload."""
-        self._made(name, queue, pods, priority, age, spec, ())
+    def _put_parent(self, name: str, queue: str, pods: Pods, priority: int, age: float) -> None:
+        self.job(name, queue, pods, priority=priority, age=age, spec={"role": "parent"})
 
-    def _made(
+    def _put_variant(
         self,
-        name: str,
+        parent: str,
         queue: str,
         pods: Pods,
         priority: int,
         age: float,
-        spec: Mapping[str, Any],
-        owners: tuple[OwnerReference, ...],
+        tag: str,
+        flavors: Sequence[str],
     ) -> None:
-        sets = [
-            {
-                "name": f"set-{number}",
-                "count": count,
-                "template": {"spec": {"containers": [{"resources": {"requests": dict(asked)}}]}},
-            }
-            for number, (count, asked) in enumerate(pods)
-        ]
-        value = {"queueName": queue, "priority": priority, "podSets": sets, **spec}
-        meta = ObjectMeta(
-            name=name,
-            namespace="ns",
-            uid=f"uid-{name}",
-            creation_timestamp=NOON - timedelta(seconds=age),
-            owner_references=owners,
+        owner = OwnerReference(api_version=API, kind="Workload", name=parent, uid=f"uid-{parent}")
+        spec = {
+            "role": "variant",
+            "variant": tag,
+            "admissionConstraints": {"allowedResourceFlavors": list(flavors)},
+            "preemptionGates": [{"name": FAMILY_GATE}],
+        }
+        # Its own id and age mean nothing: it has the place of its parent in the order.
+        self.job(
+            f"{parent}-{tag}",
+            queue,
+            pods,
+            priority=priority,
+            age=age - 1,
+            spec=spec,
+            uid=f"v-{len(self.stored)}",
+            owner_references=(owner,),
         )
-        made = StoredWorkload(
-            api_version=API,
-            kind="Workload",
-            metadata=meta,
-            spec=msgspec.Raw(json.dumps(value).encode()),
-        )
-        self._write("ns", name, made)
 
-    def open_gate(self, variant: str) -> None:
-        """It may preempt."""
-        self.change(variant, preemption_gates=(GatePosition(name=FAMILY_GATE, position="Open"),))
-
-    # What a controller writes. --------------------------------------------------------------
+    def job(self, name: str, queue: str, pods: Pods, **more: Any) -> None:
+        """A workload of these pod sets."""
+        sets = [{"count": count, "requests": dict(asked)} for count, asked in pods]
+        self.submit(name, queue, pods=sets, **more)
 
     def parent_of(self, name: str) -> str:
         """The parent's name; "": it is a regular workload, or a parent."""
         owners = self.stored[name].metadata.owner_references
         return owners[0].name if owners else ""
 
-    def reserve(self, name: str, queue: str, *flavors: Mapping[str, str]) -> None:
-        """It holds quota, of these flavors per pod set."""
+    def admitted(self, parent: str) -> str:
+        """The tag of the variant that is admitted; "" is none."""
+        name = self.stored[parent].status.admitted_variant
+        return name.removeprefix(f"{parent}-")
+
+    def follow(self) -> None:
+        """Variants are turned on and off as policy wants it now."""
+        for parent in self.parents if self.follows else ():
+            stored = self.stored.get(parent)
+            if stored is None:
+                continue
+            states = [variant_state(self.stored[one]) for one in self.parents[parent]]
+            rules = rules_of(self.core.catalog.cluster_queues[head(stored).queue_name].spec)
+            wishes = desired_variants(parent_state(stored), states, rules, self.now)
+            for name, wish in wishes.items():
+                if head(self.stored[name]).active != wish.active:
+                    if not wish.active and self.stored[name].status.admission is not None:
+                        self.lose(name, "Deactivated")
+                    self.respec(name, active=wish.active)
+
+    def later(self, seconds: float) -> None:
+        """It is so much later, and nothing else has happened."""
+        self.now += timedelta(seconds=seconds)
+        self.core.wake(now=self.now)
+
+    # What the workload-controller writes. ---------------------------------------------------
+
+    def cycle(self, *, confirm: bool = True) -> list[str]:
+        decisions = self.core.cycle(now=self.now)
+        self.decisions = [*decisions, *self.core.refusals(now=self.now)]
+        self.decided = [one for one in decisions if isinstance(one, Assigned)]
+        self.preempted = [one for one in decisions if isinstance(one, Preempted)]
+        self.told += self.preempted
+        if confirm:
+            for one in self.decisions:
+                self.apply(one)
+        return [one.name for one in self.decided]
+
+    def apply(self, one: Decision) -> None:
+        """Writes what follows from the decision."""
+        match one:
+            case Assigned():
+                for giver in one.preempts:
+                    self.lose(giver.name, "Preempted")
+                self._assign(one)
+            case Confirmed():
+                self.confirmed.append(one.name)
+                self._admit_or_take_over(one.name)
+            case Planned():
+                self.change(one.name, pending_preemption=one.pending_preemption)
+            case Preempted():
+                self.evict(one.name, "Preempted")
+            case Revoked():
+                self.revoked.append(one.name)
+                self.evict(one.name, one.reason)
+            case Refused():
+                self.waiting.append(one)
+                conditions = {"QuotaReserved": (False, one.refusal.reason)}
+                if one.refusal.reason == "AdmissionGated":
+                    conditions["BlockedOnPreemptionGates"] = (True, "PreemptionGated")
+                self.change(one.name, conditions=conditions)
+        self.follow()
+
+    def _assign(self, one: Assigned) -> None:
+        if one.migrates_from is not None:
+            self._begin_migration(one.name, one.migrates_from.name, one.admission)
+            return
+        checks = self.core.catalog.checks_to_pass(one.admission.cluster_queue, one.admission)
+        self.change(
+            one.name,
+            conditions={
+                "QuotaReserved": (True, "QuotaReserved"),
+                "Evicted": (False, "QuotaReserved"),
+                "Requeued": (True, "QuotaReserved"),
+            },
+            admission=one.admission,
+            pending_preemption=one.pending_preemption,
+            admission_checks=tuple(CheckState(name=name, state="Pending") for name in checks),
+        )
+        if not checks and one.pending_preemption is None:
+            self._admit_or_take_over(one.name)
+
+    def _admit_or_take_over(self, name: str) -> None:
+        """If another variant of its family runs, that one is stopped first."""
+        parent = self.parent_of(name)
+        running = self.stored[parent].status.admitted_variant if parent else ""
+        if running and running != name:
+            self._begin_migration(name, running, None)
+        else:
+            self.admit(name)
+
+    def _begin_migration(self, better: str, worse: str, promised: Admission | None) -> None:
+        """The worse one's job is being stopped, so that the better one takes over. ``promised``:
+        quota that is kept for it; None: it holds its reservation."""
+        self.change(worse, conditions={"Evicted": (True, "FlavorMigration")})
+        if promised is not None:
+            waits = {"QuotaReserved": (False, "WaitingForPreemptedWorkloads")}
+            self.change(better, conditions=waits, promised=promised)
+        stops = {"Evicted": (True, "VariantEvicted")}
+        self.change(self.parent_of(better), conditions=stops, migrating_to=better)
+
+    def admit(self, name: str) -> None:
+        """It is admitted, and its parent with it."""
+        runs = {
+            "QuotaReserved": (True, "QuotaReserved"),
+            "Admitted": (True, "Admitted"),
+            "Evicted": (False, "QuotaReserved"),
+        }
+        status = self.stored[name].status
+        admission = status.admission or status.promised
+        self.change(name, conditions=runs, admission=admission, promised=None)
+        parent = self.parent_of(name)
+        if parent:
+            self.change(
+                parent,
+                conditions=runs,
+                admission=admission,
+                admitted_variant=name,
+                first_admitted_at=self.stored[parent].status.first_admitted_at or self.now,
+                migrating_to="",
+            )
+
+    def lose(self, name: str, reason: str, *, requeued: bool = True) -> None:
+        """It holds nothing any more."""
+        parent = self.parent_of(name)
+        gates = self.stored[name].status.preemption_gates
+        holder = self.stored[parent].status.preemption_gate if parent else None
+        if holder is not None and holder.holder == name:
+            gates = ()
         self.change(
             name,
-            conditions={"QuotaReserved": (True, "QuotaReserved")},
-            admission=self.as_admission(name, queue, *flavors),
+            conditions={
+                "QuotaReserved": (False, "Pending"),
+                "Admitted": (False, "NoReservation"),
+                "Evicted": (True, reason),
+                "Requeued": (requeued, reason),
+            },
+            admission=None,
+            promised=None,
+            admission_checks=(),
+            pending_preemption=None,
+            preemption_gates=gates,
         )
+
+    def evict(self, workload: str, reason: str, *, requeued: bool = True) -> None:
+        """It loses its quota: at once, or when its job has stopped."""
+        if not is_true(self.stored[workload], Type.ADMITTED):
+            self.lose(workload, reason, requeued=requeued)
+            return
+        self.change(workload, conditions={"Evicted": (True, reason)})
+        parent = self.parent_of(workload)
+        if parent:
+            self.change(parent, conditions={"Evicted": (True, "VariantEvicted")}, migrating_to="")
+        elif not self.stubborn:
+            self.lose(workload, reason, requeued=requeued)
+
+    def stops(self, name: str) -> None:
+        """The job of the workload has stopped, or that of its parent: the next variant takes over,
+        or the family competes again."""
+        is_parent = head(self.stored[name]).role == PARENT
+        parent = name if is_parent else self.parent_of(name)
+        if not parent:
+            self.lose(name, "Preempted")
+            return
+        status = self.stored[parent].status
+        better = self.stored.get(status.migrating_to)
+        if better is not None and self.holds(status.migrating_to):
+            self.lose(status.admitted_variant, "FlavorMigration", requeued=False)
+            self.admit(status.migrating_to)
+        else:
+            self._reset(parent)
+        self.follow()
+
+    def _reset(self, parent: str) -> None:
+        self.lose(self.stored[parent].status.admitted_variant, "Preempted")
+        for name in list(self.stored):
+            if self.parent_of(name) == parent and self.stored[name].status.promised is not None:
+                self.change(name, promised=None)
+        self.change(
+            parent,
+            conditions={
+                "QuotaReserved": (False, "Pending"),
+                "Admitted": (False, "NoReservation"),
+                "Evicted": (True, "VariantEvicted"),
+                "Requeued": (True, "Preempted"),
+            },
+            admission=None,
+            preemption_gate=None,
+            admitted_variant="",
+            first_admitted_at=None,
+            migrating_to="",
+            family_start=self.now,
+        )
+
+    def passes(self, *names: str, state: str = "Ready") -> None:
+        """All checks of these workloads have that state."""
+        for name in names:
+            rows = self.stored[name].status.admission_checks
+            said = tuple(replace(one, state=state) for one in rows)
+            self.change(name, admission_checks=said)
+        self.follow()
+
+    def opens(self, name: str) -> None:
+        """The variant may preempt, and its siblings may not."""
+        self._open_gate(name)
+        self.change(self.parent_of(name), preemption_gate=GateHolder(holder=name, since=self.now))
+
+    def _open_gate(self, name: str) -> None:
+        self.change(name, preemption_gates=(GatePosition(name=FAMILY_GATE, position="Open"),))
+
+    def reserve(self, name: str, queue: str, *flavors: Mapping[str, str]) -> None:
+        """It holds quota, of these flavors per pod set."""
+        admission = self.as_admission(name, queue, *flavors)
+        reserved = {"QuotaReserved": (True, "QuotaReserved")}
+        self.change(name, conditions=reserved, admission=admission)
 
     def as_admission(self, name: str, queue: str, *flavors: Mapping[str, str]) -> Admission:
         """What would be written for it."""
@@ -194,213 +442,48 @@ class FamilyScheduler(SteppedScheduler):
             )
         return Admission(cluster_queue=queue, pod_set_assignments=tuple(rows))
 
-    def admit(self, name: str) -> None:
-        """It is admitted, and its parent with it."""
-        parent = self.parent_of(name)
-        self.change(name, conditions={"Admitted": (True, "Admitted")})
-        if parent:
-            first = self.stored[parent].status.first_admitted_at or self.now
-            self.change(
-                parent,
-                conditions={
-                    "QuotaReserved": (True, "QuotaReserved"),
-                    "Admitted": (True, "Admitted"),
-                    "Evicted": (False, "QuotaReserved"),
-                },
-                admission=self.admission(name),
-                admitted_variant=name,
-                first_admitted_at=first,
-                migrating_to="",
-            )
-
-    def begin_swap(self, better: str, worse: str, promised: Admission | None) -> None:
-        """The worse one's job is being stopped, so that the better one takes over."""
-        self.change(worse, conditions={"Evicted": (True, "FlavorMigration")})
-        parent = self.parent_of(better)
-        if promised is not None:
-            self.change(
-                better,
-                conditions={"QuotaReserved": (False, "WaitingForPreemptedWorkloads")},
-                promised=promised,
-            )
-        self.change(parent, conditions={"Evicted": (True, "VariantEvicted")}, migrating_to=better)
-
-    def end_swap(self, parent: str) -> None:
-        """The job has stopped: the better one takes over."""
-        status = self.stored[parent].status
-        better, worse = status.migrating_to, status.admitted_variant
-        self.lose(worse, "FlavorMigration", requeued=False)
-        kept = self.stored[better].status.promised
-        if kept is not None:
-            self.change(
-                better,
-                conditions={"QuotaReserved": (True, "QuotaReserved")},
-                admission=kept,
-                promised=None,
-            )
-        self.admit(better)
-
-    def lose(self, name: str, reason: str, *, requeued: bool = True) -> None:
-        """It holds nothing any more."""
-        self.change(
-            name,
-            conditions={
-                "QuotaReserved": (False, "Pending"),
-                "Admitted": (False, "NoReservation"),
-                "Evicted": (True, reason),
-                "Requeued": (requeued, reason),
-            },
-            admission=None,
-            promised=None,
-            admission_checks=(),
-            pending_preemption=None,
-        )
-
-    def reset(self, parent: str, reason: str = "Preempted") -> None:
-        """The admitted variant's job stopped for a preemptor: the family competes again."""
-        for name in list(self.stored):
-            if self.parent_of(name) == parent and self.holds(name):
-                self.lose(name, reason)
-        self.change(
-            parent,
-            conditions={
-                "QuotaReserved": (False, "Pending"),
-                "Admitted": (False, "NoReservation"),
-                "Evicted": (True, "VariantEvicted"),
-                "Requeued": (True, "Preempted"),
-            },
-            admission=None,
-            preemption_gate=None,
-            admitted_variant="",
-            first_admitted_at=None,
-            migrating_to="",
-            family_start=self.now,
-        )
-
-    def says_ready(self, name: str) -> None:
-        """All its checks do."""
-        rows = self.stored[name].status.admission_checks
-        ready = tuple(msgspec.structs.replace(one, state="Ready") for one in rows)
-        self.change(name, admission_checks=ready)
-
-    def raise_if_cancelled(self, name: str) -> None:
-        """It is confirmed; if another one of its family runs, that is stopped first."""
-        parent = self.parent_of(name)
-        running = self.stored[parent].status.admitted_variant if parent else ""
-        if running and running != name:
-            self.begin_swap(name, running, None)
-        else:
-            self.admit(name)
-
     def reclaim(self, name: str, *counts: int) -> None:
         """So many pods of each set are not needed any more."""
-        pods = tuple(ReclaimablePod(name=f"set-{at}", count=much) for at, much in enumerate(counts))
-        self.change(name, reclaimable_pods=pods)
-
-    def holds(self, name: str) -> bool:
-        """Quota is booked for it, or kept."""
-        status = self.stored[name].status
-        return status.admission is not None or status.promised is not None
-
-    # Deciding. ------------------------------------------------------------------------------
-
-    def cycle(self, *, confirm: bool = True) -> list[str]:
-        """One cycle, and what a controller makes of it: the names of those that got quota."""
-        decisions = self.decisions = self.core.cycle(now=self.now)
-        self.decided = [one for one in decisions if isinstance(one, Assigned)]
-        self.preempted = [one for one in decisions if isinstance(one, Preempted)]
-        self.told += self.preempted
-        if confirm:
-            for one in decisions:
-                self.take_in(one)
-        return [one.name for one in self.decided]
-
-    def take_in(self, one: Any) -> None:
-        """A decision is applied."""
-        if isinstance(one, Refused):
-            self.waiting.append(one)
-            self.change(one.name, conditions={"QuotaReserved": (False, one.refusal.reason)})
-        elif isinstance(one, Assigned):
-            self.taken(one)
-        elif isinstance(one, Confirmed):
-            self.confirmed.append(one.name)
-            self.raise_if_cancelled(one.name)
-        elif isinstance(one, Preempted):
-            self.told_to_go(one.name)
-        elif isinstance(one, Planned):
-            self.change(one.name, pending_preemption=one.pending_preemption)
-        elif isinstance(one, Revoked):
-            self.revoked.append(one.name)
-            self.told_to_go(one.name)
-
-    def told_to_go(self, name: str) -> None:
-        """It stops, and its family begins anew if it was the one that ran."""
-        parent = self.parent_of(name)
-        if not is_true(self.stored[name], Type.ADMITTED):
-            self.lose(name, "Preempted")
-            return
-        self.change(name, conditions={"Evicted": (True, "Preempted")})
-        if parent:
-            self.change(parent, conditions={"Evicted": (True, "VariantEvicted")}, migrating_to="")
-        if not self.stubborn:
-            self.stops(name)
-
-    def stops(self, name: str) -> None:
-        """Its job, which was told to, has stopped."""
-        parent = self.parent_of(name)
-        if parent and self.stored[parent].status.migrating_to:
-            self.end_swap(parent)
-        elif parent:
-            self.reset(parent)
-        else:
-            self.lose(name, "Preempted")
-
-    def taken(self, one: Assigned) -> None:
-        """An assignment is applied."""
-        for giver in one.preempts:
-            self.lose(giver.name, "Preempted")
-        if one.migrates_from is not None:
-            self.begin_swap(one.name, one.migrates_from.name, one.admission)
-            return
-        names = self.core.catalog.checks_to_pass(one.admission.cluster_queue, one.admission)
-        self.change(
-            one.name,
-            conditions={
-                "QuotaReserved": (True, "QuotaReserved"),
-                "Evicted": (False, "QuotaReserved"),
-                "Requeued": (True, "QuotaReserved"),
-            },
-            admission=one.admission,
-            pending_preemption=one.pending_preemption,
-            admission_checks=tuple(CheckState(name=each, state="Pending") for each in names),
+        sets = json.loads(bytes(self.stored[name].spec))["podSets"]
+        pods = tuple(
+            ReclaimablePod(name=one["name"], count=much)
+            for one, much in zip(sets, counts, strict=False)
         )
-        if not names:
-            self.admit(one.name)
+        self.change(name, reclaimable_pods=pods)
 
     # Looking. -------------------------------------------------------------------------------
 
+    def holds(self, name: str) -> bool:
+        """Quota is booked for it, or promised."""
+        status = self.stored[name].status
+        return status.admission is not None or status.promised is not None
+
+    def tried(self, queue: str = "cq") -> list[str]:
+        """The variants that are tried, in order."""
+        return [one.key[1] for one in in_order(self.queue_of(queue))]
+
     def member(self, name: str) -> WorkloadInfo:
-        """It in the scheduler's picture."""
+        """The workload in the scheduler's state."""
         return self.core._state.workloads["ns", name]
 
     def queue_of(self, name: str) -> Queue:
-        """The queue in the scheduler's picture."""
+        """The queue in the scheduler's state."""
         return self.core._state.queues[name]
 
-    def used(self, queue: str) -> dict[tuple[str, str], int]:
+    def used(self, queue: str) -> Usage:
         """What counts there, in accounting units; nothing is left out."""
         node = self.core.catalog.tree.queues[queue]
         return {fr: cell.usage for fr, cell in node.cells.items() if cell.usage}
 
-    def should_be_used(self, without: Sequence[str] = ()) -> dict[str, dict[tuple[str, str], int]]:
+    def should_be_used(self, without: Sequence[str] = ()) -> dict[str, Usage]:
         """The same of every queue, added up anew from what is written: of a family the largest."""
         families: dict[tuple[str, str, str, str], int] = {}
         for name, stored in self.stored.items():
-            admission = _booked(stored.status)
-            if admission is None or name in without or self._is_parent(name):
+            admission = stored.status.admission or stored.status.promised
+            if admission is None or name in without or head(stored).role == PARENT:
                 continue
             holder = self.parent_of(name) or f"\0{name}"
-            held: dict[tuple[str, str], int] = {}
+            held: Usage = {}
             gone = {one.name: one.count for one in stored.status.reclaimable_pods}
             for row in admission.pod_set_assignments:
                 left = max(0, row.count - gone.get(row.name, 0))
@@ -410,16 +493,22 @@ class FamilyScheduler(SteppedScheduler):
             for (flavor, resource), much in held.items():
                 key = admission.cluster_queue, holder, flavor, resource
                 families[key] = max(families.get(key, 0), much)
-        found: dict[str, dict[tuple[str, str], int]] = {}
+        found: dict[str, Usage] = {}
         for (queue, _, flavor, resource), much in families.items():
             if much:
                 of = found.setdefault(queue, {})
                 of[flavor, resource] = of.get((flavor, resource), 0) + much
         return found
 
-    def _is_parent(self, name: str) -> bool:
-        return bool(json.loads(bytes(self.stored[name].spec)).get("role") == "parent")
 
-
-def _booked(status: WorkloadStatus) -> Admission | None:
-    return status.admission if status.admission is not None else status.promised
+def full(scheduler: FamilyScheduler, queue: str = "cq", **flavors: str) -> None:
+    """So much of each flavor is taken by workloads that run, ``r-<flavor>``."""
+    for flavor, cpu in (flavors or {"best": "4", "mid": "4", "worst": "4"}).items():
+        scheduler.submit(
+            f"r-{flavor}",
+            queue,
+            cpu,
+            age=1_000,
+            annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": flavor},
+        )
+    scheduler.settle()

@@ -25,6 +25,7 @@ from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, WorkloadStatus, head, owner_of
 from support.builders import NOON, a_spec, an_admission
+from support.cores.family_queues import family_policy
 
 NS = "ns"
 VERSION = "kueue.x-k8s.io/v1beta2"
@@ -40,12 +41,6 @@ def a_cluster_queue(
     quota: int = 4,
 ) -> dict[str, Any]:
     """A ClusterQueue ``cq`` as a person writes it."""
-    constraints = {"mode": mode}
-    if floor:
-        constraints["minVariant" if explicit else "minFlavor"] = floor
-    said: dict[str, Any] = {"migrationConstraints": constraints}
-    if explicit:
-        said["explicitVariants"] = list(explicit)
     rows = [
         {"name": name, "resources": [{"name": "cpu", "nominalQuota": quota}]} for name in flavors
     ]
@@ -55,7 +50,7 @@ def a_cluster_queue(
         "metadata": {"name": "cq"},
         "spec": {
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": rows}],
-            **({"concurrentAdmission": said} if policy else {}),
+            **({"concurrentAdmission": family_policy(mode, floor, explicit)} if policy else {}),
         },
     }
 

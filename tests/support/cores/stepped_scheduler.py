@@ -111,12 +111,14 @@ class SteppedScheduler:
         pods: Sequence[Mapping[str, Any]] | None = None,
         namespace: str = "ns",
         pod: Mapping[str, Any] | None = None,
+        spec: Mapping[str, Any] | None = None,
         **meta: Any,
     ) -> None:
-        """A workload of one pod, or of these pod sets; the older, the larger its age."""
+        """A workload of one pod, or of these pod sets; the older, the larger its age. ``pod``: more
+        for the spec of its pods; ``spec``: for its own."""
         if pods is None:
             pods = [{"requests": {"cpu": cpu}}]
-        spec = {
+        whole = {
             "queueName": queue,
             "priority": priority,
             "podSets": [
@@ -132,7 +134,9 @@ class SteppedScheduler:
                 }
                 for n, one in enumerate(pods)
             ],
+            **(spec or {}),
         }
+        meta.setdefault("uid", f"uid-{name}")
         self._write(
             namespace,
             name,
@@ -142,11 +146,10 @@ class SteppedScheduler:
                 metadata=ObjectMeta(
                     name=name,
                     namespace=namespace,
-                    uid=f"uid-{name}",
                     creation_timestamp=NOON - timedelta(seconds=age),
                     **meta,
                 ),
-                spec=msgspec.Raw(json.dumps(spec).encode()),
+                spec=msgspec.Raw(json.dumps(whole).encode()),
             ),
         )
 

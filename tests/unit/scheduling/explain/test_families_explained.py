@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from support.cores.family_story import FamilyStory, full
+from support.cores.family_scheduler import FamilyScheduler, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 DELAYED = [
@@ -15,7 +15,7 @@ DELAYED = [
 
 
 def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("a")
@@ -38,7 +38,7 @@ def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
 
 
 def test_a_variant_is_explained_only_with_its_flavors() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("a")
@@ -52,7 +52,7 @@ def test_a_variant_is_explained_only_with_its_flavors() -> None:
 
 
 def test_an_admitted_parent_names_its_variant() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler, best="4")
     scheduler.family("a")
@@ -68,7 +68,7 @@ def test_an_admitted_parent_names_its_variant() -> None:
 
 
 def test_a_stopping_parent_names_the_variant_that_continues() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler, best="4")
     scheduler.family("a")
@@ -86,7 +86,7 @@ def test_a_stopping_parent_names_the_variant_that_continues() -> None:
 
 
 def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
     full(scheduler, mid="4")
@@ -102,7 +102,7 @@ def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
 
 
 def test_a_variant_behind_a_better_one_is_explained() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
@@ -117,7 +117,7 @@ def test_a_variant_behind_a_better_one_is_explained() -> None:
 
 
 def test_a_family_in_backoff_is_explained() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("a")
@@ -128,7 +128,7 @@ def test_a_family_in_backoff_is_explained() -> None:
 
 
 def test_a_parent_without_variants_is_explained() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     scheduler.family("a", tags=())
     found = scheduler.why("a")
@@ -140,7 +140,7 @@ def test_a_parent_without_variants_is_explained() -> None:
 
 
 def test_a_variant_without_a_known_parent_is_explained() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families()
     scheduler.family("a")
@@ -151,7 +151,7 @@ def test_a_variant_without_a_known_parent_is_explained() -> None:
 
 
 def test_a_reserved_variant_names_the_checks_it_waits_for() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow")
     scheduler.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
     scheduler.family("a")
@@ -163,7 +163,7 @@ def test_a_reserved_variant_names_the_checks_it_waits_for() -> None:
 
 
 def test_asking_changes_nothing() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
@@ -176,7 +176,7 @@ def test_asking_changes_nothing() -> None:
 
 
 def test_a_family_has_the_reason_of_its_best_waiting_variant() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow")
     scheduler.families(checks={"mid": ["slow"], "worst": ["slow"]})
     full(scheduler, best="4")
@@ -188,7 +188,7 @@ def test_a_family_has_the_reason_of_its_best_waiting_variant() -> None:
 
 
 def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
     full(scheduler, mid="4")
     scheduler.family("a")
@@ -202,7 +202,7 @@ def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
 
 
 def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("a")
@@ -213,7 +213,7 @@ def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
 
 
 def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     scheduler.family("a")
     scheduler.settle()
@@ -223,7 +223,7 @@ def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
 
 
 def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     scheduler.family("a", tags=())
     spec = json.loads(bytes(scheduler.stored["a"].spec))
@@ -237,7 +237,7 @@ def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
 
 
 def test_a_family_with_delayed_variants_only_waits_for_its_family() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     both = [{**one, "createDelaySeconds": 100} for one in DELAYED]
     scheduler.families(explicit=both, flavors={"best": "4", "mid": "4"})
     scheduler.family("a")

@@ -8,7 +8,8 @@ from typing import Any
 
 from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.family_scheduler import FamilyScheduler, both, explicit
+from support.cores.family_queues import both, explicit
+from support.cores.family_scheduler import FamilyScheduler
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 
@@ -108,10 +109,10 @@ def test_gauges_vanish_with_their_queue_and_with_its_domain() -> None:
 
 
 def test_a_family_counts_as_one_workload() -> None:
-    kin = FamilyScheduler()
+    scheduler = FamilyScheduler()
     for flavor in ("reservation", "on-demand", "cpu-only"):
-        kin.flavor(flavor)
-    kin.queue(
+        scheduler.flavor(flavor)
+    scheduler.queue(
         "q",
         resourceGroups=both({"reservation": "8", "on-demand": "8"}, "30"),
         concurrentAdmission=explicit("reservation", "on-demand"),
@@ -120,10 +121,10 @@ def test_a_family_counts_as_one_workload() -> None:
         "reservation": ("reservation", "cpu-only"),
         "on-demand": ("on-demand", "cpu-only"),
     }
-    kin.family("w", "q", tags, pods=[(1, {"cpu": "4"}), (4, {"gpu": "2", "cpu": "4"})])
-    pending = read(kin, "pending_workloads")
+    scheduler.open_family("w", "q", tags, pods=[(1, {"cpu": "4"}), (4, {"gpu": "2", "cpu": "4"})])
+    pending = read(scheduler, "pending_workloads")
     assert pending["q", "active"] + pending["q", "inadmissible"] == 1
-    assert read(kin, "cluster_queue_resource_pending") == {("q", "cpu"): 20, ("q", "gpu"): 8}
+    assert read(scheduler, "cluster_queue_resource_pending") == {("q", "cpu"): 20, ("q", "gpu"): 8}
 
 
 def test_gauges_are_read_while_another_thread_decides() -> None:

@@ -9,15 +9,15 @@ import pytest
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events.facts import Preempted, Refused
 from admittance.scheduling.state.config import Config
-from support.cores.family_story import FamilyStory
+from support.cores.family_scheduler import FamilyScheduler
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 GATED = "AdmissionGated"
 
 
-def contested(mode: str = "UpgradeOnly", *taken: str, **spec: Any) -> FamilyStory:
+def contested(mode: str = "UpgradeOnly", *taken: str, **spec: Any) -> FamilyScheduler:
     """The flavors that are ``taken`` are full of workloads that matter less."""
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(mode=mode, flavors={"best": "4", "mid": "4"}, **LOWER, **spec)
     for flavor in taken:
         scheduler.submit(
@@ -32,7 +32,7 @@ def contested(mode: str = "UpgradeOnly", *taken: str, **spec: Any) -> FamilyStor
     return scheduler
 
 
-def refused(scheduler: FamilyStory) -> dict[str, str]:
+def refused(scheduler: FamilyScheduler) -> dict[str, str]:
     return {one.name: one.refusal.reason for one in scheduler.waiting}
 
 
@@ -75,7 +75,7 @@ def test_while_victims_stop_no_sibling_is_tried() -> None:
     assert told.name == "r-best"
     for one in scheduler.decisions:
         if isinstance(one, Refused):
-            scheduler.write(one)
+            scheduler.apply(one)
     scheduler.change("r-best", conditions={"Evicted": (True, "Preempted")})
     for _ in range(3):
         assert scheduler.cycle() == []
@@ -84,7 +84,7 @@ def test_while_victims_stop_no_sibling_is_tried() -> None:
 
 
 def test_a_worse_variant_starts_if_no_victim_is_found() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=5)
     scheduler.settle()
@@ -94,7 +94,7 @@ def test_a_worse_variant_starts_if_no_victim_is_found() -> None:
 
 
 def test_siblings_are_refused_at_once_when_a_worse_one_is_blocked() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(flavors={"best": "2", "mid": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
@@ -114,7 +114,7 @@ def test_others_of_the_queue_go_on_while_a_family_waits_for_its_gate() -> None:
 
 
 def test_a_reservation_with_a_plan_needs_the_open_gate() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     scheduler.families(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
@@ -130,7 +130,7 @@ def test_a_reservation_with_a_plan_needs_the_open_gate() -> None:
 
 
 def test_other_variants_are_tried_once_all_victims_have_stopped() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow")
     scheduler.families(flavors={"best": "4", "mid": "4"}, checks={"best": ["slow"]}, **LOWER)
     scheduler.check("slow")
@@ -168,7 +168,7 @@ def test_a_user_s_gate_that_is_closed_keeps_a_variant_from_preempting_too() -> N
 def test_a_refusal_for_a_closed_gate_is_published_once(shares: bool) -> None:
     from admittance.scheduling.state.config import FairSharing
 
-    scheduler = FamilyStory(Config(fair_sharing=FairSharing() if shares else None))
+    scheduler = FamilyScheduler(Config(fair_sharing=FairSharing() if shares else None))
     scheduler.families(flavors={"best": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
@@ -180,7 +180,7 @@ def test_a_refusal_for_a_closed_gate_is_published_once(shares: bool) -> None:
 
 
 def test_quota_that_waits_for_victims_is_not_free_for_a_sibling() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     explicit = [{"name": name, "allowedResourceFlavors": ["best"]} for name in ("v0", "v1")]
     checks = {"best": ["slow"]}
@@ -198,7 +198,7 @@ def test_quota_that_waits_for_victims_is_not_free_for_a_sibling() -> None:
 
 
 def test_a_variant_that_lost_its_gate_preempts_no_workload() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     scheduler.families(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")

@@ -8,14 +8,14 @@ import pytest
 
 from admittance.events.requests import Queues
 from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
-from support.cores.family_story import FamilyStory, full
+from support.cores.family_scheduler import FamilyScheduler, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 
 
-def runs_on_mid(**spec: Any) -> FamilyStory:
+def runs_on_mid(**spec: Any) -> FamilyScheduler:
     """Family ``a`` runs on the second best flavor, and the best one is taken."""
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     for names in spec.get("checks", {}).values():
         for name in names:
             scheduler.check(name)
@@ -29,11 +29,11 @@ def runs_on_mid(**spec: Any) -> FamilyStory:
     return scheduler
 
 
-def member(scheduler: FamilyStory, name: str) -> WorkloadInfo:
+def member(scheduler: FamilyScheduler, name: str) -> WorkloadInfo:
     return scheduler.core._state.workloads["ns", name]
 
 
-def used(scheduler: FamilyStory) -> dict[str, int]:
+def used(scheduler: FamilyScheduler) -> dict[str, int]:
     (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
     return {row.flavor: row.reserved // 1_000 for row in status.usage}
 
@@ -75,7 +75,7 @@ def test_a_stored_migration_is_known_after_a_restart() -> None:
     scheduler = runs_on_mid()
     scheduler.finish("r-best")
     scheduler.cycle()
-    again = FamilyStory()
+    again = FamilyScheduler()
     again.families()
     for name, stored in scheduler.stored.items():
         again._write("ns", name, stored)
@@ -146,7 +146,7 @@ def test_with_checks_it_is_reserved_first_and_the_job_runs_on() -> None:
 
 
 def test_a_variant_with_victims_migrates_once_they_stopped() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
     scheduler.submit("strong", "cq", "4", priority=5, age=9)
     scheduler.settle()
@@ -164,7 +164,7 @@ def test_a_variant_with_victims_migrates_once_they_stopped() -> None:
 
 
 def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow")
     reclaims: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
     scheduler.families(cohort="c", flavors={"best": "4", "mid": "4"}, **reclaims)
@@ -188,7 +188,7 @@ def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
 
 
 def test_a_variant_waits_if_its_admitted_sibling_is_preempted() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     reclaims: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
     scheduler.families(cohort="c", flavors={"best": "4", "mid": "0"}, **LOWER)
     scheduler.queue(
@@ -228,7 +228,7 @@ def test_a_quota_cut_revokes_promised_quota() -> None:
 
 
 def test_variants_below_the_minimum_do_not_migrate() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families(floor="best")
     full(scheduler, best="4", mid="4")
@@ -246,7 +246,7 @@ def test_a_variant_of_two_flavors_needs_only_what_its_family_lacks() -> None:
         {"name": "first", "allowedResourceFlavors": ["best", "shared"]},
         {"name": "second", "allowedResourceFlavors": ["shared"]},
     ]
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(explicit=explicit, flavors={"best": "2", "shared": "5"})
     full(scheduler, best="2")
     scheduler.family("a", cpu="4")

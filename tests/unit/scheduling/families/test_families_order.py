@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.requests import PendingQuery, Queues
-from support.cores.family_story import FamilyStory, full
+from support.cores.family_scheduler import FamilyScheduler, full
 from support.cores.stepped_scheduler import groups
 
 
 def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("uid-b")
@@ -28,7 +28,7 @@ def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
 
 
 def test_a_swap_of_the_queues_flavors_swaps_siblings() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("a")
@@ -40,7 +40,7 @@ def test_a_swap_of_the_queues_flavors_swaps_siblings() -> None:
 
 
 def test_variants_go_by_the_age_of_their_parent() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("young", age=5)
@@ -55,7 +55,7 @@ def test_variants_go_by_the_age_of_their_parent() -> None:
 
 @pytest.mark.parametrize("parent_first", [True, False])
 def test_family_members_are_linked_in_any_order_of_arrival(parent_first: bool) -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.submit("other", "cq", age=10)
@@ -66,18 +66,18 @@ def test_family_members_are_linked_in_any_order_of_arrival(parent_first: bool) -
 
 
 def test_a_variant_without_its_parent_is_never_tried() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families()
     scheduler.family("a")
     scheduler.gone("a")
     assert scheduler.settle() == []
-    scheduler._put_parent("a", "cq", "4", 0, 0)
+    scheduler._put_parent("a", "cq", [(1, {"cpu": "4"})], 0, 0)
     assert scheduler.settle()[0] == "a-best"
 
 
 def test_a_family_counts_as_one_that_waits() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("a", age=30)
@@ -103,7 +103,7 @@ def test_a_family_counts_as_one_that_waits() -> None:
 
 
 def test_an_admitted_family_counts_as_running_while_variants_wait() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families(checks={"best": ["slow"]})
     scheduler.check("slow")
     full(scheduler, best="4")
@@ -119,7 +119,7 @@ def test_an_admitted_family_counts_as_running_while_variants_wait() -> None:
 
 
 def test_a_row_of_a_family_lists_every_variant() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("a")
@@ -131,7 +131,7 @@ def test_a_row_of_a_family_lists_every_variant() -> None:
 
 
 def test_parents_in_a_local_queue_without_target_wait_there_once() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     scheduler.family("a")
     scheduler.delete("ClusterQueue", "cq")
@@ -142,7 +142,7 @@ def test_parents_in_a_local_queue_without_target_wait_there_once() -> None:
 
 
 def test_the_family_with_the_older_parent_goes_first() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families("one", cohort="c", flavors={"best": "0"})
     scheduler.families("two", cohort="c", flavors={"best": "0"})
     scheduler.put("Cohort", "c", {"resourceGroups": groups(best="4")})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import Preempted, Refused
-from support.cores.family_story import FamilyStory, full
+from support.cores.family_scheduler import FamilyScheduler, full
 
 EXPLICIT: list[dict[str, Any]] = [
     {"name": "fast", "allowedResourceFlavors": ["best"], "createDelaySeconds": 100},
@@ -18,7 +18,7 @@ EXPLICIT: list[dict[str, Any]] = [
 
 
 def test_the_best_that_fits_is_admitted() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler, best="4")
     scheduler.family("a")
@@ -28,19 +28,19 @@ def test_the_best_that_fits_is_admitted() -> None:
 
 @pytest.mark.parametrize("mode", ["NoMigration", "UpgradeOnly"])
 def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False  # All of them stay turned on.
     scheduler.families(mode=mode)
     scheduler.family("a")
     assert scheduler.cycle(confirm=False) == ["a-best"]
     assert scheduler.cycle() == []
     for one in scheduler.decided:
-        scheduler.write(one)
+        scheduler.apply(one)
     assert scheduler.settle() == []
 
 
 def test_without_migration_no_active_variant_migrates() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families(mode="NoMigration")
     full(scheduler, best="4")
@@ -52,7 +52,7 @@ def test_without_migration_no_active_variant_migrates() -> None:
 
 
 def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families(mode="NoMigration", flavors={"best": "8", "mid": "8"})
     for name in ("a", "b"):
@@ -68,7 +68,7 @@ def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
 
 
 def test_a_variant_is_tried_only_after_its_delay() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families(explicit=EXPLICIT, flavors={"best": "4", "mid": "4"})
     full(scheduler, mid="4")
@@ -84,12 +84,12 @@ def test_a_variant_is_tried_only_after_its_delay() -> None:
 
 
 def test_no_variant_is_tried_while_the_job_stops() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
-    scheduler.lose("a-mid", "Preempted")
+    scheduler.evict("a-mid", "Preempted")
     scheduler.finish("r-best")
     assert scheduler.settle() == []
     scheduler.stops("a")
@@ -97,18 +97,18 @@ def test_no_variant_is_tried_while_the_job_stops() -> None:
 
 
 def test_no_variant_is_tried_during_the_backoff() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     scheduler.family("a", tags=())
     scheduler.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
-    scheduler._put_variant("a", "cq", "4", 0, 0, "best", ["best"])
+    scheduler._put_variant("a", "cq", [(1, {"cpu": "4"})], 0, 0, "best", ["best"])
     assert scheduler.settle() == []
     scheduler.change("a", conditions={"Requeued": (True, "BackoffFinished")})
     assert scheduler.settle() == ["a-best"]
 
 
 def test_a_variant_that_the_queue_does_not_have_is_not_tried() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families()
     full(scheduler, best="4", mid="4")
@@ -120,7 +120,7 @@ def test_a_variant_that_the_queue_does_not_have_is_not_tried() -> None:
 
 
 def test_several_variants_may_hold_reservations() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow")
     scheduler.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
     scheduler.family("a")
@@ -128,7 +128,7 @@ def test_several_variants_may_hold_reservations() -> None:
 
 
 def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow")
     scheduler.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
     scheduler.family("a")
@@ -146,7 +146,7 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
 
 
 def test_a_ready_variant_is_confirmed_after_the_job_stopped() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow")
     scheduler.families(checks={"best": ["slow"]})
     full(scheduler, best="4")
@@ -155,7 +155,7 @@ def test_a_ready_variant_is_confirmed_after_the_job_stopped() -> None:
     scheduler.finish("r-best")
     scheduler.settle()
     assert scheduler.admission("a-best") is not None
-    scheduler.lose("a-mid", "Preempted")
+    scheduler.evict("a-mid", "Preempted")
     scheduler.passes("a-best")
     scheduler.cycle()
     assert scheduler.decisions == []
@@ -165,7 +165,7 @@ def test_a_ready_variant_is_confirmed_after_the_job_stopped() -> None:
 
 
 def test_a_ready_variant_is_not_confirmed_against_policy() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.check("slow")
     scheduler.families(mode="NoMigration", checks={"best": ["slow"]})
@@ -180,7 +180,7 @@ def test_a_ready_variant_is_not_confirmed_against_policy() -> None:
 def test_the_state_of_the_parent_counts_before_its_variant_follows(
     told: dict[str, str],
 ) -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler, best="4")
     scheduler.family("a")
@@ -192,7 +192,7 @@ def test_the_state_of_the_parent_counts_before_its_variant_follows(
 
 
 def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.check("slow")
     lower = {"withinClusterQueue": "LowerPriority"}
     flavors = {"best": "4", "mid": "4"}
@@ -207,7 +207,7 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
         scheduler.cycle(confirm=False)
         for one in scheduler.decisions:
             if not isinstance(one, Preempted):
-                scheduler.write(one)
+                scheduler.apply(one)
             else:
                 scheduler.change(one.name, conditions={"Evicted": (True, "Preempted")})
     assert scheduler.admission("a-best") is not None
@@ -219,7 +219,7 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
 
 
 def test_a_family_in_backoff_is_requeued_as_a_whole() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.families()
     full(scheduler)
     scheduler.family("a", age=30)
@@ -230,7 +230,7 @@ def test_a_family_in_backoff_is_requeued_as_a_whole() -> None:
 
 
 def test_free_quota_does_not_wake_a_variant_that_waits_for_its_family() -> None:
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.families(mode="NoMigration")
     full(scheduler, best="4")
@@ -250,7 +250,7 @@ def test_quota_too_small_for_one_family_may_fit_another() -> None:
         {"name": "first", "allowedResourceFlavors": ["reserved", "cpus"]},
         {"name": "second", "allowedResourceFlavors": ["on-demand", "cpus"]},
     ]
-    scheduler = FamilyStory()
+    scheduler = FamilyScheduler()
     for name in ("reserved", "on-demand", "cpus"):
         scheduler.flavor(name)
     scheduler.families(
@@ -284,7 +284,7 @@ def test_quota_too_small_for_one_family_may_fit_another() -> None:
 def test_without_the_feature_gate_no_variant_is_tried() -> None:
     from admittance.scheduling.state.config import Config
 
-    scheduler = FamilyStory(Config(concurrent_admission=False))
+    scheduler = FamilyScheduler(Config(concurrent_admission=False))
     scheduler.follows = False
     scheduler.families()
     scheduler.family("a")
