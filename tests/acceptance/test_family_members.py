@@ -11,7 +11,7 @@ import pytest
 from admittance.api.configuration import Configuration
 from admittance.api.reading.manifest import ManifestError, accept
 from admittance.api.workload import PARENT_VARIANT
-from admittance.control.manifest_changes import cautions, planned_writes
+from admittance.control.manifest_changes import planned_writes, warnings_about
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import config_of
@@ -310,10 +310,10 @@ def test_with_the_gate_off_workloads_are_regular_and_apply_warns() -> None:
     assert (cores.on("j"), cores.on("k"), cores.used()) == ("reservation", "on-demand", "4/4")
     queue = accept(a_queue(policy())).manifest
     (planned,) = planned_writes(cores.controller.objects, [queue], now=cores.now)
-    (warning,) = cautions(planned, limits, cores.controller.objects)
+    (warning,) = warnings_about(planned, limits, cores.controller.objects)
     assert "spec.concurrentAdmission" in warning
     assert "ConcurrentAdmission" in warning
-    assert cautions(planned, Limits(), cores.controller.objects) == ()
+    assert warnings_about(planned, Limits(), cores.controller.objects) == ()
 
 
 @scenario("D34")

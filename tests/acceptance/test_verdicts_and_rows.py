@@ -11,7 +11,7 @@ import pytest
 
 from admittance.api.reading.manifest import ManifestError, read
 from admittance.cli.show.objects import check_conditions
-from admittance.control.manifest_changes import marked, unneeded
+from admittance.control.manifest_changes import deletion_mark, unneeded_objects
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find
@@ -412,20 +412,20 @@ def test_a_deleted_check_stays_until_the_last_queue_that_names_it_is_gone() -> N
     cores.go()
     kept = cores.controller.objects.get("admissioncheck.c1")
     assert kept is not None
-    going = marked("admissioncheck.c1", kept, cores.now)
+    going = deletion_mark("admissioncheck.c1", kept, cores.now)
     cores.put(
         "AdmissionCheck", "c1", cores.spec("AdmissionCheck", "c1"),
         metadata={"deletionTimestamp": going.object.metadata.deletion_timestamp.isoformat()},
     )  # fmt: skip
     cores.go()
-    assert unneeded(cores.controller) == []
+    assert unneeded_objects(cores.controller) == []
     assert cores.states("w") == {"c1": "Pending"}, "the check continues for the judged workload"
     cores.judge("w", "c1", "Ready")
     assert cores.phase("w") == "Admitted"
     with_checks(cores)
-    assert unneeded(cores.controller) == []
+    assert unneeded_objects(cores.controller) == []
     cores.delete("ClusterQueue", "other")
-    assert [key for key, _ in unneeded(cores.controller)] == ["admissioncheck.c1"]
+    assert [key for key, _ in unneeded_objects(cores.controller)] == ["admissioncheck.c1"]
 
 
 @scenario("A27")

@@ -29,7 +29,7 @@ from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy, decisions
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status
-from admittance.workload.conditions import Type, find, is_true, without
+from admittance.workload.conditions import Type, find, is_true, without_condition
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head
 from conformance.tables import time_of
 
@@ -330,7 +330,7 @@ def _wound_back(
         if pods is not None:
             mirrored = find(admitted, Type.PODS_READY)
             assert mirrored is not None
-            kept = without(parent.status.conditions, Type.PODS_READY)
+            kept = without_condition(parent.status.conditions, Type.PODS_READY)
             back = with_status(parent, conditions=(*kept, mirrored))
             kind = facts.PodsReady if pods.status == "True" else facts.PodsNotReady
             return back, variants, [kind(**me, revision=SOME)]
@@ -371,7 +371,7 @@ def _runs_on(parent: StoredWorkload, variant: StoredWorkload) -> StoredWorkload:
 
 
 def _less(workload: StoredWorkload, kind: str) -> StoredWorkload:
-    return with_status(workload, conditions=without(workload.status.conditions, kind))
+    return with_status(workload, conditions=without_condition(workload.status.conditions, kind))
 
 
 def _with(workload: StoredWorkload, *kinds: str, status: str = "True") -> StoredWorkload:

@@ -23,7 +23,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status
-from admittance.workload.conditions import Type, find, is_true, without
+from admittance.workload.conditions import Type, find, is_true, without_condition
 from admittance.workload.due_times import TimerKind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves.requests import Arrived
@@ -89,7 +89,7 @@ class Reconciled:
         ]
         if target is not None:
             workload = with_spec(workload, active=True)
-            left = without(workload.status.conditions, Type.DEACTIVATION_TARGET)
+            left = without_condition(workload.status.conditions, Type.DEACTIVATION_TARGET)
             self.workload = workload = with_status(workload, conditions=left)
         if spoken:
             return self._wound_back(workload, spoken)

@@ -19,11 +19,11 @@ from admittance.events.shapes import Admission
 from admittance.quota.required_checks import CheckLists, required_checks
 from admittance.workload import stored
 from admittance.workload.change import with_status
-from admittance.workload.check_rows import Rows, synced
+from admittance.workload.check_rows import Rows, synced_rows
 from admittance.workload.conditions import Type, find, is_held, is_true, put
 from admittance.workload.due_times import TimerKind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.moves.backoff import check_deadline, recomputed
+from admittance.workload.moves.backoff import check_deadline, requeue_state_of
 from admittance.workload.moves.eviction import total_seconds
 from admittance.workload.moves.timeouts import timer_due
 from admittance.workload.stored import StoredWorkload
@@ -83,7 +83,7 @@ def test_rows_follow_the_lists_of_the_queue(case: dict[str, Any]) -> None:
     workload = a_workload(case["given"]["wl"])
     names = checks_for(case["given"]["cq"], workload.status.admission)
     wanted = [RequiredCheck(name, "") for name in names]
-    rows = synced(workload.status.admission_checks, {}, wanted, now=time_of(None)).rows
+    rows = synced_rows(workload.status.admission_checks, {}, wanted, now=time_of(None)).rows
     assert {row.name: row.state for row in rows} == {
         one["name"]: one["state"] for one in case["want"]["checks"]
     }
@@ -94,7 +94,7 @@ def test_rows_that_stay_are_untouched(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"]
     before = rows_of(given.get("states"))
     wanted = [RequiredCheck(name, "") for name in given.get("list", ())]
-    rows = synced(before, {}, wanted, now=time_of(given["now"])).rows
+    rows = synced_rows(before, {}, wanted, now=time_of(given["now"])).rows
     assert (rows != before) == want["change"]
     shown = [(row.name, row.state, row.message) for row in rows]
     assert shown == [(row.name, row.state, row.message) for row in rows_of(want["states"])]
@@ -141,7 +141,7 @@ def test_the_time_of_a_wait_only_moves_forward_and_the_count_is_no_checks(
             name="c", state="Retry", last_transition_time=now,
             requeue_after_seconds=int((until - now).total_seconds()),
         )  # fmt: skip
-        found = recomputed(before, (row,))
+        found = requeue_state_of(before, (row,))
     assert found is not None
     assert found.requeue_at == time_of(want["requeueAt"])
     assert found.count == want.get("count")

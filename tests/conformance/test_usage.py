@@ -16,10 +16,10 @@ from admittance.scheduling.fairsharing.usage import (
     Nanos,
     add,
     consumed_of,
-    nanos,
     quantity,
     status_of,
-    weighed,
+    to_billionths,
+    weighted_sum,
 )
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from conformance.differences import CONSUMED
@@ -80,7 +80,7 @@ def test_usage_weighs_as_much_as_in_kueue(case: dict[str, Any]) -> None:
     amounts = used(given.get("consumed", {}))
     add(amounts, used(given.get("penalty", {})))
     want = case["want"].get("usage", 0)
-    assert weighed(config, amounts, given.get("lqWeight", 0)) == float(want)
+    assert weighted_sum(config, amounts, given.get("lqWeight", 0)) == float(want)
 
 
 @needs_data
@@ -104,7 +104,7 @@ def test_as_much_is_consumed_as_in_kueue(case: dict[str, Any]) -> None:
         for place in one["status"]["admission"]["podSetAssignments"]:
             for resource, text in place["resourceUsage"].items():
                 # The table has it run all the time, and says nothing of a penalty.
-                held = {resource: nanos(resource, amount(resource, text))}
+                held = {resource: to_billionths(resource, amount(resource, text))}
                 account.start(held, {}, since)
     status = case["want"]["localQueue"]["status"]["fairSharing"]["admissionFairSharingStatus"]
     want = status.get("consumedResources", {})

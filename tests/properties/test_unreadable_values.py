@@ -17,7 +17,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.api.reading.manifest import accept
 from admittance.events import facts
 from admittance.events.codec import Undecodable, decode, encode
-from admittance.events.reader import LEVELS_MAX, Unreadable, number, shallow
+from admittance.events.reader import LEVELS_MAX, Unreadable, check_depth, number
 from admittance.events.requests import PendingQuery, Queues
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.system import Alive, BarrierEcho, Commits
@@ -229,15 +229,15 @@ def test_an_impossible_sequence_number_gives_none(text: str | bytes | None) -> N
 
 
 def test_how_deep_json_may_be_does_not_depend_on_the_caller() -> None:
-    shallow(deep(LEVELS_MAX))
-    shallow(b'"' + b"[" * 1000 + b'"')
-    shallow(b"[{}]" * 1000)
+    check_depth(deep(LEVELS_MAX))
+    check_depth(b'"' + b"[" * 1000 + b'"')
+    check_depth(b"[{}]" * 1000)
     for data in (deep(LEVELS_MAX + 1), b"[" * 10**6, b'{"a\\"[":' * 200, b'["' + b'\\"[' * 10**5):
         if data[:2] == b'["':
-            shallow(data)
+            check_depth(data)
             continue
         with pytest.raises(Unreadable, match="levels deep"):
-            shallow(data)
+            check_depth(data)
 
 
 def _queue(stage: str) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from admittance.events.requests import PendingQuery
-from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, weighed
+from admittance.scheduling.fairsharing.usage import (
+    NANO,
+    Account,
+    reached_fraction,
+    remaining_fraction,
+    weighted_sum,
+)
 from admittance.scheduling.state.config import AdmissionFairSharing, Config
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 from support.examples import examples
@@ -27,8 +33,13 @@ minutes = st.integers(1, 90)
 
 @given(seconds=st.floats(0, 1e6), more=st.floats(0, 1e6))
 def test_consumed_usage_only_decays(seconds: float, more: float) -> None:
-    assert 0 <= left(SHARING, seconds + more) <= left(SHARING, seconds) <= 1
-    assert 0 <= gained(SHARING, seconds) <= gained(SHARING, seconds + more) <= 1
+    assert (
+        0
+        <= remaining_fraction(SHARING, seconds + more)
+        <= remaining_fraction(SHARING, seconds)
+        <= 1
+    )
+    assert 0 <= reached_fraction(SHARING, seconds) <= reached_fraction(SHARING, seconds + more) <= 1
 
 
 @given(
@@ -40,8 +51,8 @@ def test_a_heavier_local_queue_never_has_a_worse_place(
     amount: int, weight: float, heavier: float
 ) -> None:
     used = {"cpu": amount}
-    assert weighed(SHARING, used, weight + heavier) <= weighed(SHARING, used, weight)
-    assert weighed(SHARING, used, 0.0) > weighed(SHARING, used, weight)
+    assert weighted_sum(SHARING, used, weight + heavier) <= weighted_sum(SHARING, used, weight)
+    assert weighted_sum(SHARING, used, 0.0) > weighted_sum(SHARING, used, weight)
 
 
 @given(

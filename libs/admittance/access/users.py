@@ -48,7 +48,7 @@ def is_expired(user: User, now: datetime) -> bool:
     return user.expires is not None and user.expires <= now
 
 
-def expired(users: Iterable[User], now: datetime) -> list[User]:
+def expired_users(users: Iterable[User], now: datetime) -> list[User]:
     """The users whose ``expires`` has passed."""
     return [user for user in users if is_expired(user, now)]
 

@@ -65,7 +65,7 @@ def _workload(given: Workload) -> Workload:
     return replace(given, spec=replace(given.spec, admission_constraints=constraints))
 
 
-def defaulted(manifest: Manifest, namespace: str = "") -> Manifest:
+def with_defaults(manifest: Manifest, namespace: str = "") -> Manifest:
     """The manifest with Kueue's defaults, and with ``namespace`` if the manifest needs and lacks a
     namespace.
     """

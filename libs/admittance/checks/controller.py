@@ -36,8 +36,8 @@ from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
-from admittance.sdk.heartbeats import ChangeSignal, shortened
-from admittance.sdk.limits import clipped
+from admittance.sdk.heartbeats import ChangeSignal, heartbeat_message
+from admittance.sdk.limits import clipped_message
 from admittance.sdk.program import GRACE_SECONDS, Program
 from admittance.sdk.requests import IncomingMessage, RequestSource
 from admittance.sdk.threads import from_thread
@@ -285,7 +285,7 @@ def message_of(
         check=about.check,
         cycle=about.cycle,
         state=verdict.state,
-        message=clipped(verdict.message),
+        message=clipped_message(verdict.message),
         reason=verdict.reason if isinstance(verdict, Pending) else "",
         requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
         pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),
@@ -322,7 +322,7 @@ class CheckActivity:
         """Sets the state that the author gave to one AdmissionCheck, or to all (``check``
         empty).
         """
-        short = msgspec.structs.replace(state, message=shortened(state.message))
+        short = msgspec.structs.replace(state, message=heartbeat_message(state.message))
         with self._lock:
             if not check:
                 self._whole = short
@@ -334,7 +334,7 @@ class CheckActivity:
 
     def bad_parameters(self, check: str, message: str) -> None:
         """Records a request with wrong parameters."""
-        why = shortened(message)
+        why = heartbeat_message(message)
         state = CheckActive(active=False, reason="BadParametersRef", message=why)
         with self._lock:
             known = self._bad.get(check)

@@ -325,7 +325,7 @@ class BatchFold:
     def _givers(
         self, fact: facts.Assigned, logged: LogMessage
     ) -> tuple[list[quota_handover.Giver], str]:
-        return quota_handover.givers(
+        return quota_handover.changes_of_givers(
             fact,
             self._known,
             self._working.__contains__,
@@ -481,13 +481,13 @@ class BatchFold:
         )
 
     def _reject(self, logged: LogMessage, fact: Fact, reason: str, message: str) -> None:
-        self._note(logged, "rejected", submissions.rejected(fact, self._now, reason, message))
+        self._note(logged, "rejected", submissions.rejected_fact(fact, self._now, reason, message))
 
     def _note_repeated(self, logged: LogMessage, fact: Fact, change: Change) -> None:
         """Notes a second submission that changes nothing, unless it is the first one, sent
         again."""
         if change.reason != REPEATED:
-            self._note(logged, "noted", submissions.unchanged(fact, self._now, change.message))
+            self._note(logged, "noted", submissions.unchanged_fact(fact, self._now, change.message))
 
     def _note(self, logged: LogMessage, what: str, fact: Fact) -> None:
         builder = self._state.message_builder

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, ObjectStatus
 from admittance.api.meta import Condition
-from admittance.control.objects import Objects, absence
+from admittance.control.objects import Objects, missing_parameters_text
 from admittance.events.system import CheckAlive
 
 ACTIVE: Final = "Active"
@@ -205,7 +205,7 @@ BAD_PARAMETERS: Final = "BadParametersRef"
 """Reason of Active=False: the object named in ``parameters`` does not exist."""
 
 
-def changed(
+def with_new_condition(
     check: AdmissionCheck,
     objects: Objects,
     beats: Heartbeats,
@@ -236,7 +236,8 @@ def with_changed_parameters(objects: Objects, clock: datetime) -> list[Admission
     each with the new condition."""
     silence = Heartbeats(0.0)
     new = (
-        changed(check, objects, silence, 0.0, clock) for check in objects.of_kind("admissioncheck")
+        with_new_condition(check, objects, silence, 0.0, clock)
+        for check in objects.of_kind("admissioncheck")
     )
     return [check for check in new if check is not None]
 
@@ -248,7 +249,7 @@ def reports_missing_parameters(check: AdmissionCheck) -> bool:
     return (
         found is not None
         and found.reason == BAD_PARAMETERS
-        and found.message == absence(check) != ""
+        and found.message == missing_parameters_text(check) != ""
     )
 
 

@@ -87,7 +87,7 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
     return found
 
 
-def objections(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits) -> list[str]:
+def refusal_reasons(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits) -> list[str]:
     """Why planned writes are refused, one line for each reason: forbidden updates and exceeded
     limits."""
     every = list(planned)
@@ -104,7 +104,7 @@ def objections(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits
     ]
 
 
-def cautions(planned: PlannedWrite, limits: Limits, objects: Objects) -> tuple[str, ...]:
+def warnings_about(planned: PlannedWrite, limits: Limits, objects: Objects) -> tuple[str, ...]:
     """Warnings about an applied object. ``objects``: all objects, including the other ones of the
     same apply."""
     said = planned.object
@@ -155,7 +155,7 @@ def _objections(
     return [f"{planned.kind} {planned.name}: {problem}" for problem in problems]
 
 
-def users(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:
+def users_of_object(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:
     """Names what still uses the object. While the list is not empty, the object is not deleted: for
     example, a ClusterQueue is kept while workloads hold its quota."""
     found = users_of(objects, prefix, name)
@@ -179,7 +179,7 @@ def with_user(meta: ObjectMeta, user: str) -> ObjectMeta:
     return meta if notes == meta.annotations else replace(meta, annotations=notes)
 
 
-def marked(key: str, kept: StoredObject, now: datetime, user: str = "") -> PlannedWrite:
+def deletion_mark(key: str, kept: StoredObject, now: datetime, user: str = "") -> PlannedWrite:
     """The write that marks the object for deletion. ``user``: the user that asks for it; "":
     unknown."""
     meta = replace(with_user(kept.object.metadata, user), deletion_timestamp=now)
@@ -187,13 +187,13 @@ def marked(key: str, kept: StoredObject, now: datetime, user: str = "") -> Plann
     return planned_write(key, going, kept.revision, "terminating")
 
 
-def unneeded(controller: Controller) -> list[tuple[str, StoredObject]]:
+def unneeded_objects(controller: Controller) -> list[tuple[str, StoredObject]]:
     """The objects marked for deletion that nothing uses any more."""
     found = []
     for key in sorted(controller.objects.terminating):
         kept = controller.objects.get(key)
         prefix = key.partition(".")[0]
-        if kept is None or users(
+        if kept is None or users_of_object(
             controller.objects, controller.workloads, prefix, kept.object.metadata.name
         ):
             continue
@@ -204,7 +204,7 @@ def unneeded(controller: Controller) -> list[tuple[str, StoredObject]]:
 _encode = msgspec.json.Encoder().encode
 
 
-def statement(
+def message_about(
     controller: Controller,
     kept: StoredObject,
     *,
@@ -251,7 +251,7 @@ def _message(controller: Controller, subject: str, said: ObjectApplied) -> Messa
     return Message(subject, _encode(said), identity)
 
 
-def ending(controller: Controller, key: str, revision: int) -> Message | None:
+def deletion_message(controller: Controller, key: str, revision: int) -> Message | None:
     """Returns the message ``admit.object.deleted`` for an object of which only the delete marker is
     known; None: the key does not belong to a known kind."""
     prefix = key.partition(".")[0]
@@ -266,18 +266,18 @@ def ending(controller: Controller, key: str, revision: int) -> Message | None:
     return _message(controller, applied_subject(prefix, namespace, name, deleted=True), said)
 
 
-def statements(controller: Controller) -> Iterator[tuple[int, Message]]:
+def messages_about_all(controller: Controller) -> Iterator[tuple[int, Message]]:
     """For every manifest, including deleted ones, the last message about it that the log must hold,
     with the manifest's revision."""
     for _, kept in controller.objects:
-        yield kept.revision, statement(controller, kept)
+        yield kept.revision, message_about(controller, kept)
     for key, revision in controller.objects.markers():
-        said = ending(controller, key, revision)
+        said = deletion_message(controller, key, revision)
         if said is not None:
             yield revision, said
 
 
-def learn(
+def load_entry(
     controller: Controller,
     key: str,
     value: bytes | None,
@@ -292,8 +292,8 @@ def learn(
         return None
     kept = controller.objects.get(key)
     if kept is not None:
-        return statement(controller, kept, before=before)
-    return ending(controller, key, revision)
+        return message_about(controller, kept, before=before)
+    return deletion_message(controller, key, revision)
 
 
 def affected_workloads(

@@ -21,7 +21,7 @@ from admittance.events.codec import encode
 from admittance.events.shapes import Admission, PodSetToRun
 from admittance.events.subjects import subject_of
 from admittance.workload.change import with_status
-from admittance.workload.pod_set_updates import merged
+from admittance.workload.pod_set_updates import merged_additions
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 
@@ -150,7 +150,7 @@ class MessageBuilder:
     def _to_run(self, workload: StoredWorkload, admission: Admission) -> Iterator[PodSetToRun]:
         assigned = {row.name: row for row in admission.pod_set_assignments}
         judged = self._judged(workload)
-        added, _ = merged(judged, lambda name: parts_of(self._objects, name))
+        added, _ = merged_additions(judged, lambda name: parts_of(self._objects, name))
         for pod_set in _pod_sets.decode(workload.spec).pod_sets:
             got = assigned.get(pod_set.name)
             if got is None:

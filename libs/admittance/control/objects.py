@@ -132,7 +132,9 @@ class Objects:
         """A sentence naming the missing parameters object of a check; "": the parameters object
         exists, or the check names none. ``coming``: keys about to be written."""
         key = parameters_key(check)
-        return "" if not key or key in self._kept or key in coming else absence(check)
+        return (
+            "" if not key or key in self._kept or key in coming else missing_parameters_text(check)
+        )
 
     def checks_by_parameters(self, key: str) -> frozenset[str]:
         """The names of the AdmissionChecks whose ``parameters`` name the object at the key."""
@@ -161,7 +163,7 @@ def parameters_key(check: AdmissionCheck) -> str:
     return object_key(f"{named.kind.lower()}.{named.api_group}", "", named.name)
 
 
-def absence(check: AdmissionCheck) -> str:
+def missing_parameters_text(check: AdmissionCheck) -> str:
     """The sentence that a check's parameters object is missing; "": the check names no such
     object."""
     named = check.spec.parameters

@@ -49,7 +49,7 @@ def moved_sibling(fact: Assigned, known_of: KnownWorkload, moved: HasMoved) -> s
     return ""
 
 
-def givers(
+def changes_of_givers(
     fact: Assigned,
     known_of: KnownWorkload,
     moved: HasMoved,

@@ -14,7 +14,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.api.problems import ManifestError
 from admittance.api.reading.canonical import to_stored
 from admittance.api.reading.manifest import accept
-from admittance.api.validation.workload import exceeding
+from admittance.api.validation.workload import requests_over_limits
 from admittance.api.workload import PARENT_VARIANT, Kept, Workload
 from admittance.control.commit import LogMessage
 from admittance.control.objects import Objects
@@ -55,7 +55,7 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
         raise InvalidSubmission(str(error)) from error
     if not isinstance(manifest, Workload):
         raise InvalidSubmission(f"a {manifest.kind} was submitted: submit a Workload")
-    above = exceeding(manifest.spec)
+    above = requests_over_limits(manifest.spec)
     if above:
         # The workload could never be admitted, so its submission is refused now.
         raise InvalidSubmission("; ".join(str(problem) for problem in above))
@@ -113,13 +113,13 @@ def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Work
     )
 
 
-def rejected(fact: Fact, now: datetime, reason: str, message: str) -> facts.Rejected:
+def rejected_fact(fact: Fact, now: datetime, reason: str, message: str) -> facts.Rejected:
     """The fact that a submission is refused: the submission is invalid, or the name of the workload
     is taken."""
     return facts.Rejected(**_common(fact, now), reason=reason, message=message)
 
 
-def unchanged(fact: Fact, now: datetime, message: str) -> facts.Noted:
+def unchanged_fact(fact: Fact, now: datetime, message: str) -> facts.Noted:
     """Returns the fact that a submission changes nothing because the same workload exists
     already."""
     said = f"A second submission changes nothing: {message}"

@@ -56,7 +56,7 @@ def ref_to(namespace: str, parent: str, uid: str) -> FamilyRef:
     return FamilyRef(workload_key(namespace, parent) if parent else "", uid)
 
 
-def revised(workload: StoredWorkload, revision: int) -> StoredWorkload:
+def with_own_revision(workload: StoredWorkload, revision: int) -> StoredWorkload:
     """The workload with the revision of its own write filled in.
 
     0 in ``admittedRevision`` or ``evictedRevision`` stands for the revision of the write in which
@@ -106,7 +106,7 @@ class Workloads:
             self._known[key] = known
             return
         known = VersionedWorkload(
-            revised(workload, known.revision), known.revision, known.fact, known.trace
+            with_own_revision(workload, known.revision), known.revision, known.fact, known.trace
         )
         if is_true(workload, Type.FINISHED):
             self._finished[key] = known.fact
@@ -125,7 +125,9 @@ class Workloads:
         because a fact about it follows."""
         self.keep(key, known)
         if known.workload is not None:
-            self._known[key] = known._replace(workload=revised(known.workload, known.revision))
+            self._known[key] = known._replace(
+                workload=with_own_revision(known.workload, known.revision)
+            )
 
     def limit_fact(self, key: str, most: int) -> None:
         """Lowers the last fact of the held workload at that key to ``most``."""

@@ -10,7 +10,7 @@ import msgspec
 from admittance.events import facts, provisioning
 from admittance.events.base import Fact, too_deep
 from admittance.events.names import BadToken
-from admittance.events.reader import BROKEN, guarded, reason_of
+from admittance.events.reader import BROKEN, decode_readable, reason_of
 from admittance.events.subjects import address_of
 
 MAX_PAYLOAD: Final = 1_000_000
@@ -55,7 +55,7 @@ def decode(subject: str, data: bytes) -> Fact:
             if not _is_text(one):
                 raise Undecodable(f"{one!r} is not valid Unicode text")
     try:
-        fact: Fact = guarded(_decoder(kind).decode, data)
+        fact: Fact = decode_readable(_decoder(kind).decode, data)
     except BROKEN as error:
         raise Undecodable(f"not a valid {kind.__name__}: {reason_of(error)}") from error
     if fact.namespace != namespace or fact.name != name:

@@ -77,7 +77,7 @@ def reason_of(error: BaseException) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:REASON_MAX]
 
 
-def shallow(data: bytes) -> None:
+def check_depth(data: bytes) -> None:
     """Raises Unreadable when JSON is nested deeper than `LEVELS_MAX`."""
     if data.count(b"[") + data.count(b"{") <= LEVELS_MAX:
         return
@@ -91,9 +91,9 @@ def shallow(data: bytes) -> None:
             level -= 1
 
 
-def guarded(decode: Callable[[bytes], T], data: bytes) -> T:
+def decode_readable(decode: Callable[[bytes], T], data: bytes) -> T:
     """The result of ``decode(data)``. Raises only Unreadable."""
-    shallow(data)
+    check_depth(data)
     try:
         return decode(data)
     except Unreadable:
@@ -114,7 +114,7 @@ class Reader(Generic[T]):
     def __call__(self, data: bytes | None) -> T:
         """The value in data. Raises Unreadable."""
         try:
-            return guarded(self._decode, data or b"")
+            return decode_readable(self._decode, data or b"")
         except Unreadable as error:
             raise Unreadable(f"not a valid {self._kind.__name__}: {error}") from error.__cause__
 

@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.events.base import WHOLE_MAX
 from admittance.events.shapes import PodSetUpdate
-from admittance.sdk.limits import bounded, updates_of
+from admittance.sdk.limits import check_length, updates_of
 
 DETAILS_MAX: Final = 64
 VALUE_MAX: Final = 32_768
@@ -40,7 +40,7 @@ class BaseStatus(msgspec.Struct, frozen=True):
                 raise ValueError(
                     f"the detail {key!r} is not text of at most {VALUE_MAX} characters"
                 )
-        bounded("details", self.details)
+        check_length("details", self.details)
 
 
 class Accepted(BaseStatus, frozen=True):
@@ -96,7 +96,7 @@ class CapacityRevoked(BaseStatus, frozen=True):
     word: ClassVar[str] = "capacity_revoked"
 
 
-def fitting(details: Mapping[str, str]) -> dict[str, str]:
+def fitting_details(details: Mapping[str, str]) -> dict[str, str]:
     """Returns as many of the details, in their order, as one status may have."""
     found: dict[str, str] = {}
     left = WHOLE_MAX - 2

@@ -31,7 +31,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
-from admittance.sdk.heartbeats import shortened
+from admittance.sdk.heartbeats import heartbeat_message
 from admittance.sdk.program import GRACE_SECONDS, Program
 from admittance.sdk.requests import IncomingMessage, OpenDeliveries, RequestSource
 from admittance.sdk.threads import from_thread
@@ -240,7 +240,7 @@ class ProviderService(Worker[Provider]):
             instance=self._settings.instance,
             since=self._since,
             active=active,
-            message=shortened(message),
+            message=heartbeat_message(message),
             parameters=self._provider.understands,
         )
         return f"{ALIVE_PROVISIONING}{token(self._provider.name)}", encode(alive)

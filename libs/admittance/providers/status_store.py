@@ -29,7 +29,7 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, TooBig
 from admittance.runtime.telemetry.logger import log_set_aside
-from admittance.sdk.limits import clipped
+from admittance.sdk.limits import clipped_message
 from admittance.sdk.outbox import Outbox
 
 CANCELLED: Final = "cancelled"
@@ -174,7 +174,9 @@ class StatusPublisher:
             if before is not None:
                 if before.status == CANCELLED:
                     return False
-                if before.status == status.word and before.message == clipped(status.message):
+                if before.status == status.word and before.message == clipped_message(
+                    status.message
+                ):
                     await self.repeat(before)
                     return True
                 if before.status in FINAL_STATUSES and status.word != "capacity_revoked":
@@ -254,7 +256,7 @@ def _stored(identity: dict[str, Any], status: Status, seq: int) -> StoredStatus:
         **identity,
         status=status.word,
         seq=seq,
-        message=clipped(status.message),
+        message=clipped_message(status.message),
         details=dict(status.details),
         pod_set_updates=status.updates() if isinstance(status, Provisioned) else (),
         retryable=failed.retryable if failed is not None else True,

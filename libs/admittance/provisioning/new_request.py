@@ -214,7 +214,7 @@ def _about(record: Record) -> dict[str, Any]:
     }
 
 
-def requested(record: Record) -> ProvisioningRequested:
+def requested_fact(record: Record) -> ProvisioningRequested:
     """The fact `requested`, which requests the capacity of the record."""
     spec = record.spec
     return ProvisioningRequested(
@@ -228,7 +228,7 @@ def requested(record: Record) -> ProvisioningRequested:
     )
 
 
-def cancelled(record: Record) -> ProvisioningCancelled:
+def cancelled_fact(record: Record) -> ProvisioningCancelled:
     """The fact `cancelled`, which cancels the request, with the record's reason."""
     spec = record.spec
     return ProvisioningCancelled(

@@ -14,11 +14,11 @@ from admittance.provisioning import steps
 from admittance.provisioning.new_request import (
     IncompleteReservation,
     RecordBuilder,
-    cancelled,
+    cancelled_fact,
     parameters_error,
     parameters_of,
     pod_sets_to_provision,
-    requested,
+    requested_fact,
     uses_managed_resource,
 )
 from admittance.provisioning.observed_state import ObservedState, StoredRecord, is_open
@@ -229,7 +229,7 @@ class SlotDecider:
                 # so the request stays cancelled.
                 record = cancelled_record(record, record.status.cancelled or steps.DELETED)
                 observed.replace_lost(slot, record)
-                return Step(slot, fact=cancelled(record))
+                return Step(slot, fact=cancelled_fact(record))
             if not is_stored:
                 memory.forget(record)
             observed.settle_lost(slot, record)
@@ -246,7 +246,7 @@ class SlotDecider:
         if not record.status.cancelled:
             return self._cancel(slot, kept, why)
         if record.spec.id not in self._memory.cancelled:
-            return Step(slot, fact=cancelled(record))
+            return Step(slot, fact=cancelled_fact(record))
         if work is not None and row is not None and not why and is_under_check(work):
             step = self._fulfil(ReservationView(slot, work, row, view.now), kept)
             if step is not None:
@@ -311,7 +311,7 @@ class SlotDecider:
         if not is_needed(work, config):
             return self._cancel(slot, open_, steps.NOT_NEEDED)
         if record.spec.id not in self._memory.sent and is_open(record):
-            return Step(slot, fact=requested(record))
+            return Step(slot, fact=requested_fact(record))
         if record.status.state is State.BOOKING_EXPIRED and is_true(work, Type.ADMITTED):
             return None  # The check was added to a workload that was admitted already.
         return self._report(view, verdict_of_request(record, config, admitted=False))
@@ -348,7 +348,7 @@ class SlotDecider:
             if before.record.metadata.name != record.metadata.name:
                 return Step(slot, Write(before.record.metadata.name, None, before.revision))
             expected = before.revision
-        return Step(slot, Write(record.metadata.name, record, expected), requested(record))
+        return Step(slot, Write(record.metadata.name, record, expected), requested_fact(record))
 
     def _fail_overdue(self, slot: RequestSlot, kept: StoredRecord) -> Step:
         record = kept.record

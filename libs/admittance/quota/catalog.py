@@ -47,7 +47,7 @@ TERMINATING = Activity(
 )
 
 
-def joined(problems: Iterable[tuple[str, str]]) -> Activity:
+def inactive_for(problems: Iterable[tuple[str, str]]) -> Activity:
     """Returns an inactive activity with the given pairs of reason and clause, in order; READY if
     there are no pairs."""
     found = list(problems)
@@ -270,7 +270,7 @@ class Catalog:
             return NOT_FOUND
         if queue.metadata.deletion_timestamp is not None:
             return TERMINATING
-        return joined(self._problems(queue, self.lists[cluster_queue]))
+        return inactive_for(self._problems(queue, self.lists[cluster_queue]))
 
     def _problems(self, queue: ClusterQueue, lists: CheckLists) -> Iterator[tuple[str, str]]:
         if queue.spec.stop_policy not in ("", "None"):

@@ -51,7 +51,7 @@ class CheckLists:
         """Returns two different checks of one controller in one list; None: no list has such
         checks."""
         for one_list in (self.wide, *self.flavors.values()):
-            pair = conflict(_known(one_list, lookup))
+            pair = conflicting_checks(_known(one_list, lookup))
             if pair is not None:
                 return pair
         return None
@@ -66,7 +66,7 @@ def _known(names: Iterable[str], lookup: Lookup) -> list[AdmissionCheck]:
     return [check for name in names if (check := lookup(name)) is not None]
 
 
-def conflict(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
+def conflicting_checks(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
     """Returns two different checks of one controller; None: all controllers differ."""
     by_controller: dict[str, str] = {}
     for check in checks:
@@ -102,7 +102,7 @@ def required_checks(
         for check in (_check(name, lookup) for name in lists.wide)
         if check.spec.controller_name not in taken
     ]
-    pair = conflict(check for check in chosen if check.spec.controller_name)
+    pair = conflicting_checks(check for check in chosen if check.spec.controller_name)
     if pair is not None:
         raise ConflictingChecks(f"checks {pair[0]} and {pair[1]} have one controller")
     return {check.metadata.name: check for check in chosen}

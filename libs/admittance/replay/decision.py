@@ -143,7 +143,7 @@ def repeat(
         rechecks = [one.decision for one in of_leader if _is_same_recheck(one.decision, decision)]
         earlier = [one for one in earlier if not _is_same_recheck(one.decision, decision)]
         rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
-        keys = rechecked([*rechecks, decision])
+        keys = rechecked_reservations([*rechecks, decision])
         made = rebuilt.core.recheck(decision.domain, keys, now=rebuilt.now)
         return rebuilt.repetition(_differences(decision, made), made, [])
     rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
@@ -415,7 +415,7 @@ def _is_same_recheck(one: Decision, other: Decision) -> bool:
     return is_recheck(one) and (one.time, one.seen) == (other.time, other.seen)
 
 
-def rechecked(decisions: Iterable[Decision]) -> list[Key]:
+def rechecked_reservations(decisions: Iterable[Decision]) -> list[Key]:
     """The reservations that the given decisions are about, in order."""
     return list(dict.fromkeys(_decided_for(one) for one in decisions))
 

@@ -25,7 +25,7 @@ import nkeys
 
 from admittance.access.roles import problems
 from admittance.access.server_config import server_config
-from admittance.access.users import User, expired, is_public_key
+from admittance.access.users import User, expired_users, is_public_key
 from admittance.events.names import token
 from admittance.runtime import chance
 from admittance.runtime.bus.credentials import read_user_key
@@ -198,10 +198,10 @@ class AuthStore:
 
     def remove_expired(self, now: datetime) -> list[User]:
         """Removes the expired users, and returns them."""
-        if not expired(self.users, now):
+        if not expired_users(self.users, now):
             return []
         with self._locked() as content:
-            gone = expired(content.users, now)
+            gone = expired_users(content.users, now)
             left = tuple(one for one in content.users if one not in gone)
             self._save(msgspec.structs.replace(content, users=left), config_first=True)
         return gone

@@ -78,10 +78,10 @@ def current_name(env: Mapping[str, str]) -> str | None:
 def current(env: Mapping[str, str]) -> Context | None:
     """The context that commands use without options; None if there is none. Raises BadContext."""
     name = current_name(env)
-    return None if name is None else named(env, name)
+    return None if name is None else context_named(env, name)
 
 
-def named(env: Mapping[str, str], name: str) -> Context:
+def context_named(env: Mapping[str, str], name: str) -> Context:
     """The context of that name. Raises BadContext if it is missing or damaged."""
     folder = folder_of(env)
     path = None if folder is None else folder / "contexts" / f"{name}.json"
@@ -96,7 +96,7 @@ def named(env: Mapping[str, str], name: str) -> Context:
 
 def all_contexts(env: Mapping[str, str]) -> list[Context]:
     """All contexts, by name. Raises BadContext if one is damaged."""
-    return [named(env, name) for name in _names(env)]
+    return [context_named(env, name) for name in _names(env)]
 
 
 def context_of(env: Mapping[str, str], url: str) -> Context | None:
@@ -112,7 +112,7 @@ def context_of(env: Mapping[str, str], url: str) -> Context | None:
     except BadUrl:
         return None
     for name in names:
-        found = named(env, name)
+        found = context_named(env, name)
         if wanted <= _addresses(found.url):
             return found
     return None
@@ -134,7 +134,7 @@ def write(env: Mapping[str, str], context: Context) -> Path:
 
 def use(env: Mapping[str, str], name: str) -> Context:
     """Makes the context of that name the current one. Raises BadContext."""
-    found = named(env, name)
+    found = context_named(env, name)
     folder = folder_of(env)
     assert folder is not None
     _write(folder / "current", name)

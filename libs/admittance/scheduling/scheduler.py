@@ -37,7 +37,7 @@ from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
 from admittance.scheduling.explain.queue_gauges import queue_gauges
 from admittance.scheduling.preemption import quota_reduction
-from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated
+from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated_preemptions
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
@@ -189,7 +189,7 @@ class Scheduler:
         decisions: list[Decided] = []
         quota_reduced = domain.quota_reduced
         if quota_reduced:
-            decisions += quota_reduction.due(state, domain, now)
+            decisions += quota_reduction.due_revocations(state, domain, now)
         if domain.rechecks:
             decisions += recheck.due_decisions(state, domain, self._cycle, now)
         if domain in state.handovers or not (quota_reduced or domain.ready):
@@ -262,7 +262,7 @@ class Scheduler:
 
     def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
         """Yields victim, preemptor and count for each preemption of the decision that is a loop."""
-        return repeated(decision, self._config.preemption_loops)
+        return repeated_preemptions(decision, self._config.preemption_loops)
 
     def next_wake(self) -> datetime | None:
         """Returns when the scheduler next has something to do even if no event happens; None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.tasks import set_within
-from admittance.sdk.limits import clipped
+from admittance.sdk.limits import clipped_message
 
 PAUSE_SECONDS: Final = 1.0
 """Shortest time between two heartbeats."""
@@ -61,6 +61,6 @@ async def beat(
             await set_within(changed, seconds - pause)
 
 
-def shortened(message: str) -> str:
+def heartbeat_message(message: str) -> str:
     """A message cut to the length that a heartbeat may have."""
-    return clipped(message, MESSAGE_MAX)
+    return clipped_message(message, MESSAGE_MAX)

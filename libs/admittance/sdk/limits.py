@@ -13,13 +13,13 @@ from admittance.events.base import MESSAGE_MAX, too_long
 from admittance.events.shapes import PodSetUpdate
 
 
-def clipped(message: str, most: int = MESSAGE_MAX) -> str:
+def clipped_message(message: str, most: int = MESSAGE_MAX) -> str:
     """A message cut to ``most`` characters, with undecodable characters (as in file names)
     replaced."""
     return message[:most].encode("utf-8", "replace").decode()
 
 
-def bounded(what: str, value: Any) -> None:
+def check_length(what: str, value: Any) -> None:
     """Raises ValueError, with a sentence about ``what``, if the value is too long or cannot be
     encoded."""
     try:
@@ -42,5 +42,5 @@ def updates_of(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSe
         )
     except (TypeError, msgspec.ValidationError) as error:
         raise ValueError(f"{what}: {error}") from None
-    bounded(what, updates)
+    check_length(what, updates)
     return updates

@@ -15,7 +15,7 @@ from admittance.events.shapes import Shortfall
 from admittance.events.whatif import Counts, SimulatedState, WouldBeEvicted, WouldStart, WouldWait
 from admittance.quota.catalog import Activity
 from admittance.quota.tree import Node
-from admittance.scheduling.preemption.quota_reduction import overloaded
+from admittance.scheduling.preemption.quota_reduction import overloaded_nodes
 from admittance.whatif.bucket_copy import BucketCopy, Eviction, Key
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, holds_quota, phase
@@ -311,7 +311,7 @@ def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
         root = node.root()
         roots[id(root)] = root
     for root in roots.values():
-        for one in overloaded(root):
+        for one in overloaded_nodes(root):
             flavor, resource = one.fr
             owner = f"{'cohort' if one.node.is_cohort else 'ClusterQueue'} {one.node.name}"
             used, limit = render(resource, one.usage), render(resource, one.limit)

@@ -17,19 +17,19 @@ from msgspec.structs import replace
 
 from admittance.api.kinds import SUBMITTED_KINDS, kind_named
 from admittance.api.problems import ManifestError
-from admittance.api.reading.from_job import named, workload_of
+from admittance.api.reading.from_job import with_name, workload_of
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.api.workload import Job, Workload
 from admittance.control.heartbeats import with_changed_parameters
 from admittance.control.manifest_changes import (
     Proposal,
-    cautions,
-    marked,
-    objections,
+    deletion_mark,
+    message_about,
     planned_writes,
     proposal,
-    statement,
-    users,
+    refusal_reasons,
+    users_of_object,
+    warnings_about,
 )
 from admittance.control.objects import StoredObject, key_of
 from admittance.events import facts
@@ -131,7 +131,7 @@ def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply
     ]
 
 
-def joined(parts: Sequence[SimulateReply]) -> SimulateReply:
+def joined_reply(parts: Sequence[SimulateReply]) -> SimulateReply:
     """The reply joined from its messages, which may come in any order."""
     ordered = sorted(parts, key=lambda one: one.part)
     lists = {name: tuple(row for part in ordered for row in getattr(part, name)) for name in _LISTS}
@@ -204,7 +204,7 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
     if isinstance(manifest, Job):
         return workload_of(manifest, suffix=SUFFIX)
     assert isinstance(manifest, Workload), manifest.kind
-    return replace(manifest, metadata=named(manifest.metadata, SUFFIX))
+    return replace(manifest, metadata=with_name(manifest.metadata, SUFFIX))
 
 
 def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
@@ -220,7 +220,7 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
     objects = copy.controller.objects
     planned = list(planned_writes(objects, proposed.manifests, now=copy.now))
     limits = copy.controller.queues.limits
-    problems = objections(objects, planned, limits)
+    problems = refusal_reasons(objects, planned, limits)
     if problems:
         raise InvalidChange(*problems)
     written: list[StoredObject] = []
@@ -230,11 +230,11 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
             written.append(StoredObject(one.object, one.value, revision))
     # All manifests are written before the message about any of them affects workloads.
     for kept in written:
-        message = statement(copy.controller, kept)
+        message = message_about(copy.controller, kept)
         copy.publish_message(message.subject, message.data)
     _update_checks(copy)
     for one, warnings in zip(planned, proposed.warnings, strict=True):
-        more = cautions(one, limits, objects)
+        more = warnings_about(one, limits, objects)
         yield replace(one.result, revision=0, warnings=(*warnings, *more))
 
 
@@ -244,7 +244,7 @@ def _update_checks(copy: BucketCopy) -> None:
         key, value = key_of(check), encode(check)
         before = copy.controller.objects.get(key)
         kept = StoredObject(check, value, copy.put_object(key, check, value))
-        message = statement(copy.controller, kept, before=before)
+        message = message_about(copy.controller, kept, before=before)
         copy.publish_message(message.subject, message.data)
 
 
@@ -291,17 +291,17 @@ def _delete(copy: BucketCopy, request: Delete) -> Applied:
     kept = controller.objects.get(key)
     if kept is None:
         raise InvalidChange(because=f"{about} not found")
-    needed = users(controller.objects, controller.workloads, prefix, request.name)
+    needed = users_of_object(controller.objects, controller.workloads, prefix, request.name)
     if needed:
-        planned = marked(key, kept, copy.now)
+        planned = deletion_mark(key, kept, copy.now)
         value = planned.value or b""
         revision = copy.put_object(key, planned.object, value)
-        message = statement(controller, StoredObject(planned.object, value, revision))
+        message = message_about(controller, StoredObject(planned.object, value, revision))
         copy.publish_message(message.subject, message.data)
         sentence = f"it is deleted once nothing uses it: {', '.join(needed[:5])}"
         return replace(applied, outcome="terminating", warnings=(sentence,))
     revision = copy.put_object(key, None, b"")
-    message = statement(controller, kept._replace(revision=revision), deleted=True)
+    message = message_about(controller, kept._replace(revision=revision), deleted=True)
     copy.publish_message(message.subject, message.data)
     _update_checks(copy)
     return applied

@@ -19,7 +19,7 @@ from admittance.events.reader import (
     SEQUENCE_MAX,
     Unreadable,
     check_times,
-    guarded,
+    decode_readable,
     reason_of,
 )
 from admittance.events.shapes import Admission
@@ -50,7 +50,7 @@ def names_of(key: str) -> tuple[str, str]:
 
 def read(key: str, value: bytes) -> StoredWorkload:
     """The workload at a bucket key. Raises Unreadable if the value is invalid."""
-    workload = guarded(stored.decode, value)
+    workload = decode_readable(stored.decode, value)
     try:
         _check(key, workload)
     except BROKEN as error:
@@ -83,7 +83,7 @@ def read_manifest(key: str, value: bytes) -> Manifest:
     from admittance.api.kinds import KINDS
     from admittance.api.reading.objects import decode_object
 
-    found = guarded(lambda data: decode_object(data).manifest, value)
+    found = decode_readable(lambda data: decode_object(data).manifest, value)
     meta = found.metadata
     try:
         prefix = found.token if isinstance(found, Foreign) else KINDS[found.kind].token

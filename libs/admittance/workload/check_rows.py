@@ -30,7 +30,7 @@ class RowsAndCounts(NamedTuple):
     counts: dict[str, int]
 
 
-def synced(
+def synced_rows(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
 ) -> RowsAndCounts:
     """Returns rows for exactly the required checks: new rows are Pending, existing rows are
@@ -42,7 +42,7 @@ def synced(
     return _with_counts(wanted, counts)
 
 
-def frozen(
+def frozen_rows(
     rows: Rows,
     counts: Mapping[str, int],
     named: frozenset[str],
@@ -78,7 +78,7 @@ def _with_counts(rows: Rows, counts: Mapping[str, int]) -> RowsAndCounts:
     return RowsAndCounts(rows, {name: count for name, count in counts.items() if name not in have})
 
 
-def cleared(
+def cleared_rows(
     rows: Rows,
     counts: Mapping[str, int],
     required: Iterable[RequiredCheck],
@@ -116,7 +116,7 @@ def cleared(
     return RowsAndCounts(tuple(fresh), left)
 
 
-def listed(
+def rows_of_reservation(
     rows: Rows, counts: Mapping[str, int], required: Iterable[RequiredCheck], *, now: datetime
 ) -> RowsAndCounts:
     """Returns rows for a new reservation. Verdicts on an earlier reservation do not count; retry

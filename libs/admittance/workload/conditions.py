@@ -104,7 +104,7 @@ def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
     return conditions
 
 
-def without(conditions: Conditions, kind: str) -> Conditions:
+def without_condition(conditions: Conditions, kind: str) -> Conditions:
     """The conditions without the one of type ``kind``."""
     return tuple(condition for condition in conditions if condition.type != kind)
 

@@ -70,7 +70,7 @@ def limits_of(
     )
 
 
-def differing(limits: Limits) -> dict[str, Any] | None:
+def changed_limits(limits: Limits) -> dict[str, Any] | None:
     """The values that differ from the defaults, in the form written to the log; None: no value
     differs."""
     default = msgspec.to_builtins(Limits())

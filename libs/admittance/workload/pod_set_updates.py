@@ -99,7 +99,7 @@ class _Keys:
             )
 
 
-def merged(
+def merged_additions(
     workload: StoredWorkload, flavor: Callable[[str], FlavorParts]
 ) -> tuple[dict[str, Added], tuple[Conflict, ...]]:
     """Returns the additions to each assigned pod set, by its name, and the conflicts.

@@ -28,7 +28,7 @@ from admittance.events.whatif import (
     WouldStart,
     WouldWait,
 )
-from admittance.whatif.simulate import joined
+from admittance.whatif.simulate import joined_reply
 
 SECONDS: Final = 130.0
 """Seconds to wait for the answer, a little more than the scheduler's time limit for a simulation.
@@ -61,7 +61,7 @@ async def simulate(
             limit=most,
         )
         parts = await _ask(bus, request)
-    reply = joined(parts)
+    reply = joined_reply(parts)
     if reply.problems:
         raise BadInput(*reply.problems)
     if reply.error:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.problems import ManifestError
-from admittance.api.reading.from_job import GPU, from_command, named, workload_of
+from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
 from admittance.api.reading.objects import decode_object, encode
 from admittance.api.validation.validate import validate
 from admittance.api.workload import AdmissionConstraints, Job, Workload
@@ -115,7 +115,7 @@ def submission_of(document: Document) -> Submission:
             raise BadInput(*(f"{place}: {line}" for line in error.lines())) from None
     else:
         assert isinstance(manifest, Workload), manifest.kind
-        meta = named(manifest.metadata, suffix())
+        meta = with_name(manifest.metadata, suffix())
         workload = replace(manifest, metadata=meta)
     return Submission(f"{document.source}: {document.place}", workload)
 

@@ -119,7 +119,7 @@ def fault_of(code: str, status: int) -> ErrorCause:
     return ErrorCause.LATER if status >= 500 else ErrorCause.UNCLEAR
 
 
-def failed(trouble: Ec2Error) -> Failed:
+def failed_answer(trouble: Ec2Error) -> Failed:
     """The answer to a request that EC2 refused."""
     wrong = trouble.fault in (ErrorCause.WRONG, ErrorCause.FORBIDDEN)
     return Failed(str(trouble), retryable=not wrong)

@@ -46,7 +46,7 @@ def token_of(request_id: str) -> str:
     return hashlib.sha256(request_id.encode()).hexdigest()
 
 
-def creation(
+def creation_arguments(
     parameters: Parameters,
     count: int,
     *,

@@ -16,7 +16,7 @@ from admittance.provider_aws.parameters import (
     Parameters,
     Pods,
     TooLarge,
-    creation,
+    creation_arguments,
     instances,
     machine_of,
     token_of,
@@ -174,7 +174,7 @@ class ReservationMaker:
         return instances(pods, machine, type_)
 
     async def _reserve(self, request: Request, parameters: Parameters, count: int) -> Reservation:
-        arguments = creation(
+        arguments = creation_arguments(
             parameters,
             count,
             request_id=request.id,

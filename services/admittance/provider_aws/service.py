@@ -20,7 +20,7 @@ from admittance.api.names import name_error
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.lease import aws_domain
-from admittance.provider_aws.ec2 import Ec2, Ec2Error, failed
+from admittance.provider_aws.ec2 import Ec2, Ec2Error, failed_answer
 from admittance.provider_aws.parameters import Parameters, TooLarge, token_of
 from admittance.provider_aws.reservation_calls import (
     CANCEL,
@@ -170,7 +170,7 @@ class AwsReconciler:
         try:
             outcome = await self._maker.make(request, request.parameters)
         except Ec2Error as trouble:
-            return failed(trouble)
+            return failed_answer(trouble)
         if isinstance(outcome, TooLarge):
             return Failed(outcome.message, retryable=False)
         answer = initial_answer(outcome.reservation)

@@ -14,7 +14,12 @@ from typing import Final
 import structlog
 
 from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
-from admittance.provider_docker.workers import HOST_DETAIL, ListedWorker, lost, lost_message
+from admittance.provider_docker.workers import (
+    HOST_DETAIL,
+    ListedWorker,
+    lost_message,
+    missing_containers,
+)
 from admittance.providers import CapacityRevoked, Provider
 from admittance.providers.builtin import OrphanSweep, OtherInstallations, stored_requests
 from admittance.providers.health import InactiveReasons
@@ -150,7 +155,9 @@ class WorkerComparer:
             booked = mine.get(status.id, [])
             # The store was read before the engine's listing, so a provisioned worker that is not
             # listed is lost.
-            gone = lost(status.details, booked) if status.status == "provisioned" else ()
+            gone = (
+                missing_containers(status.details, booked) if status.status == "provisioned" else ()
+            )
             if gone:
                 host = status.details.get(HOST_DETAIL, "")
                 await self._revoke(name, status, lost_message(gone, booked, host))

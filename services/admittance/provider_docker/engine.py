@@ -20,7 +20,7 @@ from admittance.provider_docker.workers import (
 )
 from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.errors import SetupError
-from admittance.runtime.process.settings import named, number, whole
+from admittance.runtime.process.settings import number, object_names, whole_number
 from admittance.sdk.threads import run_to_completion
 
 CALL_SECONDS: Final = 60
@@ -228,10 +228,10 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise SetupError(f"ADMIT_DOCKER_COMMAND: {error}") from None
         return cls(
             image=image,
-            classes=named(env, "ADMIT_DOCKER_CLASSES") or (CLASS,),
+            classes=object_names(env, "ADMIT_DOCKER_CLASSES") or (CLASS,),
             command=command,
             network=env.get("ADMIT_DOCKER_NETWORK") or None,
-            workers_max=whole(env, "ADMIT_DOCKER_WORKERS_MAX", 100, least=1),
+            workers_max=whole_number(env, "ADMIT_DOCKER_WORKERS_MAX", 100, least=1),
             settle_seconds=number(env, "ADMIT_DOCKER_SETTLE_SECONDS", 1.0, least=0.0),
             sweep_seconds=number(env, "ADMIT_DOCKER_SWEEP_SECONDS", 5.0, least=0.1),
         )

@@ -23,8 +23,8 @@ from admittance.provider_docker.workers import (
     details_of,
     labels_of,
     lack_of_room,
-    lost,
     lost_message,
+    missing_containers,
     workers_of,
 )
 from admittance.providers import (
@@ -151,7 +151,7 @@ class DockerReconciler:
             await asyncio.sleep(self._docker.settle_seconds)
         details = details_of(room, workers)
         mine = self._of(request.id, await self._engine.workers(request.id))
-        gone = lost(details, mine)
+        gone = missing_containers(details, mine)
         if gone:
             outputs = [await self._engine.last_lines(one.container) for one in mine if not one.runs]
             output = next((f": {one[-500:]}" for one in outputs if one), "")

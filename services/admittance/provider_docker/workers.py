@@ -182,7 +182,9 @@ def details_of(room: EngineCapacity, workers: Sequence[WorkerSpec]) -> dict[str,
     return {HOST_DETAIL: room.host, CONTAINERS_DETAIL: names}
 
 
-def lost(details: Mapping[str, str], listed: Collection[ListedWorker]) -> tuple[str, ...]:
+def missing_containers(
+    details: Mapping[str, str], listed: Collection[ListedWorker]
+) -> tuple[str, ...]:
     """The names of the booked containers that do not run any more."""
     booked = filter(None, details.get(CONTAINERS_DETAIL, "").split(","))
     running = {one.name for one in listed if one.runs}

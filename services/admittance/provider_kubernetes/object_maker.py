@@ -166,7 +166,7 @@ class ObjectMaker:
             body = objects.request_body(identity, counts, request.parameters)
             made = await self._create(REQUESTS, body, identity, on_wait)
             self._rights.serves(identity.namespace)
-            adoption = objects.adoption(identity.name, made["metadata"]["uid"])
+            adoption = objects.adoption_patch(identity.name, made["metadata"]["uid"])
             for one in request.pod_sets:
                 await self._adopt(identity, one.name, adoption, on_wait)
         except (NameTaken, TemporarilyDenied) as error:

@@ -24,7 +24,7 @@ from admittance.providers import (
     Provisioned,
     Status,
 )
-from admittance.providers.answers import fitting
+from admittance.providers.answers import fitting_details
 from admittance.providers.builtin import CLASS, INSTALLATION, REQUEST
 from admittance.provisioning.steps import CLASS as CLASS_ANNOTATION
 from admittance.provisioning.steps import CONSUME
@@ -135,7 +135,7 @@ def request_body(
     }
 
 
-def adoption(request: str, uid: str) -> dict[str, Any]:
+def adoption_patch(request: str, uid: str) -> dict[str, Any]:
     """A patch that makes the request the owner of a template, so that the cluster deletes both
     together."""
     owner = {
@@ -243,7 +243,7 @@ def status_of(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
     over = end_of(seen)
     if over is not None:
         return over
-    details = fitting(seen.details)
+    details = fitting_details(seen.details)
     if (provisioned := seen.true("Provisioned")) is not None:
         consume = {CONSUME: seen.name, CLASS_ANNOTATION: seen.provisioning_class}
         updates = tuple(PodSetUpdate(name=name, annotations=consume) for name in pod_sets)

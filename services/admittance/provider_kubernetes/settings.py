@@ -17,7 +17,7 @@ import msgspec
 import yaml
 
 from admittance.runtime.errors import SetupError
-from admittance.runtime.process.settings import named, number
+from admittance.runtime.process.settings import number, object_names
 
 if TYPE_CHECKING:
     from lightkube.config.kubeconfig import KubeConfig, SingleConfig
@@ -59,7 +59,7 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
         if installation is not None and not _LABEL.match(installation):
             raise SetupError(f"ADMIT_KUBE_INSTALLATION={installation!r} is not a valid label value")
         return cls(
-            classes=named(env, "ADMIT_KUBE_CLASSES") or CLASSES,
+            classes=object_names(env, "ADMIT_KUBE_CLASSES") or CLASSES,
             namespaces=_namespaces(env.get("ADMIT_KUBE_NAMESPACES", "")),
             kubeconfig=env.get("ADMIT_KUBE_CONFIG") or None,
             context=env.get("ADMIT_KUBE_CONTEXT") or None,

@@ -53,7 +53,7 @@ from admittance.scheduler.usage_keys import UsageKeys
 from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.scheduler import Scheduler
-from admittance.scheduling.state.config import Config, config_of, differing
+from admittance.scheduling.state.config import Config, changed_settings, config_of
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.conditions import Type, is_true
 
@@ -105,7 +105,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         SERVICE,
         settings.instance,
         ttl_seconds=settings.lease_seconds,
-        config=differing(config),
+        config=changed_settings(config),
     )
     scheduler = SchedulerService(bus, leading, config)
     simulations = Simulations(settings, config)

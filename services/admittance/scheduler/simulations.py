@@ -23,7 +23,7 @@ from admittance.runtime.bus.micro import Parts
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
 from admittance.scheduling.state.config import Config
-from admittance.workload.limits import differing, limits_of
+from admittance.workload.limits import changed_limits, limits_of
 
 PROGRAM: Final = ("-m", "admittance.whatif")
 AT_ONCE: Final = 1
@@ -51,7 +51,7 @@ class Simulations:
     ) -> None:
         self._settings = settings
         self._config = msgspec.Raw(msgspec.json.encode(config))
-        self._limits = differing(limits_of(settings.configuration))
+        self._limits = changed_limits(limits_of(settings.configuration))
         self._program = program
         self._seconds = seconds
         self._room = asyncio.Semaphore(AT_ONCE)

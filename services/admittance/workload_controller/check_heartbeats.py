@@ -16,7 +16,12 @@ import structlog
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import encode
-from admittance.control.heartbeats import Heartbeats, active_of, changed, reports_missing_parameters
+from admittance.control.heartbeats import (
+    Heartbeats,
+    active_of,
+    reports_missing_parameters,
+    with_new_condition,
+)
 from admittance.control.manifest_changes import PlannedWrite, planned_write
 from admittance.control.objects import Objects
 from admittance.events.names import token
@@ -117,7 +122,7 @@ class HeartbeatListener:
         check = planned.object
         if planned.value is None or not isinstance(check, AdmissionCheck):
             return planned
-        new = changed(
+        new = with_new_condition(
             check,
             self._objects,
             self._beats,
@@ -194,7 +199,9 @@ class HeartbeatListener:
         planned = []
         for check in self._checks():
             name = check.metadata.name
-            new = changed(check, self._objects, self._beats, now, wall, self._written.get(name))
+            new = with_new_condition(
+                check, self._objects, self._beats, now, wall, self._written.get(name)
+            )
             if new is not None:
                 planned.append(self._planned(new))
                 self._log_rivals(check.spec.controller_name, now)

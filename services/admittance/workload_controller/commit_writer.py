@@ -226,9 +226,9 @@ class WorkloadWriter:
         """Writes the puts and returns the outcome of each: first puts without a group, then group
         by group.
         """
-        alone, groups = parted(puts)
+        alone, groups = split_groups(puts)
         outcomes = await self._alone(alone)
-        for batch in packed(groups, BATCH_MAX):
+        for batch in pack_groups(groups, BATCH_MAX):
             outcomes += await self.write_groups(batch)
         return list(zip([*alone, *chain.from_iterable(groups)], outcomes, strict=True))
 
@@ -321,7 +321,7 @@ async def write_echoes(bus: Bus, echoes: Iterable[Echo]) -> None:
             raise outcome
 
 
-def parted(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
+def split_groups(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
     """Returns the puts without a group, and the groups."""
     alone = [put for put in puts if not put.group]
     groups: dict[int, list[Put]] = {}
@@ -331,7 +331,7 @@ def parted(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
     return alone, list(groups.values())
 
 
-def packed(groups: Iterable[list[Put]], most: int) -> Iterator[list[list[Put]]]:
+def pack_groups(groups: Iterable[list[Put]], most: int) -> Iterator[list[list[Put]]]:
     """Packs groups into batches of at most ``most`` puts. A group is never split: a group that is
     longer gets its own batch, which the bus refuses.
     """

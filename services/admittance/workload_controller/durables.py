@@ -60,7 +60,7 @@ class Durables:
 
         A durable that the server refuses is logged, and the others are still made.
         """
-        wanted = named(objects)
+        wanted = required_durables(objects)
         there = {
             (kind, name)
             for kind in (check_durables, provider_durables)
@@ -94,7 +94,7 @@ class Durables:
         """Deletes the durables that no manifest requires any more. Raises Unavailable if the bus
         does not answer.
         """
-        wanted = named(objects)
+        wanted = required_durables(objects)
         for one in wanted & self._owed.keys():
             del self._owed[one]
         for one in _sorted(self._made - wanted):
@@ -127,7 +127,7 @@ class Durables:
         return bool(found.get("num_pending") or found.get("num_ack_pending"))
 
 
-def named(objects: Objects) -> set[DurableKey]:
+def required_durables(objects: Objects) -> set[DurableKey]:
     """The durables of programs that the manifests require."""
     kinds = ("admissioncheck", "provisioningrequestconfig")
     found = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from admittance.api.kinds import kind_named
 from admittance.api.limits import MANIFEST_BYTES_MAX
 from admittance.control.manifest_changes import (
-    cautions,
-    marked,
-    objections,
+    deletion_mark,
     planned_writes,
     proposal,
-    users,
+    refusal_reasons,
+    users_of_object,
+    warnings_about,
 )
 from admittance.events.codec import encode
 from admittance.events.names import plain, token
@@ -120,7 +120,7 @@ class Endpoints:
                 planned_writes(objects, proposed.manifests, now=clock.now(), user=user)
             )
             limits = self._manifests.controller.queues.limits
-            problems = objections(objects, planned, limits)
+            problems = refusal_reasons(objects, planned, limits)
             if problems:
                 return ApplyReply(error=problems[0], problems=tuple(problems))
             try:
@@ -129,7 +129,7 @@ class Endpoints:
                 return ApplyReply(error="an object changed at the same moment: apply again")
         return ApplyReply(
             results=tuple(
-                replace(told, warnings=(*warnings, *cautions(one, limits, objects)))
+                replace(told, warnings=(*warnings, *warnings_about(one, limits, objects)))
                 for told, warnings, one in zip(results, proposed.warnings, planned, strict=True)
             )
         )
@@ -153,7 +153,7 @@ class Endpoints:
             kept = self._manifests.controller.objects.get(key)
             if kept is None:
                 return DeleteReply(outcome="absent")
-            needed = users(
+            needed = users_of_object(
                 self._manifests.controller.objects,
                 self._manifests.controller.workloads,
                 prefix,
@@ -162,7 +162,9 @@ class Endpoints:
             if needed:
                 sentence = f"still in use by {', '.join(needed[:5])}"
                 if key not in self._manifests.controller.objects.terminating:
-                    await self._manifests.write([marked(key, kept, clock.now(), user)], user=user)
+                    await self._manifests.write(
+                        [deletion_mark(key, kept, clock.now(), user)], user=user
+                    )
                 return DeleteReply(outcome="deferred", error=sentence)
             await self._manifests.remove(key, kept, user=user)
         return DeleteReply(outcome="deleted")

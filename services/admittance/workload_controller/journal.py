@@ -80,7 +80,9 @@ async def read_position(bus: Bus) -> JournalPosition:
     return JournalPosition(newest_recorded, found.sequence)
 
 
-def unrecorded(workloads: Workloads, entries: Iterable[Entry], after: int) -> list[Adopted]:
+def unrecorded_workloads(
+    workloads: Workloads, entries: Iterable[Entry], after: int
+) -> list[Adopted]:
     """The loaded workloads with a revision greater than ``after``."""
     found = []
     for entry in entries:

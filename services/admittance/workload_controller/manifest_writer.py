@@ -11,7 +11,12 @@ import msgspec
 import structlog
 
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import PlannedWrite, learn, statement, unneeded
+from admittance.control.manifest_changes import (
+    PlannedWrite,
+    load_entry,
+    message_about,
+    unneeded_objects,
+)
 from admittance.control.objects import StoredObject
 from admittance.events.requests import Applied
 from admittance.runtime import clock
@@ -86,7 +91,7 @@ class ManifestWriter:
                 kept = StoredObject(one.object, one.value or b"", revision)
                 written.append((one, kept))
                 before = self.controller.objects.get(one.key)
-                statements.append(statement(self.controller, kept, before=before, user=user))
+                statements.append(message_about(self.controller, kept, before=before, user=user))
             # The message is published before the leader records the object: if publishing fails,
             # the follower of the bucket finds the object unknown and publishes the message.
             await publish_messages(self._bus, statements)
@@ -105,7 +110,7 @@ class ManifestWriter:
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
         gone = kept._replace(revision=revision)
-        said = statement(self.controller, gone, deleted=True, user=user)
+        said = message_about(self.controller, gone, deleted=True, user=user)
         await publish_messages(self._bus, [said])
         self.controller.keep_object(key, None, b"", revision)
         log.info("object_deleted", key=key)
@@ -139,7 +144,7 @@ class ManifestWriter:
                 entry = await with_retries(partial(bucket.get, self._bus, key))
                 if entry is None:
                     continue
-                said = learn(self.controller, key, entry.value, entry.revision, entry.headers)
+                said = load_entry(self.controller, key, entry.value, entry.revision, entry.headers)
                 if said is not None:
                     await publish_messages(self._bus, [said])
             raise
@@ -189,11 +194,11 @@ class Deletions:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _remove(self) -> None:
-        if not unneeded(self._manifests.controller):
+        if not unneeded_objects(self._manifests.controller):
             return
         async with self._manifests.lock:
             # When a queue is removed, checks that only this queue named may become removable.
-            while free := unneeded(self._manifests.controller):
+            while free := unneeded_objects(self._manifests.controller):
                 for key, kept in free:
                     await self._manifests.remove(key, kept)
 

@@ -27,7 +27,7 @@ from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.metrics import Gauges
-from admittance.workload.limits import Limits, differing, limits_of
+from admittance.workload.limits import Limits, changed_limits, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.commit_writer import (
     SERVICE,
@@ -81,7 +81,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         SERVICE,
         CONTROLLER,
         begin,
-        config=differing(limits),
+        config=changed_limits(limits),
         lag=lambda one: one.lag,
     )
 

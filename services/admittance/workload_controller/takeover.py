@@ -14,7 +14,7 @@ import structlog
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import learn, statements
+from admittance.control.manifest_changes import load_entry, messages_about_all
 from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.subjects import STREAM
 from admittance.events.system import Adopted, ObjectApplied
@@ -28,7 +28,11 @@ from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.limits import Limits
 from admittance.workload_controller.commit_writer import publish_messages, tell_unreadable
 from admittance.workload_controller.durables import Durables
-from admittance.workload_controller.journal import JournalAtTakeover, read_position, unrecorded
+from admittance.workload_controller.journal import (
+    JournalAtTakeover,
+    read_position,
+    unrecorded_workloads,
+)
 
 _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
@@ -60,7 +64,7 @@ async def load_controller(
     async for entries in everything.batches():
         _load(controller, entries)
         if position.newest:
-            adopted += unrecorded(controller.workloads, entries, position.newest)
+            adopted += unrecorded_workloads(controller.workloads, entries, position.newest)
         if everything.loaded.is_set():
             break
     await everything.close()
@@ -81,7 +85,7 @@ async def follow_manifests(
 
     async def learn_all(entries: Sequence[Entry]) -> None:
         learned = [
-            learn(controller, one.key, one.value, one.revision, one.headers) for one in entries
+            load_entry(controller, one.key, one.value, one.revision, one.headers) for one in entries
         ]
         tell_unreadable(controller)
         said = [one for one in learned if one is not None]
@@ -108,7 +112,7 @@ async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
     ``newest``: the newest revision of the bucket; a message that names a later revision is
     ignored.
     """
-    wanted = list(statements(controller))
+    wanted = list(messages_about_all(controller))
     missed: list[Message] = []
     for start in range(0, len(wanted), 200):
         part = wanted[start : start + 200]

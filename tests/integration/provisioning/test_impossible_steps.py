@@ -12,7 +12,7 @@ from admittance.events.codec import encode
 from admittance.events.provisioning import Provisioned, ProvisioningStatus
 from admittance.events.subjects import CAPACITY, object_key
 from admittance.provisioning.core import ProvisioningCore
-from admittance.provisioning.new_request import cancelled, requested
+from admittance.provisioning.new_request import cancelled_fact, requested_fact
 from admittance.provisioning.observed_state import CONTROLLER, slot_of
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import (
@@ -82,14 +82,16 @@ async def test_a_step_that_cannot_succeed_does_not_block_others(bus: Bus) -> Non
     good = records[3]
     never = [
         tell(5, CheckVerdict("Retry", "for ever", after=2**40)),
-        Step(RequestSlot("ns", "w0000", "c"), fact=cancelled(broken)),
-        Step(RequestSlot("ns", "w0001", "c"), fact=requested(nobodys)),
+        Step(RequestSlot("ns", "w0000", "c"), fact=cancelled_fact(broken)),
+        Step(RequestSlot("ns", "w0001", "c"), fact=requested_fact(nobodys)),
         Step(
-            RequestSlot("ns", "w0002", "c"), Write(large.metadata.name, large, 0), requested(large)
+            RequestSlot("ns", "w0002", "c"),
+            Write(large.metadata.name, large, 0),
+            requested_fact(large),
         ),
     ]
     well = [
-        Step(slot_of(good), Write(good.metadata.name, good, 0), requested(good)),
+        Step(slot_of(good), Write(good.metadata.name, good, 0), requested_fact(good)),
         tell(6, CheckVerdict("Ready", "here")),
     ]
 

@@ -21,7 +21,7 @@ from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
 from admittance.scheduler.simulations import AT_ONCE, WAITING_MAX, Simulations
 from admittance.scheduling.state.config import Config
-from admittance.whatif.simulate import joined
+from admittance.whatif.simulate import joined_reply
 from admittance.workload.conditions import Type, find, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster
@@ -128,7 +128,7 @@ async def test_a_long_reply_comes_in_parts(town: Bus) -> None:
     while not parts or len(parts) < parts[0].parts:
         message = await subscription.next_msg(timeout=30)
         parts.append(msgspec.json.decode(message.data, type=SimulateReply))
-    reply = joined(parts)
+    reply = joined_reply(parts)
     assert len(parts) > 1
     assert reply.error == ""
     assert sorted(one.name for one in reply.waits) == [f"w-{n:04}" for n in range(2_500)]

@@ -29,7 +29,7 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.stored import encode as stored_bytes
-from admittance.workload_controller.commit_writer import log_message, parted
+from admittance.workload_controller.commit_writer import log_message, split_groups
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import NOON, a_manifest, an_admission
 
@@ -154,7 +154,7 @@ class FamilyController:
         """Only some writes of the first commit go through; then its heir reads the batch."""
         self.log += batch
         commit = fold(self.controller, batch, self.now)
-        alone, groups = parted(commit.puts)
+        alone, groups = split_groups(commit.puts)
         pieces = [*([one] for one in alone), *groups]
         for piece, goes in zip(pieces, [*through, *[False] * len(pieces)], strict=False):
             if goes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from admittance.control.workloads import revised
+from admittance.control.workloads import with_own_revision
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload.change import FactOutcome
@@ -54,7 +54,7 @@ class TrackedWorkload:
         change = transition(self.workload, fact, occasion(self.revision, self.now, self.around))
         self.outcome, self.reason = change.outcome, change.reason
         if change.outcome is FactOutcome.APPLIED:
-            self.workload = change.workload and revised(change.workload, self.revision)
+            self.workload = change.workload and with_own_revision(change.workload, self.revision)
             if before is not None:
                 self._is_a_way(before, fact)
             self._watch.saw("w", self.workload, self.now)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from admittance.access.users import User, expired, next_expiry
+from admittance.access.users import User, expired_users, next_expiry
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -14,7 +14,7 @@ def user(name: str, seconds: float | None) -> User:
 
 def test_user_expires_at_its_time_and_not_before() -> None:
     users = [user("past", -1), user("now", 0), user("later", 1), user("never", None)]
-    assert [one.name for one in expired(users, NOW)] == ["past", "now"]
+    assert [one.name for one in expired_users(users, NOW)] == ["past", "now"]
 
 
 def test_next_expiry_is_the_earliest_in_the_future() -> None:

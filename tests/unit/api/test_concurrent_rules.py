@@ -12,7 +12,7 @@ from admittance.api.problems import Problem
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, read
 from admittance.api.workload import Workload
-from admittance.workload.limits import Limits, differing, limits_from, limits_of
+from admittance.workload.limits import Limits, changed_limits, limits_from, limits_of
 
 V2 = "kueue.x-k8s.io/v1beta2"
 V1 = "kueue.x-k8s.io/v1beta1"
@@ -263,7 +263,7 @@ def test_a_deployment_sets_the_most_flavors(written: str, set_: dict[str, Any]) 
     text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{written}\n"
     found = limits_of(read_configuration(text, "file").configuration)
     assert found == limits
-    assert limits_from(differing(found)) == limits
+    assert limits_from(changed_limits(found)) == limits
 
 
 @pytest.mark.parametrize("number", [0, 65])

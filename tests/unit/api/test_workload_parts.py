@@ -33,7 +33,7 @@ from admittance.api.reading.from_job import (
 )
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode
 from admittance.api.units import INT64_MAX, BadDuration, amount, seconds
-from admittance.api.validation.workload import exceeding
+from admittance.api.validation.workload import requests_over_limits
 from admittance.api.workload import COMPLETIONS, CheckState, Job, Workload
 from admittance.runner.jobs.pod_process import expand
 
@@ -154,7 +154,7 @@ def test_requests_over_limits_are_found(case: Any) -> None:
     workload = decode_object(case["given"]["workloadInfo"]["obj"]).manifest
     assert isinstance(workload, Workload)
     want = {error["field"] for error in case["want"].get("error", [])}
-    assert {problem.field for problem in exceeding(workload.spec)} == want
+    assert {problem.field for problem in requests_over_limits(workload.spec)} == want
 
 
 # Needs and the stored form. -------------------------------------------------------------

@@ -8,7 +8,12 @@ import msgspec
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import decode_object
-from admittance.control.heartbeats import Heartbeats, active_of, changed, reports_missing_parameters
+from admittance.control.heartbeats import (
+    Heartbeats,
+    active_of,
+    reports_missing_parameters,
+    with_new_condition,
+)
 from admittance.control.objects import Objects, StoredObject, key_of
 from admittance.events.system import CheckAlive
 from support.builders import NOON
@@ -48,7 +53,7 @@ class Watched:
         """The condition, once it is as it should be: looking again changes nothing."""
         for _ in range(2):
             clock = NOON + timedelta(seconds=now)
-            new = changed(self.check, self.objects, self.beats, now, clock)
+            new = with_new_condition(self.check, self.objects, self.beats, now, clock)
             if new is None:
                 break
             self.check = new
@@ -98,4 +103,6 @@ def test_a_new_leader_does_not_take_the_condition_for_a_heartbeat() -> None:
 def test_parameters_that_are_applied_together_with_the_check_are_there() -> None:
     watched = Watched()
     beats, clock = watched.beats, NOON
-    assert changed(watched.check, watched.objects, beats, 0.0, clock, coming={KEY}) is None
+    assert (
+        with_new_condition(watched.check, watched.objects, beats, 0.0, clock, coming={KEY}) is None
+    )

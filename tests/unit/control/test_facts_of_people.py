@@ -11,7 +11,12 @@ from admittance.api.reading.manifest import accept
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.control.fold import fold
-from admittance.control.manifest_changes import APPLIED_BY, marked, planned_writes, statement
+from admittance.control.manifest_changes import (
+    APPLIED_BY,
+    deletion_mark,
+    message_about,
+    planned_writes,
+)
 from admittance.control.objects import key_of
 from admittance.control.people import fact_of
 from admittance.events import facts
@@ -158,9 +163,9 @@ def test_log_names_the_user_that_marked_a_manifest_for_deletion() -> None:
     controller.keep_object(write.key, write.object, write.value or b"", 1)
     kept = controller.objects.get(write.key)
     assert kept is not None
-    going = marked(write.key, kept, NOON, "eve")
+    going = deletion_mark(write.key, kept, NOON, "eve")
     controller.keep_object(going.key, going.object, going.value or b"", 2)
     kept = controller.objects.get(write.key)
     assert kept is not None
-    told = msgspec.json.decode(statement(controller, kept, deleted=True).data)
+    told = msgspec.json.decode(message_about(controller, kept, deleted=True).data)
     assert told["user"] == "eve"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import learn, statements
+from admittance.control.manifest_changes import load_entry, messages_about_all
 from admittance.events.system import ObjectApplied
 
 KEY = "localqueue.ns.lq"
@@ -21,16 +21,16 @@ LOCAL = msgspec.json.encode(
 
 def test_objects_found_in_the_bucket_are_published_once() -> None:
     controller = Controller(b"secret")
-    said = learn(controller, KEY, LOCAL, 7, {})
+    said = load_entry(controller, KEY, LOCAL, 7, {})
     assert said is not None
     assert said.subject == "admit.object.applied.localqueue.ns.lq"
-    assert learn(controller, KEY, LOCAL, 7, {}) is None
+    assert load_entry(controller, KEY, LOCAL, 7, {}) is None
 
 
 def test_a_deletion_is_published_from_its_marker_alone() -> None:
     controller = Controller(b"secret")
     controller.load(KEY, None, 9, {})
-    ((revision, said),) = statements(controller)
+    ((revision, said),) = messages_about_all(controller)
     assert (revision, said.subject) == (9, "admit.object.deleted.localqueue.ns.lq")
     told = msgspec.json.decode(said.data, type=ObjectApplied)
     assert (told.kind, told.namespace, told.name, told.revision) == ("LocalQueue", "ns", "lq", 9)
@@ -55,17 +55,17 @@ def test_a_check_event_shows_whether_its_parameters_reference_changed() -> None:
     for revision, value in enumerate(
         (a_check("a"), a_check("a", checkTimeoutSeconds=7), a_check("b")), 1
     ):
-        said = learn(controller, "admissioncheck.c", value, revision, {})
+        said = load_entry(controller, "admissioncheck.c", value, revision, {})
         assert said is not None
         seen.append(msgspec.json.decode(said.data, type=ObjectApplied).parameters_changed)
     assert seen == [True, False, True]
-    ((_, said),) = statements(controller)
+    ((_, said),) = messages_about_all(controller)
     assert msgspec.json.decode(said.data, type=ObjectApplied).parameters_changed
 
 
 def test_every_leader_publishes_an_object_under_the_same_id() -> None:
     one, other = Controller(b"secret"), Controller(b"secret")
-    first, second = learn(one, KEY, LOCAL, 7, {}), learn(other, KEY, LOCAL, 7, {})
+    first, second = load_entry(one, KEY, LOCAL, 7, {}), load_entry(other, KEY, LOCAL, 7, {})
     assert first is not None
     assert second is not None
     assert first.id == second.id

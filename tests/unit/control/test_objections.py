@@ -8,7 +8,12 @@ import msgspec
 import pytest
 
 from admittance.api.reading.manifest import encode
-from admittance.control.manifest_changes import cautions, objections, planned_writes, proposal
+from admittance.control.manifest_changes import (
+    planned_writes,
+    proposal,
+    refusal_reasons,
+    warnings_about,
+)
 from admittance.control.objects import Objects, StoredObject
 from admittance.workload.limits import Limits
 from support.builders import NOON
@@ -51,7 +56,7 @@ class House:
         proposed = proposal(enumerate(raws, 1), "")
         assert not proposed.problems, proposed.problems
         planned = list(planned_writes(self.objects, proposed.manifests, now=NOON))
-        found = objections(self.objects, planned, self.limits)
+        found = refusal_reasons(self.objects, planned, self.limits)
         if not found:
             for one in planned:
                 if one.value is not None:
@@ -59,7 +64,7 @@ class House:
                     kept = StoredObject(one.object, encode(one.object), self._revision)
                     self.objects.keep(one.key, kept)
         self.warnings = [
-            line for one in planned for line in cautions(one, self.limits, self.objects)
+            line for one in planned for line in warnings_about(one, self.limits, self.objects)
         ]
         return found
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.provider_aws.ec2 import Ec2Error, ErrorCause, failed, fault_of
+from admittance.provider_aws.ec2 import Ec2Error, ErrorCause, failed_answer, fault_of
 from admittance.provider_aws.parameters import (
     CLASS,
     MEBI,
@@ -18,7 +18,7 @@ from admittance.provider_aws.parameters import (
     Parameters,
     Pods,
     TooLarge,
-    creation,
+    creation_arguments,
     instances,
     machine_of,
     token_of,
@@ -92,12 +92,12 @@ def test_a_refusal_is_known_by_its_code(code: str, status: int, fault: ErrorCaus
     ],
 )
 def test_only_permanent_errors_fail_a_request_permanently(code: str, retryable: bool) -> None:
-    answer = failed(Ec2Error(code, "told", 400))
+    answer = failed_answer(Ec2Error(code, "told", 400))
     assert (answer.retryable, answer.message) == (retryable, f"{code}: told")
 
 
 def test_a_long_refusal_is_cut() -> None:
-    assert len(failed(Ec2Error("UnauthorizedOperation", "x" * 5000)).message) == 500
+    assert len(failed_answer(Ec2Error("UnauthorizedOperation", "x" * 5000)).message) == 500
 
 
 # States. -----------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_wrong_parameters_are_named(given: dict[str, str], told: str) -> None:
 
 
 def created(parameters: Parameters, request_id: str = "u/c/1/1") -> dict[str, Any]:
-    return creation(
+    return creation_arguments(
         parameters, 3, request_id=request_id, provisioning_class="class", namespace="ns", name="w"
     )
 

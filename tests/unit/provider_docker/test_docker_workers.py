@@ -16,8 +16,8 @@ from admittance.provider_docker.workers import (
     details_of,
     labels_of,
     lack_of_room,
-    lost,
     lost_message,
+    missing_containers,
     worker_of,
     workers_of,
 )
@@ -121,7 +121,7 @@ def test_workers_that_ended_or_were_removed_are_lost() -> None:
     booked = workers(pods=3)
     there = [*running(booked[:1]), *running(booked[1:2], state="exited")]
 
-    found = lost(details_of(ROOM, booked), there)
+    found = missing_containers(details_of(ROOM, booked), there)
 
     assert found == tuple(one.name for one in booked[1:])
     told = lost_message(found, there, "host-1")
@@ -130,7 +130,7 @@ def test_workers_that_ended_or_were_removed_are_lost() -> None:
 
 
 def test_no_worker_is_lost_without_booked_containers() -> None:
-    assert lost({}, []) == ()
+    assert missing_containers({}, []) == ()
 
 
 @given(st.text(max_size=30), st.integers(0, 10**12), st.integers(0, 10**15))

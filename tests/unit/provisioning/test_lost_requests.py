@@ -6,7 +6,11 @@ from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
 from admittance.provisioning.core import BUSY, ProvisioningCore
-from admittance.provisioning.new_request import DeletedRequestRecovery, cancelled, requested
+from admittance.provisioning.new_request import (
+    DeletedRequestRecovery,
+    cancelled_fact,
+    requested_fact,
+)
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step
 from support.builders import NOON
@@ -151,10 +155,10 @@ def test_the_log_has_the_requests_that_were_not_cancelled() -> None:
 
     ((before, _),) = story.bucket.values()
     recovering = DeletedRequestRecovery({("ns", NAME)})
-    recovering.read(requested(before), NOON)
+    recovering.read(requested_fact(before), NOON)
     assert recovering.found() == [before]
     # Published again by a process that did not know of it.
-    for fact in (cancelled(before), requested(before)):
+    for fact in (cancelled_fact(before), requested_fact(before)):
         recovering.read(fact, NOON)
     assert recovering.found() == []
 
@@ -165,7 +169,7 @@ def test_a_request_of_another_name_is_not_recovered() -> None:
     ((record, _),) = story.bucket.values()
     recovering = DeletedRequestRecovery({("ns", "train-capacity-2"), ("other", NAME)})
 
-    recovering.read(requested(record), NOON)
-    recovering.read(requested(replace(record, spec=replace(record.spec, check="x"))), NOON)
+    recovering.read(requested_fact(record), NOON)
+    recovering.read(requested_fact(replace(record, spec=replace(record.spec, check="x"))), NOON)
 
     assert recovering.found() == []

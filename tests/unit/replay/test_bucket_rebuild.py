@@ -16,7 +16,7 @@ from admittance.control.checkpoint import Snapshot, rows, snapshot
 from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
 from admittance.control.fold import fold
-from admittance.control.workloads import revised
+from admittance.control.workloads import with_own_revision
 from admittance.events import facts
 from admittance.events.names import token
 from admittance.events.reader import BucketEntry
@@ -33,7 +33,7 @@ from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, Rebui
 from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.limits import Limits, PodsReadyLimits, differing, limits_from
+from admittance.workload.limits import Limits, PodsReadyLimits, changed_limits, limits_from
 from admittance.workload_controller.commit_writer import log_message
 from support.builders import a_manifest, an_admission
 
@@ -250,7 +250,7 @@ def known(entries: Sequence[BucketEntry]) -> dict[str, Any]:
     for one in living(entries).values():
         value: Any = one.value
         if one.key.startswith("workload."):
-            value = revised(stored.decode(one.value or b""), one.revision)
+            value = with_own_revision(stored.decode(one.value or b""), one.revision)
         found[one.key] = (one.revision, value)
     return found
 
@@ -353,7 +353,7 @@ def test_time_settings_of_the_leader_are_used_in_a_rebuild() -> None:
     house.now += timedelta(seconds=6)
     happens(facts.TimerDue(**me, kind="pods-ready"))
 
-    told = limits_from(msgspec.json.decode(msgspec.json.encode(differing(limits))))
+    told = limits_from(msgspec.json.decode(msgspec.json.encode(changed_limits(limits))))
     past = rebuilt(house, house.revision, limits=told)
     assert not past.unknown
     assert living(past.entries()) == living(list(house.at(house.revision).values()))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from admittance.runtime.errors import SetupError
-from admittance.runtime.process.settings import choice, listed, named, number, whole
+from admittance.runtime.process.settings import (
+    choice,
+    number,
+    object_names,
+    text_list,
+    whole_number,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +44,12 @@ def test_a_wrong_number_is_reported_with_its_variable(text: str, why: str) -> No
 
 
 def test_a_fraction_is_not_a_whole_number() -> None:
-    assert whole({}, "N", 5, least=1) == 5
-    assert whole({"N": "7"}, "N", 5, least=1) == 7
+    assert whole_number({}, "N", 5, least=1) == 5
+    assert whole_number({"N": "7"}, "N", 5, least=1) == 7
     with pytest.raises(SetupError, match=r"N=1\.7 is not a whole number"):
-        whole({"N": "1.7"}, "N", 5, least=1)
+        whole_number({"N": "1.7"}, "N", 5, least=1)
     with pytest.raises(SetupError, match="N=0 is less than 1"):
-        whole({"N": "0"}, "N", 5, least=1)
+        whole_number({"N": "0"}, "N", 5, least=1)
 
 
 def test_a_choice_maps_its_setting_to_a_value() -> None:
@@ -55,12 +61,12 @@ def test_a_choice_maps_its_setting_to_a_value() -> None:
 
 
 def test_a_list_has_no_duplicates_and_no_empty_texts() -> None:
-    assert listed({"L": " b, a,,b ,"}, "L") == ("b", "a")
-    assert listed({}, "L") == ()
+    assert text_list({"L": " b, a,,b ,"}, "L") == ("b", "a")
+    assert text_list({}, "L") == ()
 
 
 def test_a_list_of_names_contains_only_names() -> None:
-    assert named({"L": "b.example.com, a"}, "L") == ("b.example.com", "a")
-    assert named({}, "L") == ()
+    assert object_names({"L": "b.example.com, a"}, "L") == ("b.example.com", "a")
+    assert object_names({}, "L") == ()
     with pytest.raises(SetupError, match="L: 'A B' is not a name: lower case letters"):
-        named({"L": "a,A B"}, "L")
+        object_names({"L": "a,A B"}, "L")

@@ -12,8 +12,8 @@ from admittance.checks import Pending, Ready, Reference, Rejected
 from admittance.checks.controller import message_of
 from admittance.events.base import MESSAGE_MAX, WHOLE_MAX
 from admittance.providers import Accepted, Provisioned
-from admittance.providers.answers import DETAILS_MAX, VALUE_MAX, fitting
-from admittance.sdk.limits import clipped
+from admittance.providers.answers import DETAILS_MAX, VALUE_MAX, fitting_details
+from admittance.sdk.limits import clipped_message
 
 LONG = {f"key-{number}": "x" * VALUE_MAX for number in range(DETAILS_MAX)}
 UPDATES = [{"name": name, "annotations": LONG} for name in ("a", "b")]
@@ -70,10 +70,10 @@ def test_a_value_at_its_limit_is_accepted() -> None:
 
 
 def test_foreign_details_are_cut_to_the_limits() -> None:
-    found = fitting({"long": "x" * (VALUE_MAX + 1), **LONG, "last": "short"})
+    found = fitting_details({"long": "x" * (VALUE_MAX + 1), **LONG, "last": "short"})
     assert list(found) == ["key-0", "key-1", "key-2", "last"]
     assert Provisioned(details=found).details == found
-    assert len(fitting({str(number): "" for number in range(100)})) == DETAILS_MAX
+    assert len(fitting_details({str(number): "" for number in range(100)})) == DETAILS_MAX
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_foreign_details_are_cut_to_the_limits() -> None:
     ],
 )
 def test_a_message_of_any_length_is_cut(message: str) -> None:
-    assert len(clipped(message)) <= MESSAGE_MAX
+    assert len(clipped_message(message)) <= MESSAGE_MAX
     about = Reference(namespace="ns", name="w", check="c", cycle=1)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     said = message_of("a", about, Rejected(message), ordinal=1, secret=b"", now=now)

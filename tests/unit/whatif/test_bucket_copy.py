@@ -18,7 +18,7 @@ from admittance.scheduling.state.config import AdmissionFairSharing, Config
 from admittance.whatif import bucket_copy as copies
 from admittance.whatif import simulate as whole
 from admittance.whatif.bucket_copy import BucketCopy
-from admittance.whatif.simulate import change_of, in_parts, joined, perform, simulate
+from admittance.whatif.simulate import change_of, in_parts, joined_reply, perform, simulate
 from support.stored.system import (
     NOON,
     StoredSystem,
@@ -224,7 +224,7 @@ def test_a_long_reply_is_joined_from_its_parts_in_any_order() -> None:
     assert len(parts) > 4
     assert {one.parts for one in parts} == {len(parts)}
     assert all(len(msgspec.json.encode(one.waits)) <= 1_000 for one in parts)
-    assert joined(parts[::-1]) == reply
+    assert joined_reply(parts[::-1]) == reply
 
 
 def test_a_short_reply_is_one_message() -> None:

@@ -10,7 +10,7 @@ from admittance.api.meta import Toleration
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.phase import Phase
-from admittance.workload.pod_set_updates import merged
+from admittance.workload.pod_set_updates import merged_additions
 from admittance.workload.transition_context import FlavorParts
 from support.builders import Around
 from support.cores.tracked_workload import ME, TrackedWorkload
@@ -94,7 +94,7 @@ def test_additions_without_conflicts_are_merged() -> None:
     tracked.verdict(
         "c2", "Ready", pod_set_updates=an_update(**same, node_selector={"pool": "spot"})
     )
-    added, conflicts = merged(tracked.stored, tracked.around.flavor)
+    added, conflicts = merged_additions(tracked.stored, tracked.around.flavor)
     assert conflicts == ()
     assert added["main"].labels == {"zone": "a"}
     assert added["main"].annotations == {"x": "1"}

@@ -13,10 +13,10 @@ from admittance.api.workload import CheckState, RequeueState
 from admittance.workload.change import with_status
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.moves.backoff import (
-    chance,
+    chance_of_retry,
     check_deadline,
     pods_ready_part,
-    recomputed,
+    requeue_state_of,
     strategy_delay,
 )
 from admittance.workload.phase import Phase
@@ -120,8 +120,8 @@ def test_a_time_that_no_row_explains_is_the_pods_backoff() -> None:
     until = NOON + timedelta(seconds=50)
     found = with_status(tracked.stored, requeue_state=RequeueState(count=2, requeue_at=until))
     assert pods_ready_part(found) == until
-    assert recomputed(found, ()) == RequeueState(count=2, requeue_at=until)
-    later = recomputed(found, (a_row("c", "Retry", 70),))
+    assert requeue_state_of(found, ()) == RequeueState(count=2, requeue_at=until)
+    later = requeue_state_of(found, (a_row("c", "Retry", 70),))
     assert later == RequeueState(
         count=2, requeue_at=NOON + timedelta(seconds=70), pods_ready_until=until
     )
@@ -139,13 +139,13 @@ def test_a_wait_ends_with_the_later_of_its_causes(
         until = NOON + timedelta(seconds=pods)
         before = with_status(before, requeue_state=RequeueState(requeue_at=until))
     rows = tuple(a_row(str(n), "Retry", after, at) for n, (after, at) in enumerate(delays))
-    found = recomputed(before, rows)
+    found = requeue_state_of(before, rows)
     ends = [after + at for after, at in delays if after] + ([pods] if pods else [])
     want = max(ends, default=None)
     got = None if found is None else found.requeue_at
     assert got == (None if want is None else NOON + timedelta(seconds=want))
     # And taking all of them away leaves the other part.
-    after = recomputed(with_status(before, admission_checks=rows, requeue_state=found), ())
+    after = requeue_state_of(with_status(before, admission_checks=rows, requeue_state=found), ())
     left = None if after is None else after.requeue_at
     assert left == (None if pods is None else NOON + timedelta(seconds=pods))
 
@@ -191,10 +191,16 @@ def test_an_explicit_delay_overrides_the_strategy_even_0() -> None:
 @pytest.mark.scenario("L13")
 def test_jitter_differs_per_workload_and_is_deterministic() -> None:
     strategy = RetryStrategy(base_delay="60s", jitter=0.5)
-    found = [strategy_delay(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
+    found = [strategy_delay(strategy, 0, chance_of_retry(f"uid-{n}", "c", 0)) for n in range(100)]
     assert (min(found) >= 60, max(found) <= 90, len(set(found)) > 20) == (True, True, True)
-    assert found == [strategy_delay(strategy, 0, chance(f"uid-{n}", "c", 0)) for n in range(100)]
-    assert chance("uid-1", "c", 0) != chance("uid-1", "c", 1) != chance("uid-1", "d", 1)
+    assert found == [
+        strategy_delay(strategy, 0, chance_of_retry(f"uid-{n}", "c", 0)) for n in range(100)
+    ]
+    assert (
+        chance_of_retry("uid-1", "c", 0)
+        != chance_of_retry("uid-1", "c", 1)
+        != chance_of_retry("uid-1", "d", 1)
+    )
 
 
 def test_a_repeated_retry_with_jitter_changes_nothing() -> None:

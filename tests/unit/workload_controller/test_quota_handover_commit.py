@@ -13,7 +13,7 @@ from admittance.events import facts
 from admittance.events.shapes import HandedOn
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.commit_writer import packed, parted
+from admittance.workload_controller.commit_writer import pack_groups, split_groups
 from support.builders import a_manifest, an_admission
 from unit.control.test_fold import CHECK, CHECKED, QUEUE, Bench, kinds
 
@@ -190,8 +190,8 @@ def _put(key: str, group: int = 0) -> Put:
 
 def test_groups_share_a_batch_up_to_its_limit_and_are_never_torn() -> None:
     puts = [_put("a"), _put("b", 7), _put("c", 8), _put("d", 7), _put("e", 8), _put("f", 9)]
-    alone, groups = parted(puts)
+    alone, groups = split_groups(puts)
     assert [put.key for put in alone] == ["a"]
     assert [[put.key for put in group] for group in groups] == [["b", "d"], ["c", "e"], ["f"]]
-    batches = [[put.key for group in batch for put in group] for batch in packed(groups, 3)]
+    batches = [[put.key for group in batch for put in group] for batch in pack_groups(groups, 3)]
     assert batches == [["b", "d"], ["c", "e", "f"]]

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from admittance.api.limits import Quantity
-from admittance.api.manifests import defaulted
+from admittance.api.manifests import with_defaults
 from admittance.api.meta import ObjectMeta
 from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, ResourceRequirements
 from admittance.api.problems import REQUIRED, ManifestError, Problem
@@ -53,7 +53,7 @@ _EXPANDED: Final = re.compile(r"\$(?=[$(])")
 _NOT_CARRIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
-def named(metadata: ObjectMeta, suffix: str) -> ObjectMeta:
+def with_name(metadata: ObjectMeta, suffix: str) -> ObjectMeta:
     """The metadata with a name: the name it has, or its generateName plus the suffix."""
     if metadata.name or not metadata.generate_name:
         return metadata
@@ -102,7 +102,7 @@ def workload_of(job: Job, *, suffix: str = "", queue: str = "", namespace: str =
     problems = validate(job)
     if problems:
         raise ManifestError(problems, about=f"Job {job.metadata.name}".rstrip())
-    metadata = named(job.metadata, suffix)
+    metadata = with_name(job.metadata, suffix)
     count = pods_of(job)
     written = metadata.annotations.get(MIN_PARALLELISM)
     template = _template(job, count)
@@ -129,7 +129,7 @@ def workload_of(job: Job, *, suffix: str = "", queue: str = "", namespace: str =
             maximum_execution_time_seconds=_seconds(job),
         ),
     )
-    done = defaulted(workload, namespace)
+    done = with_defaults(workload, namespace)
     assert isinstance(done, Workload)
     return done
 

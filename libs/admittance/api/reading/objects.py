@@ -10,7 +10,7 @@ import msgspec
 from admittance.api.checks import Foreign
 from admittance.api.kinds import KINDS, Kind, unknown_kind
 from admittance.api.limits import VARIANTS_MAX
-from admittance.api.manifests import STRUCTS, Manifest, defaulted
+from admittance.api.manifests import STRUCTS, Manifest, with_defaults
 from admittance.api.meta import ObjectMeta
 from admittance.api.problems import (
     REQUIRED,
@@ -102,7 +102,7 @@ def decode_object(
             head = _head.decode(raw)
             decoder = _decoders.get((head.api_version, head.kind))
             if decoder is not None:
-                return AcceptedManifest(defaulted(decoder.decode(raw), namespace), ())
+                return AcceptedManifest(with_defaults(decoder.decode(raw), namespace), ())
         except ManifestError:
             raise
         except _BROKEN:
@@ -182,7 +182,7 @@ class ManifestReader:
         if problems:
             raise self.error(problems)
         manifest = self._whole(fitted, STRUCTS[kind.name])
-        return AcceptedManifest(defaulted(manifest, namespace), tuple(upgraded.warnings))
+        return AcceptedManifest(with_defaults(manifest, namespace), tuple(upgraded.warnings))
 
     def shaped(self, value: Any, struct: type[Any]) -> Any:
         """The value as a Struct. Raises ManifestError with all problems of its fields."""

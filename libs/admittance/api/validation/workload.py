@@ -138,7 +138,7 @@ def _affinity(affinity: Affinity, path: str) -> list[Problem]:
     return found
 
 
-def exceeding(workload: WorkloadSpec) -> list[Problem]:
+def requests_over_limits(workload: WorkloadSpec) -> list[Problem]:
     """The problems of requests above their limits: a workload with such a request may exist, but is
     inadmissible.
     """

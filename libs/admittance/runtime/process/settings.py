@@ -172,7 +172,7 @@ def number(env: Mapping[str, str], name: str, default: float, *, least: float) -
     return value
 
 
-def whole(env: Mapping[str, str], name: str, default: int, *, least: int) -> int:
+def whole_number(env: Mapping[str, str], name: str, default: int, *, least: int) -> int:
     """The variable's value as a whole number. Raises SetupError if the number is below
     ``least``."""
     value = number(env, name, float(default), least=least)
@@ -192,15 +192,15 @@ def choice(env: Mapping[str, str], name: str, choices: Mapping[str, T]) -> T | N
     return choices[text]
 
 
-def listed(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+def text_list(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     """The comma-separated texts of a variable, in order, without duplicates."""
     return tuple(dict.fromkeys(filter(None, map(str.strip, env.get(name, "").split(",")))))
 
 
-def named(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+def object_names(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     """The comma-separated names of objects in a variable, in order, without duplicates. Raises
     SetupError for text that is not a valid name."""
-    found = listed(env, name)
+    found = text_list(env, name)
     for one in found:
         if complaint := name_error(one):
             raise SetupError(f"{name}: {complaint}")

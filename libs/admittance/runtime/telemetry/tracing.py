@@ -2,20 +2,16 @@
 
 A message carries ``traceparent``; messages that follow from that message carry the same trace id
 with another span id. Facts get no span objects, only the ``traceparent`` text (about 1 µs).
-`tracer` gives real spans of opentelemetry-sdk, if an exporter is configured.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from admittance.events.base import HEADER_TRACE
 from admittance.runtime import chance
-
-if TYPE_CHECKING:
-    from opentelemetry import trace
 
 _FORM: Final = re.compile(
     r"\A[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
@@ -55,13 +51,3 @@ def inject(headers: dict[str, str], context: str) -> dict[str, str]:
 def trace_id(context: str) -> str:
     """The trace id of a traceparent: 32 hexadecimal digits."""
     return context[3:35]
-
-
-def tracer(service: str) -> trace.Tracer:
-    """Returns opentelemetry's tracer for the service. Its spans go nowhere until a provider with an
-    exporter is set.
-    """
-    # opentelemetry is imported late, because it is a third of the imports of a short command.
-    from opentelemetry import trace
-
-    return trace.get_tracer(f"admittance.{service}")

@@ -16,7 +16,7 @@ from admittance.scheduling.cycle.decisions import CycleDecisions, Decided
 from admittance.scheduling.cycle.nominate import (
     Nominator,
     Search,
-    nominated,
+    nomination_of,
     remember_search,
     still_waits,
 )
@@ -163,7 +163,7 @@ class Cycle:
                 domain.scan_cursors[workload] = cursor
             found = still_waits(queue, workload) if workload.saved_search is not None else None
             entry = CycleEntry(
-                queue, workload, found or nominated(self._nominator, queue, workload, cursor)
+                queue, workload, found or nomination_of(self._nominator, queue, workload, cursor)
             )
             if entry.assignment.mode == NO_FIT and not (
                 self._fair_sharing and is_below_a_subcohort(queue)

@@ -71,7 +71,7 @@ class CycleDecisions:
         queue.forget_preemptor(workload)
         workload.cursor = None
         admission = admission_of(queue.name, assignment)
-        taken = decision_inputs.taken(assignment)
+        taken = decision_inputs.taken_quota(assignment)
         preempts: tuple[HandedOn, ...] = ()
         message = ""
         scan = self._scan(workload, bool(victims))
@@ -79,10 +79,14 @@ class CycleDecisions:
         pending: PendingPreemption | None = None
         if plans:
             pending = pending_preemption_of(victims, issued=False)
-            message = f"Quota reserved in ClusterQueue {queue.name}, once {named(victims)} went"
+            message = (
+                f"Quota reserved in ClusterQueue {queue.name}, once {victims_text(victims)} went"
+            )
         elif victims:
             preempts = self._handed_on(entry)
-            message = f"Quota reserved in ClusterQueue {queue.name}, handed on by {named(victims)}"
+            message = (
+                f"Quota reserved in ClusterQueue {queue.name}, handed on by {victims_text(victims)}"
+            )
         giver = families.sibling_to_replace(state, workload, queue.name, admission)
         if giver is not None:
             message = f"Quota is kept in ClusterQueue {queue.name} until {giver.key[1]} has stopped"
@@ -105,7 +109,7 @@ class CycleDecisions:
                 message=message,
                 taken=taken,
                 level=assignment.level,
-                waited_seconds=decision_inputs.waited(workload, self._now),
+                waited_seconds=decision_inputs.waited_seconds(workload, self._now),
                 preempts=preempts,
                 pending_preemption=pending,
                 local_usage=usage,
@@ -130,7 +134,7 @@ class CycleDecisions:
         scans = self._scans(workload)
         loops = LoopGuard(self._state)
         for victim, why, message in preemption_reasons(
-            entry.queue, workload, staying, decision_inputs.short(assignment)
+            entry.queue, workload, staying, decision_inputs.missing_flavors(assignment)
         ):
             self._set_in_flight(victim.workload, InFlight.PREEMPTED)
             self.made.append(
@@ -146,7 +150,7 @@ class CycleDecisions:
                 )
             )
         if workload.status_reason != WAITS_FOR_VICTIMS and not self._state.config.as_kueue:
-            refusal = waiting(victims, assignment)
+            refusal = waiting_refusal(victims, assignment)
             self._set_in_flight(workload, InFlight.REFUSED)
             self.made.append(Refused(**self._fields(workload), refusal=refusal, scan=next(scans)))
         return bool(staying)
@@ -155,7 +159,10 @@ class CycleDecisions:
         loops = LoopGuard(self._state)
         found: list[HandedOn] = []
         for victim, why, message in preemption_reasons(
-            entry.queue, entry.workload, entry.victims, decision_inputs.short(entry.assignment)
+            entry.queue,
+            entry.workload,
+            entry.victims,
+            decision_inputs.missing_flavors(entry.assignment),
         ):
             other = victim.workload
             found.append(
@@ -254,17 +261,19 @@ def preemption_reasons(
         found = known.get(key) if victim.shares is None else None
         if found is None:
             why = decision_inputs.grounds(queue, preemptor, victim, short)
-            found = why, decision_inputs.message(preemptor, victim, why)
+            found = why, decision_inputs.preemption_message(preemptor, victim, why)
             if victim.shares is None:
                 known[key] = found
         yield victim, *found
 
 
-def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
+def waiting_refusal(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
     """Returns the refusal of a preemptor: with its victims and the quota that the preemptor
     lacks."""
-    lacking = ", ".join(map(_lacking, decision_inputs.short(assignment)))
-    going = f"for {named(victims)} to go" if victims else "for what others preempt to be free"
+    lacking = ", ".join(map(_lacking, decision_inputs.missing_flavors(assignment)))
+    going = (
+        f"for {victims_text(victims)} to go" if victims else "for what others preempt to be free"
+    )
     return Refusal(
         reason=WAITS_FOR_VICTIMS,
         message=f"Waits {going}" + (f": {lacking}" if lacking else ""),
@@ -276,7 +285,7 @@ def waiting(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
     )
 
 
-def named(victims: Sequence[Victim]) -> str:
+def victims_text(victims: Sequence[Victim]) -> str:
     """Names the victims with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``.
 
     The variants of a family are named once, by their parent.

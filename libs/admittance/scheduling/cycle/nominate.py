@@ -245,7 +245,7 @@ class Search:
         )
 
 
-def nominated(
+def nomination_of(
     nominator: Nominator, queue: Queue, workload: WorkloadInfo, cursor: Cursor | None
 ) -> Nomination:
     """Returns the nomination of the head. The nomination is computed only if the domain changed

@@ -129,7 +129,7 @@ def due_decisions(
     if is_unsure:
         # The check for reduced quota decides here too, so that no more reservations are revoked
         # than needed.
-        made += quota_reduction.due(state, domain, now)
+        made += quota_reduction.due_revocations(state, domain, now)
     for workload in waiting:
         if not workload.in_flight:
             domain.rechecks[workload] = None

@@ -31,7 +31,7 @@ from admittance.scheduling.explain.flavor_report import (
     holders,
     report_flavors,
 )
-from admittance.scheduling.explain.preemption_blockers import counted
+from admittance.scheduling.explain.preemption_blockers import count_with_noun
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.state import charging, in_flight
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
@@ -153,12 +153,12 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
         if one.charge is not None
     )
     if phase == "QuotaReserved" and open_checks:
-        message += f" and waits for {counted(len(open_checks), 'admission check')}"
+        message += f" and waits for {count_with_noun(len(open_checks), 'admission check')}"
     if phase == "QuotaReserved":
         plans = [one for one in charging.outstanding_victims(state, workload) if not one.is_leaving]
         if plans:
-            names = remedies.named(["/".join(one.key) for one in plans], NAMED_MAX)
-            message += f"; it will then preempt {counted(len(plans), 'workload')}: {names}"
+            names = remedies.first_names(["/".join(one.key) for one in plans], NAMED_MAX)
+            message += f"; it will then preempt {count_with_noun(len(plans), 'workload')}: {names}"
         elif not (open_checks or waits_for or workload.is_leaving):
             message += " and waits for the recheck before admission"
     if waits_for and phase == "QuotaReserved":
@@ -278,7 +278,7 @@ def why_not_admitted(
     if waits_for:
         return Refusal(
             reason="WaitingForPreemptedWorkloads",
-            message=f"Waits until {counted(len(waits_for), 'preempted workload')} stopped",
+            message=f"Waits until {count_with_noun(len(waits_for), 'preempted workload')} stopped",
         )
     parked = refusal_for(workload)
     if parked is not None and queue.domain is not None and not queue.domain.flush:
@@ -289,7 +289,7 @@ def why_not_admitted(
         less = queue.lanes.before(workload, head)
         turn += f": {less}" if less else ""
     if outlook.outcome == "Preempts":
-        going = counted(len(outlook.victims) + outlook.victims_left_out, "workload")
+        going = count_with_noun(len(outlook.victims) + outlook.victims_left_out, "workload")
         return Refusal(
             reason="PendingEvaluation", message=f"{turn}; it fits once it has preempted {going}"
         )

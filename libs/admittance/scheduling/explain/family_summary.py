@@ -22,7 +22,7 @@ from admittance.scheduling.state.queue import position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import BACKOFF, FamilyInfo, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
-from admittance.workload.families.parent_status import until
+from admittance.workload.families.parent_status import until_text
 
 Explain = Callable[[Key], ExplainReply]
 """A function that explains one variant like any workload."""
@@ -223,7 +223,7 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
     family = parent.family
     assert family is not None
     if family.state is not None and family.state.waits:
-        waits = f"The family waits{until(parent.requeue_at)} before it competes again"
+        waits = f"The family waits{until_text(parent.requeue_at)} before it competes again"
         return Refusal(reason=BACKOFF.reason, message=waits)
     found = variants(state, parent.queue, family)
     if not found:
@@ -281,7 +281,7 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
     if not one.desired.active:
         message = f"inactive ({one.desired.why})"
         if one.desired.why is ActivityReason.CREATE_DELAY:
-            message += until(begins_at)
+            message += until_text(begins_at)
         elif one.desired.why is ActivityReason.REJECTED and workload.problem is not None:
             message += f": {workload.problem.message}"
         return _VariantLine(
@@ -289,7 +289,7 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
         )
     if not workload.is_due(now):
         because = f": {workload.problem.message}" if workload.problem is not None else ""
-        backoff = Refusal(reason="", message=f"waits{until(workload.requeue_at)}{because}")
+        backoff = Refusal(reason="", message=f"waits{until_text(workload.requeue_at)}{because}")
         return _VariantLine(one.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
     refusal = refusal_for(workload)
     if refusal is None and (standing := blocked_head_of(workload)) is not None:

@@ -19,7 +19,7 @@ from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.preemption import loop_guard
 from admittance.scheduling.preemption.candidates import allows
-from admittance.scheduling.preemption.decision_inputs import number, share
+from admittance.scheduling.preemption.decision_inputs import share_text, share_value
 from admittance.scheduling.preemption.fair_sharing import almost_common
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, Policy
@@ -170,7 +170,7 @@ def _candidates(
     """Explains why preempting the candidates does not free enough."""
     resource = need.cell.fr[1]
     holds = "holds" if workloads == 1 else "hold"
-    held = f"{counted(workloads, 'workload')} in ClusterQueue {queue.name} {holds} "
+    held = f"{count_with_noun(workloads, 'workload')} in ClusterQueue {queue.name} {holds} "
     held += f"{render(resource, amount)} and may be preempted"
     if state.config.fair_sharing is not None and queue is not need.queue:
         shares = _share_sentence(need, queue)
@@ -194,8 +194,8 @@ def _share_sentence(need: QuotaNeed, queue: Queue) -> str:
     if own < other:
         return ""
     return (
-        f"with this workload {mine.name} would have share {number(share(own))}, not below the "
-        f"share {number(share(other))} of {theirs.name}"
+        f"with this workload {mine.name} would have share {share_text(share_value(own))}, "
+        f"not below the share {share_text(share_value(other))} of {theirs.name}"
     )
 
 
@@ -250,7 +250,7 @@ def _queue_sentence(state: SchedulerState, need: QuotaNeed, queue: Queue, rule: 
     return f"ClusterQueue {queue.name} uses {used}, within its nominal quota of {nominal}"
 
 
-def counted(count: int, what: str) -> str:
+def count_with_noun(count: int, what: str) -> str:
     """Returns the count with its noun, such as ``1 workload`` or ``2 workloads``."""
     return f"1 {what}" if count == 1 else f"{count} {what}s"
 

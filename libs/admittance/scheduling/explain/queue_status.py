@@ -65,7 +65,7 @@ def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
 
 
 def _cluster_queue(state: SchedulerState, queue: Queue) -> QueueStatus:
-    with without_charges(promised((queue,))):
+    with without_charges(promised_workloads((queue,))):
         return status_of(state, queue)
 
 
@@ -140,7 +140,7 @@ def _is_listed(cell: Cell) -> bool:
 
 def _local_queue(state: SchedulerState, key: Key) -> QueueStatus:
     queue = state.queues.get(state.catalog.local_queues[key].spec.cluster_queue)
-    with without_charges(promised((queue,)) if queue is not None else ()):
+    with without_charges(promised_workloads((queue,)) if queue is not None else ()):
         return local_status_of(state, key)
 
 
@@ -193,7 +193,9 @@ def _of_cohort(state: SchedulerState, name: str) -> QueuesReply:
     if node is None:
         return QueuesReply(error=f"cohort {name} does not exist: no object names it")
     root = node.root()
-    going = promised(state.queues[one.name] for one in root.queues() if one.name in state.queues)
+    going = promised_workloads(
+        state.queues[one.name] for one in root.queues() if one.name in state.queues
+    )
     free: dict[Cell, int] = {}
     if going:
         # Quota that is only held for a promised workload does not count as used, but it is not
@@ -268,7 +270,7 @@ def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
     return overlap.amounts() if overlap.counts is workload else ()
 
 
-def promised(queues: Iterable[Queue]) -> list[WorkloadInfo]:
+def promised_workloads(queues: Iterable[Queue]) -> list[WorkloadInfo]:
     """The workloads of the given queues for which quota is only held. Looks at each holder of quota
     in queues with families."""
     return [

@@ -12,7 +12,7 @@ from admittance.events.explanation import STOP_POLICY_REMOVAL, Holder, Outlook, 
 from admittance.events.requests import FlavorVerdict
 from admittance.quota.catalog import inactive_because
 from admittance.quota.cell import Cell, CellNode, FlavorResource, available, plus
-from admittance.scheduling.explain.preemption_blockers import QuotaNeed, counted
+from admittance.scheduling.explain.preemption_blockers import QuotaNeed, count_with_noun
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
@@ -97,11 +97,11 @@ def of_victims(waits_for: Iterable[PreemptionVictim], outlook: Outlook) -> Itera
     """Yields a phrase for each workload that has to stop before the pending workload can start."""
     going = list(waits_for)
     if going:
-        names = named([f"{one.namespace}/{one.name}" for one in going], NAMED_MAX)
+        names = first_names([f"{one.namespace}/{one.name}" for one in going], NAMED_MAX)
         yield f"stop of {names}, which {'is' if len(going) == 1 else 'are'} being preempted for it"
     elif outlook.outcome == "Preempts":
         count = len(outlook.victims) + outlook.victims_left_out
-        yield f"its turn: {counted(count, 'workload')} can be preempted for it"
+        yield f"its turn: {count_with_noun(count, 'workload')} can be preempted for it"
 
 
 def of_flavor(
@@ -167,7 +167,7 @@ def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence
         for one in held_by
         if (one.flavor, one.resource) == cell.fr and _is_in(state, one.cluster_queue, node, cell.fr)
     ]
-    return f"{text} (held by {named(below, HOLDERS_NAMED_MAX)})" if below else text
+    return f"{text} (held by {first_names(below, HOLDERS_NAMED_MAX)})" if below else text
 
 
 def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource) -> bool:
@@ -193,7 +193,7 @@ def bound_by(cell: Cell) -> tuple[CellNode, bool]:
     return here.node, False
 
 
-def named(names: Sequence[str], most: int) -> str:
+def first_names(names: Sequence[str], most: int) -> str:
     """Returns the first names, and how many further names there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -53,7 +53,7 @@ def share_of(node: Node) -> Share:
         # node above every victim.
         if over > 0 and subtree < UNLIMITED and (cell.named or cell.listed_below > 0):
             if cell.discount or cell.discounted_children:
-                over = max(0, over - uncounted(cell))
+                over = max(0, over - uncounted_usage(cell))
             borrowed[fr[1]] = borrowed.get(fr[1], 0) + over
     if not borrowed:
         return Share(0.0, node.weight, False)
@@ -70,13 +70,13 @@ def share_of(node: Node) -> Share:
     return Share(ratio, node.weight, True, dominant)
 
 
-def uncounted(cell: Cell) -> int:
+def uncounted_usage(cell: Cell) -> int:
     """The usage of the cell that does not count in shares, including such usage that cells below
     take from this cell beyond their own quota."""
     total = cell.discount
     for child in cell.discounted_children or ():
         spills = child.usage - child.guaranteed
-        total += max(0, spills) - max(0, spills - uncounted(child))
+        total += max(0, spills) - max(0, spills - uncounted_usage(child))
     return total
 
 

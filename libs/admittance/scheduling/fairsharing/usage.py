@@ -44,13 +44,13 @@ class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
     resource_weights: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-def nanos(resource: str, amount: int) -> int:
+def to_billionths(resource: str, amount: int) -> int:
     """Converts an amount from accounting units (cpu in thousandths, all other resources whole) into
     billionths."""
     return amount * (CPU_MILLI if resource == "cpu" else NANO)
 
 
-def left(config: AdmissionFairSharing, seconds: float) -> float:
+def remaining_fraction(config: AdmissionFairSharing, seconds: float) -> float:
     """The fraction of past consumption that still counts ``seconds`` later."""
     if seconds <= 0:
         return 1.0
@@ -58,23 +58,23 @@ def left(config: AdmissionFairSharing, seconds: float) -> float:
     return 0.5 ** (seconds / half_life) if half_life > 0 else 0.0
 
 
-def gained(config: AdmissionFairSharing, seconds: float) -> float:
+def reached_fraction(config: AdmissionFairSharing, seconds: float) -> float:
     """The fraction of a constant load that the consumption has reached ``seconds`` after the load
     began; 0 without a half-life."""
     if config.usage_half_life_time.total_seconds() <= 0:
         return 0.0
-    return 1.0 - left(config, seconds)
+    return 1.0 - remaining_fraction(config, seconds)
 
 
 def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nanos:
     """The entry penalty that the admission of a workload with the given amounts adds to the
     consumption."""
-    share = gained(config, config.usage_sampling_interval.total_seconds())
+    share = reached_fraction(config, config.usage_sampling_interval.total_seconds())
     found = {resource: int(share * much) for resource, much in amounts.items()}
     return {resource: much for resource, much in found.items() if much}
 
 
-def weighed(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: float) -> float:
+def weighted_sum(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: float) -> float:
     """The number by which LocalQueues are compared: the weighted sum of their consumption, in whole
     units, divided by their weight. Infinite for weight 0: such a LocalQueue always goes last."""
     if weight <= 0:
@@ -142,7 +142,7 @@ class Account:
         if self.pending:
             amounts = dict(amounts)
             add(amounts, self.pending)
-        self.value = weighed(self.config, amounts, self.weight)
+        self.value = weighted_sum(self.config, amounts, self.weight)
 
     def at(self, when: datetime) -> Nanos:
         """The consumption at the time ``when``; for a time before ``since`` the consumption at
@@ -152,8 +152,8 @@ class Account:
     def _later(self, consumed: Nanos, rate: Mapping[str, int], seconds: float) -> Nanos:
         if seconds <= 0:
             return dict(consumed)
-        kept = left(self.config, seconds)
-        more = gained(self.config, seconds)
+        kept = remaining_fraction(self.config, seconds)
+        more = reached_fraction(self.config, seconds)
         found = {resource: int(kept * much) for resource, much in consumed.items()}
         add(found, {resource: int(more * much) for resource, much in rate.items()})
         return {resource: much for resource, much in found.items() if much}

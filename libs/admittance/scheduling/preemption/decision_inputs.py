@@ -16,7 +16,7 @@ from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInf
 _SECOND: Final = timedelta(seconds=1)
 
 
-def taken(assignment: Assignment) -> tuple[Taken, ...]:
+def taken_quota(assignment: Assignment) -> tuple[Taken, ...]:
     """The quota that an assignment takes, per flavor and resource; for a variant only what exceeds
     the quota of its family. Call this function before the assignment is charged."""
     found: list[Taken] = []
@@ -35,12 +35,12 @@ def taken(assignment: Assignment) -> tuple[Taken, ...]:
     return tuple(found)
 
 
-def waited(workload: WorkloadInfo, now: datetime) -> int:
+def waited_seconds(workload: WorkloadInfo, now: datetime) -> int:
     """The whole seconds for which the workload has been queued."""
     return 0 if workload.queued_at is None else max(0, (now - workload.queued_at) // _SECOND)
 
 
-def short(assignment: Assignment) -> tuple[Taken, ...]:
+def missing_flavors(assignment: Assignment) -> tuple[Taken, ...]:
     """The flavors and resources that an assignment lacks before its victims have stopped."""
     return tuple(
         {
@@ -83,27 +83,27 @@ def policy_of(policy: Policy, rule: str) -> str:
     return f"reclaimWithinCohort: {policy.reclaim}"
 
 
-def share(standing: Standing) -> float:
+def share_value(standing: Standing) -> float:
     """Returns a standing as one number; UNLIMITED: the share is above all others, because the node
     has no weight."""
     above, value = standing
     return float(UNLIMITED) if above else value
 
 
-def compared(
+def compared_shares(
     strategy: str, mine: Standing, theirs: Standing, after: Standing | None = None
 ) -> Shares:
     """The compared shares in the form of a decision. ``after``: the share of the victim's side
     without the victim."""
     return Shares(
         strategy=strategy,
-        preemptor=share(mine),
-        victim=share(theirs),
-        after=None if after is None else share(after),
+        preemptor=share_value(mine),
+        victim=share_value(theirs),
+        after=None if after is None else share_value(after),
     )
 
 
-def message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) -> str:
+def preemption_message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) -> str:
     """One line that names the preemptor, both priorities and ClusterQueues, and the policy."""
     by = f"{preemptor.key[0]}/{preemptor.key[1]}"
     if why.cluster_queue == why.by_cluster_queue:
@@ -120,20 +120,20 @@ def message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) -> str:
     if why.threshold is not None:
         text += f" up to {why.threshold}"
     if victim.shares is not None:
-        text += f"; {compare(victim.shares)}"
+        text += f"; {comparison_text(victim.shares)}"
     return text + ")"
 
 
-def compare(shares: Shares) -> str:
+def comparison_text(shares: Shares) -> str:
     """Returns the comparison of two shares as a sentence."""
     if shares.after is not None:
         return (
-            f"share {number(shares.preemptor)} is no more than {number(shares.after)}, what is "
-            f"left of {number(shares.victim)}"
+            f"share {share_text(shares.preemptor)} is no more than {share_text(shares.after)}, "
+            f"what is left of {share_text(shares.victim)}"
         )
-    return f"share {number(shares.preemptor)} is less than {number(shares.victim)}"
+    return f"share {share_text(shares.preemptor)} is less than {share_text(shares.victim)}"
 
 
-def number(value: float) -> str:
+def share_text(value: float) -> str:
     """Returns a share of fair sharing as text."""
     return "without weight" if value >= UNLIMITED else f"{value:.0f}"

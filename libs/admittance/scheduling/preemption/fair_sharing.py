@@ -22,7 +22,7 @@ from admittance.scheduling.preemption.candidates import (
     is_over_any,
     leaving_first,
 )
-from admittance.scheduling.preemption.decision_inputs import compared
+from admittance.scheduling.preemption.decision_inputs import compared_shares
 from admittance.scheduling.preemption.room import (
     Need,
     RemovedVictim,
@@ -213,14 +213,16 @@ class _Search:
                     share = share_of(side)
                     after = share.standing
                     if mine <= after:
-                        why = compared(strategy, mine, before, after)
+                        why = compared_shares(strategy, mine, before, after)
                         if self._taken(entry, node, FAIR_SHARING, why):
                             return True
                         self.shares[side] = share
                         break
                     restore_usage(entry[4])
                 elif mine < before:
-                    if self._take(entry, node, FAIR_SHARING, compared(strategy, mine, before)):
+                    if self._take(
+                        entry, node, FAIR_SHARING, compared_shares(strategy, mine, before)
+                    ):
                         return True
                     break
                 self._retry.setdefault(node, []).append(entry)
@@ -234,7 +236,7 @@ class _Search:
         for node in targets:
             mine, theirs, _ = self._standings(node)
             if mine < theirs:
-                why = compared(INITIAL_SHARE, mine, theirs)
+                why = compared_shares(INITIAL_SHARE, mine, theirs)
                 if self._take(targets.pop(node), node, FAIR_SHARING, why):
                     return True
             targets.drop(node)

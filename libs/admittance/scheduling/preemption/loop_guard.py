@@ -191,7 +191,9 @@ class LoopGuard:
         return last + min(rule.pause * (1 << doubled), rule.pause_max)
 
 
-def repeated(decision: Decision, rule: PreemptionLoops | None) -> Iterator[tuple[str, str, int]]:
+def repeated_preemptions(
+    decision: Decision, rule: PreemptionLoops | None
+) -> Iterator[tuple[str, str, int]]:
     """The preemptions of a decision that are in a loop: each with victim, preemptor, and the number
     of preemptions."""
     if rule is None:

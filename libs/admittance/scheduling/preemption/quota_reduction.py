@@ -61,7 +61,7 @@ class Revocation(NamedTuple):
     shortfalls: tuple[Shortfall, ...]
 
 
-def due(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
+def due_revocations(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
     """Returns the revocations after the quotas of the domain changed, and marks them as in flight.
     Every quota of the tree is looked at, and workloads only if a quota is exceeded."""
     domain.quota_reduced = False
@@ -103,7 +103,7 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
             found.append(revocation)
             out.append(revocation.workload)
     overloads: dict[tuple[CellNode, FlavorResource], Overload] = {
-        (one.node, one.fr): one for one in overloaded(root)
+        (one.node, one.fr): one for one in overloaded_nodes(root)
     }
     if not overloads:
         return found
@@ -170,7 +170,7 @@ def excess(cell: Cell) -> int:
     return 0 if limit is None or limit >= UNLIMITED else max(0, cell.usage - limit)
 
 
-def overloaded(node: Node) -> Iterator[Overload]:
+def overloaded_nodes(node: Node) -> Iterator[Overload]:
     """Yields the node and nodes below it that exceed a limit."""
     for cell in node.cells.values():
         if excess(cell):
@@ -178,9 +178,9 @@ def overloaded(node: Node) -> Iterator[Overload]:
             assert limit is not None
             yield Overload(node, cell.fr, limit, cell.usage)
     for queue in node.members.values():
-        yield from overloaded(queue)
+        yield from overloaded_nodes(queue)
     for cohort in node.cohorts.values():
-        yield from overloaded(cohort)
+        yield from overloaded_nodes(cohort)
 
 
 def exceeded_cell(workload: WorkloadInfo, *, only_borrowing: bool) -> Cell | None:

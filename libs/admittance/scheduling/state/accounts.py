@@ -20,9 +20,9 @@ from admittance.scheduling.fairsharing.usage import (
     Account,
     Nanos,
     consumed_of,
-    nanos,
     penalty_of,
     status_of,
+    to_billionths,
 )
 from admittance.scheduling.state.config import AdmissionFairSharing
 from admittance.scheduling.state.equivalence import Key, Lane, Lanes
@@ -215,7 +215,7 @@ class Accounts:
         amounts: Nanos = {}
         for cell, much in workload.charge.cells:
             resource = cell.fr[1]
-            amounts[resource] = amounts.get(resource, 0) + nanos(resource, much)
+            amounts[resource] = amounts.get(resource, 0) + to_billionths(resource, much)
         penalty = {} if _goes_on(workload) else penalty_of(self.config, amounts)
         bill = row.bills[workload] = WorkloadUsage(amounts, penalty, None)
         if workload.admitted_at is None:

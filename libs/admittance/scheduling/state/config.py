@@ -76,7 +76,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     as_kueue: bool = False
 
 
-def differing(config: Config) -> dict[str, Any] | None:
+def changed_settings(config: Config) -> dict[str, Any] | None:
     """Returns the settings that differ from their defaults, for the log; None: all settings have
     their defaults."""
     default = msgspec.to_builtins(Config())
@@ -85,7 +85,7 @@ def differing(config: Config) -> dict[str, Any] | None:
 
 
 def config_from(differing: dict[str, Any] | None) -> Config:
-    """Returns the settings that `differing` reduced to their differences from the defaults. Raises
+    """Returns the settings from those that differ from the defaults (`changed_settings`). Raises
     msgspec.ValidationError for an unknown setting."""
     return msgspec.convert(differing or {}, Config)
 

@@ -159,13 +159,13 @@ def _deactivated(
         wanted = family.desired_state(variant.metadata.name)
         if wanted is None or wanted.active:
             return ignored(variant, "PolicyMovedOn", "policy has changed since")
-        return switched(family, variant, active=False, why=str(wanted.why))
+        return activity_change(family, variant, active=False, why=str(wanted.why))
     stopped = variant.status.stopped_by or str(ActivityReason.USER)
     if not head(variant).active:
         if variant.status.stopped_by:
             return ignored(variant, "Repeated", "it is not active")
         return applied(with_status(variant, stopped_by=stopped))
-    change = switched(family, variant, active=False, why=stopped)
+    change = activity_change(family, variant, active=False, why=stopped)
     assert change.workload is not None, "nothing is deleted"
     return change._replace(workload=with_status(change.workload, stopped_by=stopped))
 
@@ -184,7 +184,7 @@ def _activated(family: FamilyTransition, variant: StoredWorkload, fact: facts.Ac
     return transition(variant, fact, family.context)
 
 
-def switched(
+def activity_change(
     family: FamilyTransition, variant: StoredWorkload, *, active: bool, why: str
 ) -> Change:
     """Returns the change of a variant that policy activates or deactivates."""

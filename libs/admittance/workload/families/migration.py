@@ -13,7 +13,15 @@ from admittance.events.shapes import Admission
 from admittance.family import ActivityReason
 from admittance.workload.change import Change, applied, ignored, with_condition, with_status
 from admittance.workload.check_rows import all_ready
-from admittance.workload.conditions import Type, find, is_true, pending_reason, put, revoke, without
+from admittance.workload.conditions import (
+    Type,
+    find,
+    is_true,
+    pending_reason,
+    put,
+    revoke,
+    without_condition,
+)
 from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.backoff import no_wait, wake_if_over
@@ -306,7 +314,7 @@ def _reset_variant(
     if is_reserved(variant):
         says = withdrawals(variant, OF_PARENT)
         variant = without_reservation(variant, "PendingEvaluation", "", context)
-    conditions = without(variant.status.conditions, Type.BLOCKED_ON_PREEMPTION_GATES)
+    conditions = without_condition(variant.status.conditions, Type.BLOCKED_ON_PREEMPTION_GATES)
     reason, message = pending_reason(variant, context) or ("PendingEvaluation", "")
     conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
     requeued = find(variant, Type.REQUEUED)

@@ -28,7 +28,7 @@ from admittance.workload.conditions import (
 from admittance.workload.families.family_change import FamilyTransition
 from admittance.workload.families.roles import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
-from admittance.workload.moves.backoff import no_wait, rejection
+from admittance.workload.moves.backoff import no_wait, rejection_phrase
 from admittance.workload.phase import Phase, holds_quota, is_reserved, phase
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
@@ -85,10 +85,10 @@ def _wait(family: FamilyTransition, desired: dict[str, DesiredState]) -> Requeue
     state = parent.status.requeue_state
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return state
-    until = _first_time(family, desired) if _waits_only_for_variants(family, parent) else None
-    if until is None:
+    requeue_at = _first_time(family, desired) if _waits_only_for_variants(family, parent) else None
+    if requeue_at is None:
         return no_wait(state)
-    return RequeueState(count=state.count if state is not None else None, requeue_at=until)
+    return RequeueState(count=state.count if state is not None else None, requeue_at=requeue_at)
 
 
 def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> datetime | None:
@@ -170,9 +170,9 @@ def _variant_text(family: FamilyTransition, variant: StoredWorkload, wanted: Des
     reserved = find(variant, Type.QUOTA_RESERVED)
     if wanted.why is ActivityReason.CREATE_DELAY:
         at = begins(parent_state(family.existing_parent()), family.rules, tag)
-        return f"{tag}: inactive ({wanted.why}){until(at)}"
+        return f"{tag}: inactive ({wanted.why}){until_text(at)}"
     if wanted.why is ActivityReason.REJECTED:
-        return f"{tag}: inactive ({wanted.why}): {rejection(variant)}"[:EACH_MAX]
+        return f"{tag}: inactive ({wanted.why}): {rejection_phrase(variant)}"[:EACH_MAX]
     if not wanted.active:
         return f"{tag}: inactive ({wanted.why})"
     if is_reserved(variant):
@@ -183,7 +183,7 @@ def _variant_text(family: FamilyTransition, variant: StoredWorkload, wanted: Des
     return f"{tag}: {reserved.message or reserved.reason}"[:EACH_MAX]
 
 
-def until(at: datetime | None) -> str:
+def until_text(at: datetime | None) -> str:
     """Returns the part of a message that names the time ``at``; "": there is no time."""
     return f" until {at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
 

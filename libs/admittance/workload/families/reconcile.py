@@ -22,11 +22,11 @@ from admittance.workload.change import (
     with_spec,
     with_status,
 )
-from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, without
+from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, without_condition
 from admittance.workload.families.family_change import FamilyChange, FamilyMembers, FamilyTransition
 from admittance.workload.families.member_transitions import (
+    activity_change,
     parent_transition,
-    switched,
     variant_transition,
 )
 from admittance.workload.families.migration import (
@@ -46,7 +46,7 @@ from admittance.workload.families.roles import (
     variants_changed,
     wanted_tags,
 )
-from admittance.workload.moves.backoff import REJECTED, rejection
+from admittance.workload.moves.backoff import REJECTED, rejection_phrase
 from admittance.workload.moves.eviction import evict, release, withdrawals
 from admittance.workload.moves.requests import Arrived, deactivate
 from admittance.workload.phase import REJECTION, holds_quota
@@ -182,7 +182,9 @@ def _apply_policy(family: FamilyTransition) -> None:
     for name, wanted in list(family.desired().items()):
         variant = family.variants[name]
         if head(variant).active != wanted.active:
-            family.put(name, switched(family, variant, active=wanted.active, why=str(wanted.why)))
+            family.put(
+                name, activity_change(family, variant, active=wanted.active, why=str(wanted.why))
+            )
 
 
 def _reject_parent(family: FamilyTransition) -> bool:
@@ -197,7 +199,7 @@ def _reject_parent(family: FamilyTransition) -> bool:
     if not {tag.name for tag in wanted_tags(parent, rules)} <= tags:
         return False
     ordered = sorted(family.variants.values(), key=lambda one: head(one).sibling_index or 0)
-    each = "; ".join(f"{head(one).variant}: {rejection(one)}"[:EACH_MAX] for one in ordered)
+    each = "; ".join(f"{head(one).variant}: {rejection_phrase(one)}"[:EACH_MAX] for one in ordered)
     message = f"{REJECTED}every variant was rejected: {each}"[:MESSAGE_MAX]
     change = deactivate(parent, REJECTION, message, family.parent_context, cause="AdmissionCheck")
     rejected = OutboxEntry(what="rejected", reason="AdmissionCheckRejected", message=message)
@@ -216,7 +218,7 @@ def _copy_pods_ready(family: FamilyTransition) -> None:
     theirs, ours = find(parent, Type.PODS_READY), find(variant, Type.PODS_READY)
     if theirs == ours:
         return
-    conditions = without(variant.status.conditions, Type.PODS_READY)
+    conditions = without_condition(variant.status.conditions, Type.PODS_READY)
     if theirs is not None:
         conditions = (*conditions, theirs)
     family.keep(with_status(variant, conditions=conditions))

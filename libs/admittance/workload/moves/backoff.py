@@ -24,7 +24,7 @@ from admittance.api.units import seconds
 from admittance.api.workload import CheckState, ImmediateRetries, RequeueState
 from admittance.events.shapes import DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, with_status
-from admittance.workload.check_rows import Rows, cleared, required_now
+from admittance.workload.check_rows import Rows, cleared_rows, required_now
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, put
 from admittance.workload.due_times import WAITS
 from admittance.workload.limits import Limits
@@ -69,7 +69,7 @@ def pods_ready_part(workload: StoredWorkload) -> datetime | None:
     return state.requeue_at
 
 
-def recomputed(before: StoredWorkload, rows: Rows) -> RequeueState | None:
+def requeue_state_of(before: StoredWorkload, rows: Rows) -> RequeueState | None:
     """Returns the requeue state of a workload with the check rows ``rows``; the requeue count
     stays."""
     pods, checks = pods_ready_part(before), check_deadline(rows)
@@ -100,7 +100,7 @@ REJECTED: Final = "Deactivated due to AdmissionCheck in Rejected state: "
 """First words in the message of a rejected workload, before the name of the check."""
 
 
-def rejection(workload: StoredWorkload) -> str:
+def rejection_phrase(workload: StoredWorkload) -> str:
     """Returns a phrase with the check that rejected the workload and the message of the check."""
     for row in workload.status.admission_checks:
         if row.state == "Rejected":
@@ -178,7 +178,7 @@ def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
         return ignored(workload, "TooEarly", f"not before {until.isoformat()}")
     status = workload.status
     required = required_now(workload, context)
-    fresh = cleared(
+    fresh = cleared_rows(
         status.admission_checks, status.check_retry_counts, required, now=context.now, woken=True
     )
     conditions = put(status.conditions, Type.REQUEUED, True, "BackoffFinished", now=context.now)
@@ -244,7 +244,7 @@ def retry_delay(
         return RetryDelay(spent=True, remark=f"retried {count} times, {most} are allowed")
     delay = wanted
     if delay is None and strategy is not None:
-        delay = strategy_delay(strategy, count, chance(uid, rules.name, count))
+        delay = strategy_delay(strategy, count, chance_of_retry(uid, rules.name, count))
     if not delay:
         return RetryDelay()
     longest = int(limits.check_delay.total_seconds())
@@ -275,7 +275,7 @@ def _power(factor: float, count: int) -> Fraction:
         return Fraction(DELAY_MAX + 1)
 
 
-def chance(uid: str, check: str, count: int) -> float:
+def chance_of_retry(uid: str, check: str, count: int) -> float:
     """A deterministic number from 0 to 1 for the retry with the number ``count`` of that check."""
     digest = blake2b(f"{uid}/{check}/{count}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) / 2**64
@@ -291,7 +291,7 @@ IMMEDIATE: Final = 2
 """How many Retries without a delay in a row are immediate."""
 
 
-def paced(
+def with_paced_retry(
     workload: StoredWorkload, check: str, cycle: int, want: RetryDelay, context: TransitionContext
 ) -> tuple[StoredWorkload, RetryDelay]:
     """Returns the workload with a Retry of the check counted, and the paced delay of that Retry. A

@@ -35,18 +35,18 @@ from admittance.workload.moves.backoff import (
     REJECTED,
     RetryDelay,
     check_with_message,
-    paced,
-    recomputed,
+    requeue_state_of,
     retry_delay,
     wait_message,
     wake_if_over,
+    with_paced_retry,
     with_wait_message,
     without_retry_count,
 )
 from admittance.workload.moves.eviction import evict
 from admittance.workload.moves.requests import deactivate
 from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
-from admittance.workload.pod_set_updates import merged, pod_set_names
+from admittance.workload.pod_set_updates import merged_additions, pod_set_names
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import CheckRules, TransitionContext
 
@@ -69,7 +69,9 @@ def apply_verdict(
     if fact.controller != rules.controller:
         return ignored(workload, "OtherController", f"{fact.check} is judged by {rules.controller}")
     if fact.cycle < 0:
-        return stale(workload, fact)  # In the first cycle of a workload there is no earlier cycle.
+        return ignore_stale_verdict(
+            workload, fact
+        )  # In the first cycle of a workload there is no earlier cycle.
     row = row_of(workload.status.admission_checks, fact.check)
     match fact.state:
         case "Rejected":
@@ -77,9 +79,9 @@ def apply_verdict(
         case "Retry":
             return retry(workload, row, fact, rules, context)
     if row is None:
-        return unlisted(workload, fact)
+        return ignore_unlisted_check(workload, fact)
     if fact.cycle != workload.status.admission_cycle:
-        return stale(workload, fact)
+        return ignore_stale_verdict(workload, fact)
     return _stored(workload, row, fact, context)
 
 
@@ -210,7 +212,7 @@ def contradiction(workload: StoredWorkload, context: TransitionContext) -> Chang
     required = context.queues.required_checks(admission.cluster_queue, admission)
     if not required or not all_ready(workload.status.admission_checks, required):
         return None
-    _, conflicts = merged(workload, context.queues.flavor)
+    _, conflicts = merged_additions(workload, context.queues.flavor)
     if not conflicts:
         return None
     check = max(one.check for one in conflicts)
@@ -232,21 +234,21 @@ def _rejected(
     cycle = workload.status.admission_cycle
     if fact.cycle == cycle:
         if row is None:
-            return unlisted(workload, fact)
+            return ignore_unlisted_check(workload, fact)
         return rejected(workload, row, fact, context)
     if not is_known(workload, row, fact.check):
-        return unlisted(workload, fact)
+        return ignore_unlisted_check(workload, fact)
     if fact.cycle != cycle - 1 or is_under_check(workload):
-        return stale(workload, fact)
+        return ignore_stale_verdict(workload, fact)
     return rejected(workload, row, fact, context)
 
 
-def unlisted(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
+def ignore_unlisted_check(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
     """Returns the change for a verdict of a check that the workload does not have."""
     return ignored(workload, "NoSuchCheck", f"the workload has no check {fact.check}")
 
 
-def stale(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
+def ignore_stale_verdict(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
     """Returns the change for a verdict on a cycle that does not count any more, or does not count
     yet."""
     now = workload.status.admission_cycle
@@ -297,9 +299,13 @@ def retry(
     if fact.cycle != workload.status.admission_cycle:
         holds = want.delay is not None or want.spent
         if not holds or not _is_late_but_counts(workload, row, fact):
-            return stale(workload, fact) if row is not None else unlisted(workload, fact)
+            return (
+                ignore_stale_verdict(workload, fact)
+                if row is not None
+                else ignore_unlisted_check(workload, fact)
+            )
     elif row is None:
-        return unlisted(workload, fact)
+        return ignore_unlisted_check(workload, fact)
     elif not waits_for_checks(workload) and not is_under_check(workload) and not want.delay:
         # The check was not requested, so its Retry does not delay the workload.
         if phase(workload, context.now) is not Phase.PENDING:
@@ -312,7 +318,7 @@ def retry(
         return applied(with_status(workload, admission_checks=rows), *remarks)
     if want.spent:
         return rejected(workload, row, fact, context, want.remark)
-    workload, want = paced(workload, fact.check, fact.cycle, want, context)
+    workload, want = with_paced_retry(workload, fact.check, fact.cycle, want, context)
     reason, remarks = verdict_reason(fact, row)
     new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, context)
     new = replace(new, reason=reason)
@@ -364,7 +370,9 @@ def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
     return row.retry_count if row is not None else workload.status.check_retry_counts.get(check, 0)
 
 
-def overdue(workload: StoredWorkload, late: tuple[str, ...], context: TransitionContext) -> Change:
+def apply_overdue_checks(
+    workload: StoredWorkload, late: tuple[str, ...], context: TransitionContext
+) -> Change:
     """Returns the change for checks that sent no verdict in time. Each late check counts as if it
     had sent a Retry without a delay."""
     new: list[CheckState] = []
@@ -385,7 +393,7 @@ def overdue(workload: StoredWorkload, late: tuple[str, ...], context: Transition
             return reject(workload, name, _joined(message, want.remark), context)
         notes += want.notes
         cycle = workload.status.admission_cycle
-        workload, want = paced(workload, name, cycle, want, context)
+        workload, want = with_paced_retry(workload, name, cycle, want, context)
         new.append(_in_retry(row, name, message, cycle, want, row.retry_count, context))
     return retried(workload, tuple(new), tuple(notes), context)
 
@@ -409,7 +417,9 @@ def retried(
 def with_wait(workload: StoredWorkload, rows: Rows, context: TransitionContext) -> Change:
     """Returns the workload with the check rows ``rows``, some of which are in Retry, so that the
     workload waits for their delays."""
-    new = with_status(workload, admission_checks=rows, requeue_state=recomputed(workload, rows))
+    new = with_status(
+        workload, admission_checks=rows, requeue_state=requeue_state_of(workload, rows)
+    )
     message = wait_message(new)
     if is_under_check(new):
         text = f"Evicted due to {message}"

@@ -15,16 +15,16 @@ from admittance.api.workload import EvictionCount, GatePosition, PreemptionCount
 from admittance.events import facts
 from admittance.workload.change import Change, applied, with_condition, with_status
 from admittance.workload.check_rows import (
-    cleared,
-    frozen,
+    cleared_rows,
+    frozen_rows,
     required_now,
-    synced,
+    synced_rows,
     with_rejected,
     without_counts,
     without_updates,
 )
-from admittance.workload.conditions import Type, find, is_true, put, without
-from admittance.workload.moves.backoff import recomputed
+from admittance.workload.conditions import Type, find, is_true, put, without_condition
+from admittance.workload.moves.backoff import requeue_state_of
 from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
@@ -69,7 +69,9 @@ def fresh_rows(
     status = workload.status
     cycle = status.admission_cycle + 1
     required = required_now(workload, context)
-    fresh = cleared(status.admission_checks, status.check_retry_counts, required, now=context.now)
+    fresh = cleared_rows(
+        status.admission_checks, status.check_retry_counts, required, now=context.now
+    )
     forgotten: dict[str, Any] = {"immediate_retries": {}} if forget else {}
     return forgotten | {
         "admission_checks": without_counts(fresh.rows) if forget else fresh.rows,
@@ -112,7 +114,7 @@ def evict(
     conditions = put(conditions, Type.EVICTED, True, reason, message, now=context.now)
     if preempted_as:
         conditions = put(conditions, Type.PREEMPTED, True, preempted_as, message, now=context.now)
-    conditions = without(conditions, Type.REQUEUED)
+    conditions = without_condition(conditions, Type.REQUEUED)
     fields: dict[str, Any] = {
         "conditions": conditions,
         "scheduling_stats": _counted(workload, reason, cause),
@@ -172,15 +174,15 @@ def without_reservation(
     if is_frozen(workload):
         queue = context.queues.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
         named = context.queues.named_checks(queue) if queue else frozenset(row.name for row in rows)
-        kept = frozen(rows, counts, named, required, now=context.now)
+        kept = frozen_rows(rows, counts, named, required, now=context.now)
     else:
-        kept = with_rejected(rows, synced(rows, counts, required, now=context.now))
+        kept = with_rejected(rows, synced_rows(rows, counts, required, now=context.now))
     state = status.requeue_state
     if kept.rows != rows:
-        state = recomputed(workload, kept.rows)
+        state = requeue_state_of(workload, kept.rows)
     return with_status(
         workload,
-        conditions=without(conditions, Type.PODS_READY),
+        conditions=without_condition(conditions, Type.PODS_READY),
         admission=None,
         pending_preemption=None,
         admission_checks=without_updates(kept.rows),
@@ -188,7 +190,7 @@ def without_reservation(
         requeue_state=state,
         admitted_revision=0,
         released_revision=status.admitted_revision or status.released_revision,
-        accumulated_past_execution_time_seconds=accumulated(workload, context.now),
+        accumulated_past_execution_time_seconds=accumulated_seconds(workload, context.now),
     )
 
 
@@ -289,7 +291,7 @@ def total_seconds(workload: StoredWorkload, now: datetime) -> int:
     return past + admitted_seconds(workload, now)
 
 
-def accumulated(workload: StoredWorkload, now: datetime) -> int | None:
+def accumulated_seconds(workload: StoredWorkload, now: datetime) -> int | None:
     """The accumulated seconds to store when the admission ends now; None: no seconds.
 
     A deactivation clears the accumulated seconds. The seconds until the job has stopped are cleared

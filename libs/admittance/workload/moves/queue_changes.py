@@ -7,9 +7,9 @@ from typing import Final
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.check_rows import (
     check_requests,
-    frozen,
+    frozen_rows,
     required_now,
-    synced,
+    synced_rows,
     with_request_errors,
 )
 from admittance.workload.conditions import (
@@ -22,7 +22,7 @@ from admittance.workload.conditions import (
     put,
 )
 from admittance.workload.moves.backoff import (
-    recomputed,
+    requeue_state_of,
     wait_message,
     wake_if_over,
     with_wait_message,
@@ -73,7 +73,7 @@ def _checks_changed(
     if gone is not None:
         return gone
     required = context.queues.required_checks(admission.cluster_queue, admission)
-    rows, counts = synced(
+    rows, counts = synced_rows(
         status.admission_checks, status.check_retry_counts, required, now=context.now
     )
     rows, requestable = with_request_errors(rows, context)
@@ -134,9 +134,9 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
             "AdmissionCheck",
         )
         if retrying or waits:
-            rows, counts = frozen(rows, counts, named, required, now=context.now)
+            rows, counts = frozen_rows(rows, counts, named, required, now=context.now)
         else:
-            rows, counts = synced(rows, counts, required, now=context.now)
+            rows, counts = synced_rows(rows, counts, required, now=context.now)
     if not retrying:
         rows, _ = with_request_errors(rows, context)
     after = with_status(
@@ -145,7 +145,7 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
     if after == workload:
         return ignored(workload, "Settled")
     if retrying and rows != status.admission_checks:
-        after = with_status(after, requeue_state=recomputed(workload, rows))
+        after = with_status(after, requeue_state=requeue_state_of(workload, rows))
         return wake_if_over(applied(with_wait_message(after, context), *says), context)
     return applied(after, *says)
 

@@ -23,7 +23,7 @@ from admittance.workload.change import (
     with_spec,
     with_status,
 )
-from admittance.workload.check_rows import synced
+from admittance.workload.check_rows import synced_rows
 from admittance.workload.conditions import (
     Type,
     find,
@@ -32,7 +32,7 @@ from admittance.workload.conditions import (
     is_true,
     pending_reason,
     put,
-    without,
+    without_condition,
 )
 from admittance.workload.moves.backoff import wait_message
 from admittance.workload.moves.eviction import (
@@ -122,7 +122,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
         with_status(
             new,
             conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=context.now),
-            admission_checks=synced((), {}, required, now=context.now).rows,
+            admission_checks=synced_rows((), {}, required, now=context.now).rows,
             submitted_as=fact.message_id,
             submitted_by=fact.submitted_by,
         ),
@@ -161,7 +161,9 @@ def deactivate(
     An earlier eviction keeps its reason, unless that eviction was a deactivation too.
     """
     off = with_spec(workload, active=False)
-    off = with_status(off, conditions=without(off.status.conditions, Type.DEACTIVATION_TARGET))
+    off = with_status(
+        off, conditions=without_condition(off.status.conditions, Type.DEACTIVATION_TARGET)
+    )
     # A deactivated workload has no wait, no requeue count and no times, so the values that the
     # eviction set are overwritten below.
     evicted = find(workload, Type.EVICTED)
@@ -178,7 +180,7 @@ def deactivate(
         if not keeps:
             conditions = put(conditions, Type.EVICTED, True, reason, message, now=context.now)
         if is_stopping(workload):
-            conditions = without(conditions, Type.REQUEUED)
+            conditions = without_condition(conditions, Type.REQUEUED)
             change = applied(with_status(off, conditions=conditions))
         else:
             conditions = put(

@@ -10,7 +10,7 @@ from admittance.workload.change import Change, applied, ignored, with_condition,
 from admittance.workload.check_rows import (
     all_ready,
     check_requests,
-    listed,
+    rows_of_reservation,
     with_request_errors,
     without_counts,
 )
@@ -36,7 +36,9 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
     for old in (Type.EVICTED, Type.PREEMPTED, Type.BLOCKED_ON_PREEMPTION_GATES):
         conditions = revoke(conditions, old, now=now)
     status = workload.status
-    fresh = listed(status.admission_checks, status.check_retry_counts, required, now=now)
+    fresh = rows_of_reservation(
+        status.admission_checks, status.check_retry_counts, required, now=now
+    )
     rows, _ = with_request_errors(fresh.rows, context)
     reserved = with_status(
         workload,

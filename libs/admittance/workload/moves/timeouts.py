@@ -17,7 +17,7 @@ from admittance.workload.conditions import Type, find
 from admittance.workload.due_times import TimerKind, check_ends, due_times
 from admittance.workload.limits import PodsReadyLimits
 from admittance.workload.moves.backoff import rounded_up, wake, wake_if_over
-from admittance.workload.moves.check_verdicts import overdue
+from admittance.workload.moves.check_verdicts import apply_overdue_checks
 from admittance.workload.moves.eviction import evict, release, total_seconds
 from admittance.workload.moves.requests import deactivate
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
@@ -49,7 +49,7 @@ def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: Transitio
         case TimerKind.DRAIN:
             return _forced_release(workload, context)
         case TimerKind.CHECKS:
-            return overdue(workload, _late_checks(workload, context), context)
+            return apply_overdue_checks(workload, _late_checks(workload, context), context)
         case TimerKind.FAMILY:
             # The timer changes nothing itself: the family is reconciled afterwards, with the
             # current time.

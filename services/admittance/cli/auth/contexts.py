@@ -52,7 +52,7 @@ def show(call: Call, name: str | None) -> None:
     try:
         current = contexts.current_name(os.environ)
         chosen = name or current
-        found = None if chosen is None else contexts.named(os.environ, chosen)
+        found = None if chosen is None else contexts.context_named(os.environ, chosen)
     except BadContext as error:
         raise AnswerIsNo(str(error)) from None
     if found is None:

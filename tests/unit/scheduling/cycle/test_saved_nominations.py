@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from admittance.scheduling.cycle import cycle
-from admittance.scheduling.cycle.nominate import Nominator, Search, nominated
+from admittance.scheduling.cycle.nominate import Nominator, Search, nomination_of
 from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.workload_info import Nomination, Queue, WorkloadInfo
@@ -109,13 +109,13 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     ) -> Nomination:
         assert member.cls is not None
         before = member.cls.saved_nomination
-        taken = nominated(nominator, queue, member, at)
+        taken = nomination_of(nominator, queue, member, at)
         counted["remembered"] += before is not None and before.nomination is taken
         counted["all"] += 1
         assert _known(taken) == _known(nominator.nominate(queue, member, at))
         return taken
 
-    monkeypatch.setattr(cycle, "nominated", checked)
+    monkeypatch.setattr(cycle, "nomination_of", checked)
     return counted
 
 
@@ -186,7 +186,7 @@ def test_a_saved_search_of_an_older_workload_is_not_reused() -> None:
     scheduler.submit("younger", "alone", age=5)
     nominator, world = scheduler.core._cycle._nominator, scheduler.core._state
     found = [
-        bool(nominated(nominator, world.queues["alone"], world.workloads["ns", name], None)[1])
+        bool(nomination_of(nominator, world.queues["alone"], world.workloads["ns", name], None)[1])
         for name in ("older", "younger")
     ]
     assert found == [True, False]

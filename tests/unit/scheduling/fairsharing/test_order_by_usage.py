@@ -12,7 +12,14 @@ from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
 from admittance.replay.decision import DecisionReplay, turns_of, usages_of
-from admittance.scheduling.fairsharing.usage import NANO, Account, gained, left, penalty_of, weighed
+from admittance.scheduling.fairsharing.usage import (
+    NANO,
+    Account,
+    penalty_of,
+    reached_fraction,
+    remaining_fraction,
+    weighted_sum,
+)
 from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 
@@ -85,8 +92,8 @@ def waiting(scheduler: SteppedScheduler) -> list[str]:
     ],
 )
 def test_consumption_decays(seconds: float, want: float) -> None:
-    assert left(HALF_AN_HOUR, seconds) == want
-    assert gained(HALF_AN_HOUR, seconds) == 1 - want
+    assert remaining_fraction(HALF_AN_HOUR, seconds) == want
+    assert reached_fraction(HALF_AN_HOUR, seconds) == 1 - want
 
 
 def test_without_a_half_life_usage_is_not_kept() -> None:
@@ -123,9 +130,9 @@ def test_a_late_start_event_counts_from_the_time_of_the_start() -> None:
 def test_resources_count_with_their_configured_weights() -> None:
     config = AdmissionFairSharing(resource_weights={"cpu": 0.5, "gpu": 10})
     amounts = {"cpu": 2 * NANO, "gpu": NANO, "memory": 3 * NANO}
-    assert weighed(config, amounts, 1.0) == 14.0
-    assert weighed(config, amounts, 2.0) == 7.0
-    assert weighed(config, {}, 0.0) == float("inf")
+    assert weighted_sum(config, amounts, 1.0) == 14.0
+    assert weighted_sum(config, amounts, 2.0) == 7.0
+    assert weighted_sum(config, {}, 0.0) == float("inf")
 
 
 # Order. ------------------------------------------------------------------------------------

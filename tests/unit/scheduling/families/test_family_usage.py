@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Queues
-from admittance.scheduling.cycle.decisions import named
+from admittance.scheduling.cycle.decisions import victims_text
 from admittance.scheduling.cycle.recheck import exceeds_quota
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.fairsharing.usage import Account
@@ -237,7 +237,7 @@ def test_victims_of_one_family_are_named_as_one_workload() -> None:
         Victim(scheduler.member(name), "InClusterQueue")
         for name in ("j-on-demand", "j-reservation")
     ]
-    assert named(going) == "1 workload (ns/j at priority 0)"
+    assert victims_text(going) == "1 workload (ns/j at priority 0)"
 
 
 def test_a_plan_for_one_resource_leaves_the_family_the_other() -> None:
