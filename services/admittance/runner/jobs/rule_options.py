@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from admittance.api.names import name_error
 from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules, UnixUser
 from admittance.runtime.errors import SetupError
-from admittance.runtime.process.settings import listed
+from admittance.runtime.process.settings import text_list
 
 VARIABLES: Final[Mapping[str, str]] = {
     "run_as": "ADMIT_RUN_AS",
@@ -39,7 +39,7 @@ class RuleTexts(NamedTuple):
 
 def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobRules:
     """The rules of options, else of variables. Raises SetupError for a wrong value."""
-    given = {name: getattr(texts, name) or listed(env, VARIABLES[name]) for name in VARIABLES}
+    given = {name: getattr(texts, name) or text_list(env, VARIABLES[name]) for name in VARIABLES}
     for name, other in (("images", "docker"), ("folders", "local")):
         if given[name] and executor != other:
             raise SetupError(
