@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import nats
@@ -22,11 +20,11 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import check
 from admittance.runtime.connection_options import ConnectionOptions
 from support.cluster import Cluster
+from support.fork_server import Answer, run_admit
 from support.nats.logins import write_secret
 from support.requests import eventually
-from support.servers import ConfiguredServer, within
+from support.servers import ConfiguredServer
 
-ADMIT = Path(sys.executable).parent / "admit"
 LIMIT = 60.0
 SERVICES = (
     *("workload-controller", "scheduler", "retry-timer", "variant-controller"),
@@ -48,14 +46,6 @@ USERS += [
     User(name="eve", role="approver", key="", namespaces=("team-a",)),
     User(name="root", role="admin", key=""),
 ]
-
-
-class Printed(NamedTuple):
-    """What a command printed, and its exit status."""
-
-    status: int | None
-    out: str
-    error: str
 
 
 class Locked:
@@ -123,19 +113,13 @@ class Locked:
     async def admit(self, user: str, *words: str) -> str:
         """What a command of the user prints; the command must succeed."""
         printed = await self.run(user, *words)
-        assert printed.status == 0, printed.error
+        assert printed.status == 0, printed.err
         return printed.out
 
-    async def run(self, user: str, *words: str) -> Printed:
+    async def run(self, user: str, *words: str) -> Answer:
         """Runs a command of the user."""
-        done = await asyncio.create_subprocess_exec(
-            *(str(ADMIT), "--creds", self.creds(user), *words),
-            env={**os.environ, "ADMIT_NATS_URL": self.server.url()},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await within(done.communicate(), LIMIT)
-        return Printed(done.returncode, out.decode(), err.decode())
+        env = {"ADMIT_NATS_URL": self.server.url()}
+        return await asyncio.to_thread(run_admit, "--creds", self.creds(user), *words, env=env)
 
     def submission(self, user: User, name: str, queue: str) -> bytes:
         """The fact that submits a job of the user's namespace, which prints a line."""

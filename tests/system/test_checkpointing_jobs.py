@@ -23,6 +23,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase, phase
+from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit, workload
 
 ADMIT = Path(sys.executable).parent / "admit"
@@ -79,9 +80,9 @@ class Up:
         return status
 
     def logs(self, name: str) -> str:
-        words = [str(ADMIT), "-n", "ns", "logs", "workload", name, "--nats", self.url]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=True)
-        return done.stdout
+        done = run_admit("-n", "ns", "logs", "workload", name, "--nats", self.url)
+        assert done.status == 0, done.err
+        return done.out
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import stat
 import sys
 import tarfile
@@ -22,8 +21,8 @@ from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.bus.streams import KV_CLAIMS, all_streams
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
+from support.fork_server import Answer, run_admit
 from support.requests import eventually
-from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -71,17 +70,9 @@ class Folder:
         finally:
             await child.stop()
 
-    async def admit(self, *words: str, **env: str) -> tuple[int | None, str, str]:
-        """Exit status, standard output and standard error of a command."""
-        mine = {key: value for key, value in os.environ.items() if not key.startswith("ADMIT_")}
-        done = await asyncio.create_subprocess_exec(
-            *(ADMIT, *words),
-            env={**mine, "XDG_CONFIG_HOME": str(self.root), **env},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await within(done.communicate(), LIMIT)
-        return done.returncode, out.decode(), err.decode()
+    async def admit(self, *words: str, **env: str) -> Answer:
+        env = {"ADMIT_NATS_URL": "", "XDG_CONFIG_HOME": str(self.root), **env}
+        return await asyncio.to_thread(run_admit, *words, env=env)
 
     def creds(self, name: str) -> ConnectionOptions:
         return ConnectionOptions(creds=str(self.auth / f"{name}.creds"))

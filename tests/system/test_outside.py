@@ -23,6 +23,7 @@ from admittance.runtime.bus import history
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError
 from support.cluster import Cluster
+from support.fork_server import run_admit
 from support.requests import apply, eventually, queues
 from support.servers import ConfiguredServer, within
 
@@ -210,16 +211,11 @@ class Outside:
     ) -> str:
         """What the command prints as this user, after it ended with this status."""
         at = words.index("--") if "--" in words else len(words)
-        command = [ADMIT, *words[:at], "-n", namespace, *words[at:]]
-        done = await asyncio.create_subprocess_exec(
-            *command,
-            env={**os.environ, "ADMIT_NATS_URL": self.server.url(f"{user}:{user}")},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await within(done.communicate(), LIMIT)
-        assert done.returncode == status, err.decode()
-        return out.decode() if status == 0 else err.decode()
+        command = (*words[:at], "-n", namespace, *words[at:])
+        env = {"ADMIT_NATS_URL": self.server.url(f"{user}:{user}")}
+        done = await asyncio.to_thread(run_admit, *command, env=env)
+        assert done.status == status, done.err
+        return done.out if status == 0 else done.err
 
     @asynccontextmanager
     async def following(self, *words: str) -> AsyncIterator[asyncio.StreamReader]:

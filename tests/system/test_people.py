@@ -146,7 +146,7 @@ async def test_command_without_the_right_ends_with_one_line(
         await locked.admit("ada", "wait", "workload", "waits", "--for", "QuotaReserved", *IN_A)
     printed = await locked.run(user, *words)
     assert printed.status in (1, 2)
-    [line] = printed.error.splitlines()
+    [line] = printed.err.splitlines()
     assert error in line
 
 

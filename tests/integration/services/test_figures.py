@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +16,9 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
+from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, settled, submit, workload
-from support.servers import TestServer, within
+from support.servers import TestServer
 
 pytestmark = pytest.mark.bus
 CHECK: dict[str, Any] = {
@@ -147,16 +146,7 @@ async def test_an_unavailable_address_is_reported_in_one_line(nats_server: TestS
         ("nowhere", "HOST:PORT", 2),
         ("192.0.2.1:9464", "cannot serve the admin port", 1),
     ):
-        process = await asyncio.create_subprocess_exec(
-            str(Path(sys.executable).parent / "admit"),
-            "serve",
-            "workload-controller",
-            "--admin",
-            where,
-            "--nats",
-            nats_server.url,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, told = await within(process.communicate(), 60)
-        assert process.returncode == status
-        assert why in told.decode().splitlines()[-1]
+        words = ("serve", "workload-controller", "--admin", where, "--nats", nats_server.url)
+        ended = await asyncio.to_thread(run_admit, *words)
+        assert ended.status == status
+        assert why in ended.err.splitlines()[-1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,8 +17,9 @@ from admittance.runtime.errors import AdmittanceError
 from admittance.workload.conditions import Type, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster
+from support.fork_server import run_admit
 from support.requests import apply, eventually, health, queues, submit, workload
-from support.servers import LIMIT, TestServer, within
+from support.servers import LIMIT, TestServer
 from support.stored.values import VALUES_OF_A_STORY
 
 pytestmark = pytest.mark.bus
@@ -146,13 +146,5 @@ async def _works(bus: Bus, name: str) -> None:
 
 
 async def _admit(url: str, home: Path, *call: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        str(Path(sys.executable).parent / "admit"),
-        "--nats",
-        url,
-        *call,
-        stdout=asyncio.subprocess.PIPE,
-        env={"HOME": str(home)},
-    )
-    output, _ = await within(process.communicate(), LONG)
-    return output.decode()
+    env = {"HOME": str(home)}
+    return (await asyncio.to_thread(run_admit, "--nats", url, *call, env=env)).out
