@@ -204,3 +204,24 @@ async def test_message_id_of_another_user_silences_nothing(locked: Locked) -> No
     assert sequences[0] != sequences[1]
     await ada.close()
     await bob.close()
+
+
+async def test_doctor_names_role_subject_and_line_of_a_missing_permission(locked: Locked) -> None:
+    scheduler = next(one for one in locked.cluster.processes if one.service == "scheduler")
+    rule = '"admit.api.fit.*"'
+
+    async def is_named() -> bool:
+        return "permission_denied" in scheduler.log
+
+    # Also admins lose it; no test comes after this one.
+    locked.server.reload(f", {rule}", "")
+    await eventually(is_named, LIMIT)
+    found = await locked.run("root", "doctor", "-o", "json")
+    assert found.status == 1
+    checks = {one["what"]: one["found"] for one in json.loads(found.out)["checks"]}
+    line = checks["permissions of scheduler"]
+    assert "may not subscribe admit.api.fit.*, which its role scheduler needs to answer" in line
+    assert f"add {rule} to `subscribe: {{ allow: [ … ] }}` of its user" in line
+    said = [one for one in scheduler.log.splitlines() if "permission_denied" in one]
+    assert len(said) == 1
+    assert "this login may not subscribe to admit.api.fit.*" in said[0]

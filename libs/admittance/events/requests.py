@@ -421,7 +421,9 @@ class Health(Request, frozen=True, kw_only=True):
 
 
 class HealthReply(Reply, frozen=True, kw_only=True):
-    """``leads``: the domains that this instance leads. ``lag``: number of facts not yet read."""
+    """``leads``: the domains that this instance leads. ``lag``: number of facts not yet read.
+    ``denied``: ``publish SUBJECT`` and ``subscribe SUBJECT`` that the server refused lately, in
+    lower case. ``user``: the user in the credentials file of the service; "": none."""
 
     service: str = ""
     instance: str = ""
@@ -429,6 +431,8 @@ class HealthReply(Reply, frozen=True, kw_only=True):
     leads: tuple[str, ...] = ()
     lag: int = 0
     details: dict[str, str] = msgspec.field(default_factory=dict)
+    denied: tuple[str, ...] = ()
+    user: str = ""
 
 
 class Apply(Request, frozen=True, kw_only=True):

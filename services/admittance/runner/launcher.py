@@ -278,7 +278,9 @@ class Launcher:
             if self._fork_server is None or self._fork_server.returncode is not None:
                 if self._fork_server is not None:
                     log.warning("fork_server_restarted", status=self._fork_server.returncode)
-                with (self._folder.root / "shim.log").open("ab") as errors:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                errors_at = os.open(self._folder.root / "shim.log", flags, 0o600)
+                with os.fdopen(errors_at, "ab") as errors:
                     self._fork_server = await asyncio.create_subprocess_exec(
                         *FORK_SERVER,
                         # A job of this Unix user can read the environment of its shim.

@@ -244,3 +244,32 @@ async def test_change_without_a_server_takes_effect_at_its_start(
     assert await asyncio.to_thread(invoke, add) == 0
     assert await asyncio.to_thread(invoke, ["auth", "revoke", "ada", *words]) == 0
     assert "takes effect when the server starts" in capsys.readouterr().err
+
+
+async def test_server_without_accounts_is_named(
+    locked: Locked,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: list[str] = []
+
+    class Log:
+        def warning(self, event: str, **fields: object) -> None:
+            lines.append(f"{event} {fields}")
+
+    monkeypatch.setattr("admittance.runtime.bus.opening.log", Log())
+    server = ConfiguredServer(tmp_path / "open", 'jetstream { store_dir: "STORE" }\n')
+    await server.start()
+    try:
+        words = ["auth", "add", "viewer", "ada", "-o", str(locked.creds("ada"))]
+        words += ["--dir", str(locked.folder), "--nats", server.url()]
+        assert await asyncio.to_thread(invoke, words) == 1
+        assert "the server does not include this auth.conf" in capsys.readouterr().err
+        access = ConnectionOptions(creds=str(locked.creds("ada")))
+        await (await Bus.connect(server.url(), name="test", access=access)).close()
+        assert "has no accounts and demands no credentials" in lines[-1]
+        async with connected(locked, await locked.add("viewer", "eve")):
+            assert len(lines) == 1
+    finally:
+        server.stop()

@@ -151,11 +151,12 @@ class Bus:
                 callback(error)
         if isinstance(error, OSError | nats.errors.UnexpectedEOF | nats.errors.NoServersError):
             return
-        # Each attempt to reconnect may fail with the same error, which is logged once.
-        text = repr(error)
-        if self._throttles.setdefault(text, LogThrottle()).due(clock.monotonic()):
-            event = "permission_denied" if isinstance(error, PermissionDenied) else "bus_error"
-            log.warning(event, error=str(error) or text)
+        # Each attempt to reconnect may fail with the same error, which is logged once a minute. A
+        # missing permission is logged once: `admit doctor` shows it later.
+        text, denied = repr(error), isinstance(error, PermissionDenied)
+        throttle = LogThrottle(float("inf")) if denied else LogThrottle()
+        if self._throttles.setdefault(text, throttle).due(clock.monotonic()):
+            log.warning("permission_denied" if denied else "bus_error", error=str(error) or text)
 
     async def _on_disconnected(self) -> None:
         was_up = self._up.is_set()

@@ -37,7 +37,7 @@ import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
 from nats.aio.subscription import Subscription as Subscription
 
-from admittance.runtime import lazy_nats_js
+from admittance.runtime import clock, lazy_nats_js
 from admittance.runtime import tasks as ending
 from admittance.runtime.bus.credentials import password_of, read_user_key, tls_context, token_of
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
@@ -54,6 +54,10 @@ _DENIED_ACTION: Final = {"publish": "publish to", "subscription": "subscribe to"
 _DENIED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 
+DENIALS_MAX: Final = 100
+"""The most refused subjects of one connection that are remembered."""
+
+
 class PermissionDenied(nats.errors.Error):
     """The server does not permit the operation to this user."""
 
@@ -65,7 +69,8 @@ class ReconnectingClient(Client):
     them. A login in ``access`` replaces them. Files of ``access`` are read at each connection.
     ``on_denied``, ``on_denied_subscription``: called with a subject, in lower case, to which this
     user may not publish or subscribe.
-    ``denied``: the last such refusal as a sentence.
+    ``denied``: the last such refusal as a sentence; ``denials``: all of this connection, as
+    ``publish SUBJECT`` or ``subscribe SUBJECT`` with the monotonic time of the last.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class ReconnectingClient(Client):
         self.on_denied: list[Callable[[str], None]] = []
         self.on_denied_subscription: list[Callable[[str], None]] = []
         self.denied = ""
+        self.denials: dict[str, float] = {}
         self.user = ""
         """The user that the credentials file names; "": no credentials file with a name."""
 
@@ -91,6 +97,7 @@ class ReconnectingClient(Client):
         # would count for another ping.
         self._pending = [command for command in self._pending if command is not PING_PROTO]
         self._pending_data_size = sum(len(command) for command in self._pending)
+        self.denials.clear()
         await super()._process_connect_init()
         for task in self._connection_tasks():
             task.add_done_callback(self._on_task_end)
@@ -131,6 +138,9 @@ class ReconnectingClient(Client):
             f"this login may not {_DENIED_ACTION[what]} {subject}" if what else text
         )
         self.denied = str(error)
+        if what and len(self.denials) < DENIALS_MAX:
+            verb = _DENIED_ACTION[what].partition(" ")[0]
+            self.denials[f"{verb} {subject}"] = clock.monotonic()
         waiting = self._asked.pop(subject, set()) if what == "publish" else set()
         if what == "subscription" and self._resp_sub_prefix is not None:
             answers = self._resp_sub_prefix.decode().lower()

@@ -14,11 +14,13 @@ import msgspec
 import nats.errors
 import nats.micro
 import structlog
+from msgspec.structs import replace
 from nats.micro.request import Request
 from nats.micro.service import Service
 
 from admittance.events.names import BadToken, service_name
-from admittance.events.requests import Reply
+from admittance.events.requests import HealthReply, Reply
+from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Unavailable
 
@@ -39,6 +41,9 @@ the request (400), Unavailable is an error of the service (503).
 
 CONCURRENT_MAX: Final = 1000
 """How many requests one endpoint answers at the same time; further requests wait."""
+
+DENIED_SECONDS: Final = 600.0
+"""Seconds for which the health of a service names a subject that it could not publish."""
 
 STOP_SECONDS: Final = 1.0
 """How long `stop` waits until the server confirms the end of the endpoints."""
@@ -127,6 +132,9 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
         more: list[bytes] = []
         try:
             found = await handler(request.data, request.subject)
+            if isinstance(found, HealthReply):
+                nc: Any = request._msg._client
+                found = replace(found, denied=_denied_lately(nc.denials), user=nc.user)
             parts = found.messages if isinstance(found, Parts) else (found,)
             reply, *more = map(_encode, parts)
         except (msgspec.MsgspecError, BadToken, ValueError, RecursionError) as error:
@@ -151,6 +159,15 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
             return
 
     return begin
+
+
+def _denied_lately(denials: Mapping[str, float]) -> tuple[str, ...]:
+    """The refused subjects of a connection: each subscription, because it is not repeated, and what
+    was published a while ago."""
+    since = clock.monotonic() - DENIED_SECONDS
+    return tuple(
+        sorted(one for one, at in denials.items() if at >= since or one.startswith("subscribe "))
+    )
 
 
 def bus_limit(request: Request) -> int:

@@ -22,6 +22,7 @@ from admittance.runtime.errors import (
     Unavailable,
 )
 from admittance.runtime.server_url import BadUrl, Login, ServerUrl, read_urls, shown
+from admittance.runtime.telemetry.logger import logger
 
 OLDEST_SERVER: Final = (2, 12)
 PING_SECONDS: Final = 3
@@ -39,6 +40,9 @@ UNAVAILABLE: Final = 10008
 """The server's error code for a cluster without a leader. The error code 10008 shows that JetStream
 is enabled.
 """
+
+
+log = logger()
 
 
 class Opening(Protocol):
@@ -96,7 +100,21 @@ async def open_connection(
     nc._error_cb = _described(nc, target, on_error)
     nc._disconnected_cb = on_lost
     nc._reconnected_cb = on_back
+    if access.has_login and is_open(nc):
+        log.warning("server_is_open", reason=f"{target.shown} {WITHOUT_ACCOUNTS}")
     return nc
+
+
+WITHOUT_ACCOUNTS: Final = (
+    "has no accounts and demands no credentials, so every program that reaches it may do "
+    "everything: include the auth.conf of `admit auth` in its configuration"
+)
+
+
+def is_open(nc: Connection) -> bool:
+    """Whether the server accepts clients without a login."""
+    info = nc._server_info
+    return not info.get("auth_required") and not info.get("tls_verify")
 
 
 async def open_system_connection(url: str, *, name: str, access: ConnectionOptions) -> Connection:

@@ -11,6 +11,7 @@ import msgspec
 
 from admittance.cli.doctor import findings
 from admittance.cli.doctor.findings import NOTE, OK, WRONG, Finding, finding
+from admittance.cli.doctor.missing_permissions import permission_findings
 from admittance.cli.doctor.set_aside import remedy, set_aside
 from admittance.cli.support import output
 from admittance.cli.support.errors import NotAllowed
@@ -28,6 +29,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.bus.history import last, last_by_direct_get
+from admittance.runtime.bus.opening import WITHOUT_ACCOUNTS, is_open
 from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
 from admittance.workload_controller.checkpoints import checkpoints
@@ -61,7 +63,8 @@ async def doctor(call: Call) -> int:
             *await findings.capacity_classes(bus),
             *await findings.timers_found(bus.bus),
             *await findings.families_found(bus.bus),
-            *_services(await health(bus.bus, seconds=HEALTH_SECONDS)),
+            *_services(answers := await health(bus.bus, seconds=HEALTH_SECONDS)),
+            *permission_findings(answers),
             *await _leads(bus.bus),
             *await _checkpoints(bus.bus),
             *await _set_aside(bus.bus, call),
@@ -89,6 +92,7 @@ def _server(bus: Bus, call: Call) -> list[Finding]:
     )
     return [
         Finding(OK, "server", f"nats-server {info.get('version', '?')} at {where}"),
+        *([Finding(NOTE, "credentials", WITHOUT_ACCOUNTS)] if is_open(bus.nc) else []),
         Finding(NOTE, "durability", durability),
     ]
 

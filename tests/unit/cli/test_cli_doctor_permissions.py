@@ -1,0 +1,53 @@
+"""`admit doctor` shows the permissions that a service lacks, with the line to add."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.cli.doctor.missing_permissions import permission_findings
+from admittance.events.requests import HealthReply
+
+
+def found(service: str, denied: str, user: str = "") -> str:
+    reply = HealthReply(service=service, instance="one", ready=True, denied=(denied,), user=user)
+    (only,) = permission_findings([reply])
+    assert only.what == f"permissions of {service}"
+    return only.found
+
+
+@pytest.mark.parametrize(
+    ("service", "denied", "line"),
+    [
+        pytest.param(
+            "scheduler",
+            "publish $js.api.stream.info.admittance",
+            'add "$JS.API.STREAM.INFO.ADMITTANCE" to `publish: { allow: [ … ] }`',
+            id="subject in the case of the role",
+        ),
+        pytest.param(
+            "workload-controller",
+            "publish $kv.admittance.workload.team-a.w",
+            'add "$KV.admittance.>" to',
+            id="pattern that covers the subject",
+        ),
+        pytest.param(
+            "provider-pool",
+            "publish admit.provisioning.accepted.pool.team-a.w",
+            "which its role built-in-provider needs to",
+            id="providers have one role",
+        ),
+        pytest.param(
+            "scheduler", "publish foreign", "is none of the subjects of its role", id="a bug"
+        ),
+    ],
+)
+def test_finding_names_role_subject_and_line(service: str, denied: str, line: str) -> None:
+    assert line in found(service, denied)
+
+
+def test_finding_uses_the_name_of_the_user() -> None:
+    assert '"_INBOX.s-2.>"' in found("scheduler", "subscribe _inbox.s-2.abc.*", user="s-2")
+
+
+def test_services_with_all_permissions_have_no_finding() -> None:
+    assert permission_findings([HealthReply(service="scheduler", ready=True)]) == []
