@@ -48,8 +48,8 @@ $(COMPILED): $(STAMP)
 test: $(COMPILED)  ## the whole test suite, also against a real nats-server
 	$(PYTEST)
 
-thorough: $(COMPILED)  ## the property tests with three times the examples of `make test`
-	ADMIT_THOROUGH=1 $(PYTEST) tests/properties
+thorough: $(COMPILED)  ## properties and stories of the cores, with three times the examples of `make test`
+	ADMIT_THOROUGH=1 $(PYTEST) $(addprefix tests/,properties acceptance conformance unit/replay unit/api)
 
 test-deploy: $(STAMP)  ## the tests that need a container engine
 	$(BIN)/python -m pytest -m deploy -rs tests/deploy

@@ -13,10 +13,11 @@ import pytest
 from admittance.events import facts
 from admittance.workload.conditions import is_true
 from support.cores.family_cores import LOWER, FamilyCores, cores_with_families
+from support.examples import examples
 
 scenario = pytest.mark.scenario
 FLAVORS = ("a", "b", "c")
-SEEDS = 200
+SEEDS = examples(240)
 STEPS = 14
 
 

@@ -18,6 +18,7 @@ from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.stored import head
 from support.cores.stepped_scheduler import groups
 from support.cores.timed_cores import TimedCores, cores_with_queue
+from support.examples import examples
 
 scenario = pytest.mark.scenario
 CHECKS = ("c1", "c2")
@@ -269,7 +270,7 @@ class Chaos:
 
 
 @scenario("A24")
-@pytest.mark.parametrize("hundred", range(10))
+@pytest.mark.parametrize("hundred", range(examples(10)))
 def test_any_order_of_writes_keeps_the_invariants(hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         try:

@@ -18,6 +18,7 @@ from admittance.workload.transition_context import TransitionContext
 from admittance.workload.transitions import MOVES
 from properties.test_family_machine import KINDS, POLICIES, TAGS, Families
 from support.cores.family_controller import FamilyController
+from support.examples import examples
 
 SEEDS = 120
 STEPS_EACH = 60
@@ -96,9 +97,11 @@ def test_families_use_exactly_the_transitions_of_the_tables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watch = Watch(monkeypatch)
-    for seed in range(SEEDS):
-        play(seed)
     rare()
+    for seed in range(SEEDS):
+        if seed >= examples(SEEDS) and not untaken(watch):
+            break
+        play(seed)
     steps = {(step.role, *edge) for step in STEPS for edge in step.edges()}
     assert watch.followed - steps == set()
     strange = {
@@ -110,5 +113,10 @@ def test_families_use_exactly_the_transitions_of_the_tables(
         and (role, before, after) not in steps
     }  # fmt: skip
     assert strange == set()
+    assert untaken(watch) == []
+
+
+def untaken(watch: Watch) -> list[Any]:
+    """The steps of the table that no family has taken."""
     seen = watch.followed | {(role, before, after) for role, before, _, after in watch.own}
-    assert [step for step in STEPS if not any((step.role, *e) in seen for e in step.edges())] == []
+    return [step for step in STEPS if not any((step.role, *e) in seen for e in step.edges())]

@@ -18,6 +18,7 @@ from admittance.api.names import name_error
 from admittance.api.queues import ClusterQueue, Cohort
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode, read
 from admittance.api.workload import Job, Workload
+from support.examples import examples
 
 V1, V2 = "kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "manifests"
@@ -454,7 +455,7 @@ _VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from([*KINDS, "List", "Budget"]),
     st.sampled_from([V1, V2, "batch/v1", "v1", "example.com/v1", "kueue.x-k8s.io/v1alpha1"]),

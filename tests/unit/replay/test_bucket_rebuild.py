@@ -36,6 +36,7 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits, PodsReadyLimits, changed_limits, limits_from
 from admittance.workload_controller.commit_writer import log_message
 from support.builders import a_manifest, an_admission
+from support.examples import examples
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 API = "kueue.x-k8s.io/v1beta2"
@@ -322,17 +323,17 @@ def a_life(seed: int, *, falls: float = 0.0) -> House:
     return house
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(9)))
 def test_the_bucket_is_rebuilt_at_any_revision(seed: int) -> None:
     assert_rebuilt_at_revisions(a_life(seed), step=7)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(9)))
 def test_the_bucket_is_rebuilt_from_any_checkpoint(seed: int) -> None:
     assert_rebuilt_from_checkpoints(a_life(seed), step=11)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(9)))
 def test_commits_that_a_leader_did_not_record_are_rebuilt(seed: int) -> None:
     assert_rebuilt_without_times(a_life(seed, falls=0.2))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from support.builders import a_manifest, an_admission
+from support.examples import examples
 
 FLAVORS = ("reservation", "on-demand", "spot")
 
@@ -139,6 +141,7 @@ class FamilyHouse(House):
         )
 
 
+@cache
 def a_life(seed: int, *, falls: float = 0.0) -> FamilyHouse:
     house = FamilyHouse(seed)
     for _ in range(200):
@@ -176,16 +179,16 @@ def test_recorded_families_are_admitted_migrate_and_are_evicted() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_families_are_rebuilt_at_any_revision(seed: int) -> None:
     assert_rebuilt_at_revisions(a_life(seed), step=11)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_families_are_rebuilt_from_any_checkpoint(seed: int) -> None:
     assert_rebuilt_from_checkpoints(a_life(seed), step=61)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(9)))
 def test_families_that_a_leader_did_not_record_are_rebuilt(seed: int) -> None:
     assert_rebuilt_without_times(a_life(seed, falls=0.2))
