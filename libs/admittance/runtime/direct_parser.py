@@ -27,12 +27,25 @@ class DirectParser(Parser):
         super().__init__(nc)
         self._handlers = handlers
 
+    def reset(self) -> None:
+        """Forgets an incomplete message: the connection is new."""
+        super().reset()
+        self._missing = 0
+        """How many bytes the incomplete message in ``buf`` still needs, if that is known."""
+
     async def parse(self, data: bytes = b"") -> None:
         """Parses the bytes that have arrived. An incomplete message waits for the next call."""
         if self.state != AWAITING_CONTROL_LINE:
             # The parser of nats-py has begun a message and must end it.
             await super().parse(data)
             return
+        if len(data) < self._missing:
+            # A long message comes in many pieces. To copy all of them at each piece would take time
+            # in proportion to the square of its length.
+            self.buf.extend(data)
+            self._missing -= len(data)
+            return
+        self._missing = 0
         if self.buf:
             data = bytes(self.buf) + data
             self.buf.clear()
@@ -59,6 +72,7 @@ class DirectParser(Parser):
             if end + 2 > size:
                 # The message is incomplete: the rest comes with the next bytes.
                 self.buf.extend(data[start:])
+                self._missing = end + 2 - size
                 return
             try:
                 handler(words[1], reply, data[body + head : end], data[body : body + head])

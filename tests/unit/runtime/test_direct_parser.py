@@ -113,3 +113,33 @@ def test_wrong_commands_end_as_in_nats_py(line: bytes) -> None:
         except ProtocolError as error:
             outcomes.append((client.seen, str(error)))
     assert outcomes[0] == outcomes[1]
+
+
+class CountedBuffer(bytearray):
+    """Counts how often all its bytes are copied."""
+
+    copies = 0
+
+    def __bytes__(self) -> bytes:
+        self.copies += 1
+        return bytes(memoryview(self))
+
+
+def test_a_long_message_in_many_pieces_is_copied_once() -> None:
+    client = Client()
+    parser = DirectParser(client, client.handlers)
+    buffer = parser.buf = CountedBuffer()
+    data = bytes(range(256)) * 1000
+    whole = message(DIRECT, b"", b"", data)
+    parsed(parser, [whole[at : at + 100] for at in range(0, len(whole), 100)])
+    assert client.seen == [(DIRECT, b"a.b", b"", data, b"")]
+    assert buffer.copies <= 2
+
+
+def test_a_new_connection_forgets_an_incomplete_message() -> None:
+    client = Client()
+    parser = DirectParser(client, client.handlers)
+    parsed(parser, [message(DIRECT, b"", b"", b"x" * 1000)[:500]])
+    parser.reset()
+    parsed(parser, [message(DIRECT, b"", b"", b"new")])
+    assert client.seen == [(DIRECT, b"a.b", b"", b"new", b"")]

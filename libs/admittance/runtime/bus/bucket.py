@@ -106,7 +106,9 @@ async def get_directly(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> 
     permissions that can name the key. Raises Unavailable or Refused.
     """
     found = await history.last_by_direct_get(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
-    return None if found is None else _entry(key, found)
+    if found is None:
+        return None
+    return _directly_read(key, found.sequence, found.data, found.headers)
 
 
 async def read_page(
@@ -127,12 +129,17 @@ async def read_page(
     if bytes_max:
         request["max_bytes"] = bytes_max
     found = await history.batched_direct_get(bus, f"KV_{bucket}", request)
-    return [_entry(one.subject[len(prefix) :], one) for one in found]
+    entries = []
+    for data, raw in found:
+        # A list has thousands of entries, so the time of each message stays undecoded.
+        revision, subject = history.place_of(raw)
+        entries.append(_directly_read(subject[len(prefix) :], revision, data, Headers(raw)))
+    return entries
 
 
-def _entry(key: str, found: history.StoredMessage) -> Entry:
-    gone = not found.data and _is_gone(found.headers)
-    return Entry(key, None if gone else found.data, found.sequence, found.headers)
+def _directly_read(key: str, revision: int, data: bytes, headers: Mapping[str, str]) -> Entry:
+    gone = not data and _is_gone(headers)
+    return Entry(key, None if gone else data, revision, headers)
 
 
 async def read_all(

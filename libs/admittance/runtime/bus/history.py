@@ -65,16 +65,16 @@ async def last_by_direct_get(
 
 async def batched_direct_get(
     bus: Bus, stream: str, request: Mapping[str, Any]
-) -> list[StoredMessage]:
-    """The messages that a batched direct get returns, in order. Raises what `last_by_direct_get`
-    raises.
+) -> list[tuple[bytes, bytes]]:
+    """Data and headers of the messages that a batched direct get returns, in order. Raises what
+    `last_by_direct_get` raises.
     """
     subject = f"$JS.API.DIRECT.GET.{stream}"
     answers = await _ask(bus, subject, _encode(request), several=True)
     code = status(answers[-1][1])
     if code not in (END, NOT_FOUND):
         raise _refused(subject, code, answers[-1][1])
-    return [_message(data, headers) for data, headers in answers[:-1]]
+    return answers[:-1]
 
 
 async def _ask(bus: Bus, subject: str, data: bytes, *, several: bool) -> list[tuple[bytes, bytes]]:
@@ -132,13 +132,14 @@ async def _attempt(
 
 
 def _message(data: bytes, raw: bytes) -> StoredMessage:
-    return StoredMessage(
-        int(_added(raw, b"Nats-Sequence")),
-        time_of(_added(raw, b"Nats-Time-Stamp").decode()),
-        text_of(_added(raw, b"Nats-Subject")),
-        data,
-        Headers(raw),
-    )
+    sequence, subject = place_of(raw)
+    time = time_of(_added(raw, b"Nats-Time-Stamp").decode())
+    return StoredMessage(sequence, time, subject, data, Headers(raw))
+
+
+def place_of(raw: bytes) -> tuple[int, str]:
+    """Sequence and subject of a stored message, from the headers of a direct get."""
+    return int(_added(raw, b"Nats-Sequence")), text_of(_added(raw, b"Nats-Subject"))
 
 
 def _added(raw: bytes, name: bytes) -> bytes:
@@ -181,7 +182,8 @@ async def _page(
         request["seq"] = after + 1
     else:
         request["start_time"] = since.astimezone(UTC).isoformat()
-    return await batched_direct_get(bus, stream, request)
+    found = await batched_direct_get(bus, stream, request)
+    return [_message(data, headers) for data, headers in found]
 
 
 def time_of(stamp: str) -> datetime:
