@@ -20,8 +20,8 @@ not edit. A test tries every subject of the system as every role against a real 
 (`tests/integration/access/test_proof.py`): the server allows exactly what this page lists.
 
 Services are users of the account CORE, all others of the account OUT. Users of OUT reach CORE only
-through the subjects in `libs/admittance/access/border.py`; an answer reaches only the client that
-asked ([why](decisions/0035-outsiders-live-behind-an-account-border.md)).
+through the subjects in `libs/admittance/access/server_config.py`; an answer reaches only the
+client that asked ([why](decisions/0035-outsiders-live-behind-an-account-border.md)).
 
 `<user>`, `<namespace>`, `<controller>` and `<class>` are those of the user, as tokens (`admit token
 NAME`); `*` is one token, `>` one or more. A runner without a namespace may run jobs of all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from admittance.cli.show import check_rows, tables
+from admittance.cli.show import sections, tables
 from admittance.events import facts
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.workload.phase import phase
@@ -73,7 +73,7 @@ def test_explain_describe_and_the_stored_parent_show_the_same_wait() -> None:
     reason, message = tables.reason_of(parent, cores.now)
     assert (reason, message) == ("PendingEvaluation", cores.message("j", "QuotaReserved"))
     variants = [cores.stored(name) for name in (BETTER, WORSE)]
-    shown = check_rows.next_attempt(parent, cores.now, variants)
+    shown = sections.next_attempt(parent, cores.now, variants)
     assert shown == "2026-01-01T12:05:00Z (in 5m, set by variant on-demand)"
     (row,) = cores.core.pending(PendingQuery(limit=10)).rows
     assert (row.name, row.reason, row.message) == ("j", "Backoff", reply.message)

@@ -1,15 +1,132 @@
-"""Writes the configuration text that a nats-server includes: the accounts, the border between the
-accounts, and the users."""
+"""Writes the configuration text that a nats-server includes: the accounts, the messages that cross
+the border between the accounts CORE and OUT, and the users.
+
+Within one account, permissions are no border: the server does not check the subject on which an
+answer is asked for, so a client could make the server write anywhere. Across accounts an answer
+reaches only the client that asked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from admittance.access.border import ASKED_OUTSIDE, INWARDS, OUTWARDS, Crossing
+from admittance.access.outside_roles import (
+    ADMIN_REQUESTS,
+    ADMIN_VERBS,
+    GENERAL_QUESTIONS,
+    NAMESPACE_QUESTIONS,
+    RUNNER_FACTS,
+)
+from admittance.access.parts import (
+    JS,
+    KV,
+    KV_CLAIMS,
+    KV_PROVIDERS,
+    PROVIDER_FACTS,
+    STREAMS,
+    cluster_keys,
+    direct_get,
+    each,
+    read_stream,
+)
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.roles import ROLES, Account, permissions_of
 from admittance.access.users import User
+from admittance.events import subjects
+
+LOG: Final = subjects.STREAM
+WORKLOAD_ORDERS: Final = ("admitted", "evicted")
+
+
+class Crossing(NamedTuple):
+    """A subject that crosses the border.
+
+    ``subject``: as the importing account names it. ``to``: as the exporting account names it, if
+    that differs. ``many``: a request may have several answers.
+    """
+
+    subject: str
+    to: str = ""
+    many: bool = False
+
+    @property
+    def exported(self) -> str:
+        """The subject of the crossing as the exporting account names it."""
+        return self.to or self.subject
+
+
+def _crossings(*patterns: str, many: bool = False) -> tuple[Crossing, ...]:
+    return tuple(Crossing(pattern, many=many) for pattern in patterns)
+
+
+_KEYS: Final = (f"$KV.{subjects.BUCKET}.*.*.*", *cluster_keys())
+_CLAIMS: Final = f"$KV.{subjects.CLAIMS}.*.*.*"
+_STATUSES: Final = f"$KV.{subjects.PROVIDERS}.*.*"
+
+ANSWERED_OUTSIDE: Final = frozenset({"logs", "provider.*"})
+"""The ends of ``admit.api.<end>``: requests that runners and providers of OUT answer, so that they
+need no border."""
+
+
+def _people(*tails: str) -> tuple[Crossing, ...]:
+    return tuple(
+        Crossing(f"{subjects.USER_FACTS}{tail}", f"{subjects.USER_REQUESTS}{tail}")
+        for tail in tails
+    )
+
+
+INWARDS: Final[tuple[Crossing, ...]] = (
+    *_crossings(f"{JS}.INFO", *each(f"{JS}.STREAM.INFO.{{}}", STREAMS)),
+    *_crossings(f"{JS}.CONSUMER.LIST.{LOG}", f"{JS}.CONSUMER.INFO.{LOG}.*"),
+    *_crossings(
+        f"{JS}.CONSUMER.MSG.NEXT.{LOG}.*", f"{JS}.CONSUMER.MSG.NEXT.{KV_CLAIMS}.*", many=True
+    ),
+    *_crossings(f"{subjects.RUNNER_CONSUMER}*", f"{subjects.RUNNER_CONSUMER}*.*"),
+    *_crossings(f"$JS.ACK.{LOG}.>"),
+    *_crossings(
+        *direct_get(KV, f"$KV.{subjects.BUCKET}.*.*.*", f"$KV.{subjects.BUCKET}.*.*"),
+        *direct_get(KV_CLAIMS, _CLAIMS),
+        *direct_get(KV_PROVIDERS, _STATUSES),
+        *direct_get(
+            LOG,
+            *each("admit.workload.{}.*.*", WORKLOAD_ORDERS),
+            f"{subjects.EPOCH}*",
+        ),
+        *read_stream(LOG, subjects.CHECKPOINTS, KV_PROVIDERS),
+        many=True,
+    ),
+    *_crossings(_CLAIMS, f"$KV.{subjects.CLAIMS}._runner.*", _STATUSES),
+    *_crossings("admit.check.reported.*.*.*"),
+    *_crossings(*each("admit.provisioning.{}.*.*.*", PROVIDER_FACTS)),
+    *_crossings(*each("admit.workload.{}.*.*", RUNNER_FACTS)),
+    *_crossings(f"{subjects.ALIVE_CHECK}*", f"{subjects.ALIVE_PROVISIONING}*"),
+    *_crossings(
+        *(f"admit.api.{what}" for what in GENERAL_QUESTIONS if what not in ANSWERED_OUTSIDE),
+        *(f"admit.api.{what}.*" for what in NAMESPACE_QUESTIONS if what not in ANSWERED_OUTSIDE),
+        *each("$SRV.{}", ("PING", "INFO", "STATS")),
+        many=True,
+    ),
+    *_people(*each("*.{}.*.*", ADMIN_VERBS)),
+    *_people(*each("*.{}", ADMIN_REQUESTS), *each("*.{}.*", ADMIN_REQUESTS)),
+)
+"""The requests that cross from OUT to CORE, as service imports; the permissions of a user of OUT
+allow some of these requests."""
+
+OUTWARDS: Final[tuple[Crossing, ...]] = _crossings(
+    "admit.workload.*.*.*",
+    "admit.check.*.*.*.*",
+    "admit.provisioning.*.*.*.*",
+    f"{subjects.USER_FACTS}*.*.*.*",
+    f"{subjects.OBJECTS}*.*.*.*",
+    *_KEYS,
+)
+"""The messages that cross from CORE to OUT, as stream imports; the permissions of a user of OUT
+allow some of these subscriptions."""
+
+ASKED_OUTSIDE: Final[tuple[Crossing, ...]] = _crossings("admit.api.provider.*")
+"""The requests of services of CORE that programs of OUT answer."""
+
 
 ANSWER_SECONDS: Final = 120
 """Seconds within which a program may answer a request, if its role may publish answers to received

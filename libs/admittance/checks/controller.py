@@ -26,7 +26,7 @@ from admittance.checks.request import (
     request_of,
 )
 from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
-from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, clipped_message
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.names import token
@@ -36,9 +36,7 @@ from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
-from admittance.sdk.heartbeats import ChangeSignal, heartbeat_message
-from admittance.sdk.limits import clipped_message
-from admittance.sdk.program import GRACE_SECONDS, Program
+from admittance.sdk.program import GRACE_SECONDS, ChangeSignal, Program, heartbeat_message
 from admittance.sdk.requests import IncomingMessage, RequestSource
 from admittance.sdk.threads import from_thread
 from admittance.sdk.worker import Worker, secret

@@ -3,6 +3,6 @@ in their own namespace, and report its faults.
 
 `check_kit` plays the workload-controller for a check controller, `provider_kit` the provisioning
 check for a provider; their requesters send requests, record answers and find faults in single
-messages. Both kits share `kit`, which runs the cases and makes the report, `requester`, `faults`,
-and `program`, which starts the tested process and a server.
+messages. Both kits share `kit`, which runs the cases and makes the report, `requester`, and
+`program`, which starts the tested process and a server.
 """

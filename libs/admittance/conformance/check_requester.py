@@ -10,22 +10,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.conformance.faults import (
+from admittance.conformance.requester import (
     Fault,
     ParsedMessage,
+    ProgramKind,
+    ReceivedMessage,
+    Requester,
     delay_faults,
     missing,
     object_of,
     quoted,
     update_faults,
+    workload_in,
     wrong_names,
     wrong_subject,
-)
-from admittance.conformance.requester import (
-    ProgramKind,
-    ReceivedMessage,
-    Requester,
-    workload_in,
 )
 from admittance.events.facts import CheckReported
 from admittance.events.names import token

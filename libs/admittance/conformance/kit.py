@@ -14,9 +14,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from admittance.conformance.faults import quoted
 from admittance.conformance.program import START_SECONDS, ProgramProcess
-from admittance.conformance.requester import ReceivedMessage, Requester
+from admittance.conformance.requester import ReceivedMessage, Requester, quoted
 from admittance.runtime import clock
 
 PASSED: Final = "passed"

@@ -12,22 +12,20 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.meta import ObjectMeta
-from admittance.conformance.faults import (
+from admittance.conformance.requester import (
     Fault,
     ParsedMessage,
+    ProgramKind,
+    ReceivedMessage,
+    Requester,
     delay_faults,
     missing,
     object_of,
     quoted,
     update_faults,
+    workload_in,
     wrong_names,
     wrong_subject,
-)
-from admittance.conformance.requester import (
-    ProgramKind,
-    ReceivedMessage,
-    Requester,
-    workload_in,
 )
 from admittance.events.base import MESSAGE_MAX, too_long
 from admittance.events.codec import encode

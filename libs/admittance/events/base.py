@@ -1,4 +1,6 @@
-"""What every fact has in common, and the version of the wire."""
+"""What every fact has in common, the version of the wire, and the limits of messages: a text that
+is too long is cut, a structured value that is too long is refused.
+"""
 
 from __future__ import annotations
 
@@ -70,3 +72,20 @@ def too_long(what: str, value: Any) -> str:
     if size <= WHOLE_MAX:
         return ""
     return f"{what}: {size:,} bytes of JSON in all, {WHOLE_MAX:,} are allowed"
+
+
+def clipped_message(message: str, most: int = MESSAGE_MAX) -> str:
+    """A message cut to ``most`` characters, with undecodable characters (as in file names)
+    replaced."""
+    return message[:most].encode("utf-8", "replace").decode()
+
+
+def check_length(what: str, value: Any) -> None:
+    """Raises ValueError, with a sentence about ``what``, if the value is too long or cannot be
+    encoded."""
+    try:
+        found = too_long(what, value)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise ValueError(f"{what}: {error}") from None
+    if found:
+        raise ValueError(found)

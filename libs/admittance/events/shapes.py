@@ -6,13 +6,14 @@ log, in the bucket and in the command.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from admittance.events.base import null
+from admittance.events.base import check_length, null
 
 CHECK_STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 DELAY_MAX: Final = 2**31 - 1
@@ -249,3 +250,19 @@ class ConsumedUsage(Shape, frozen=True, kw_only=True):
 
     consumed_resources: dict[str, str] = msgspec.field(default_factory=dict)
     last_update: datetime
+
+
+def updates_of(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSetUpdate, ...]:
+    """Returns ``pod_set_updates`` all as `PodSetUpdate`. Raises ValueError for an update that is
+    not valid.
+    """
+    what = "pod_set_updates"
+    try:
+        updates = tuple(
+            one if isinstance(one, PodSetUpdate) else msgspec.convert(one, PodSetUpdate)
+            for one in found
+        )
+    except (TypeError, msgspec.ValidationError) as error:
+        raise ValueError(f"{what}: {error}") from None
+    check_length(what, updates)
+    return updates

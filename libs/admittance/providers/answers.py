@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from admittance.events.base import WHOLE_MAX
-from admittance.events.shapes import PodSetUpdate
-from admittance.sdk.limits import check_length, updates_of
+from admittance.events.base import WHOLE_MAX, check_length
+from admittance.events.shapes import PodSetUpdate, updates_of
 
 DETAILS_MAX: Final = 64
 VALUE_MAX: Final = 32_768

@@ -31,8 +31,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
-from admittance.sdk.heartbeats import heartbeat_message
-from admittance.sdk.program import GRACE_SECONDS, Program
+from admittance.sdk.program import GRACE_SECONDS, Program, heartbeat_message
 from admittance.sdk.requests import IncomingMessage, OpenDeliveries, RequestSource
 from admittance.sdk.threads import from_thread
 from admittance.sdk.worker import Worker, secret

@@ -16,7 +16,7 @@ import structlog
 
 from admittance.api.workload import Kept
 from admittance.events import provisioning as facts
-from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, clipped_message
 from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.reader import Reader, SetAside, Unreadable
@@ -29,7 +29,6 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, TooBig
 from admittance.runtime.telemetry.logger import log_set_aside
-from admittance.sdk.limits import clipped_message
 from admittance.sdk.outbox import Outbox
 
 CANCELLED: Final = "cancelled"

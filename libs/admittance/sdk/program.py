@@ -1,16 +1,21 @@
-"""A check controller or provider as its author writes it, and how it runs as a process."""
+"""A check controller or provider as its author writes it, its heartbeats, and how it runs as a
+process. Heartbeats are published periodically, and at once after a change in any thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Final, TypeVar
 
 import structlog
 import uvloop
 
+from admittance.events.base import clipped_message
 from admittance.events.names import token
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -26,8 +31,61 @@ from admittance.runtime.process.supervise import stop_on_signals
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.sdk.heartbeats import ChangeSignal
 from admittance.sdk.threads import Threads
+
+HEARTBEAT_PAUSE_SECONDS: Final = 1.0
+"""Shortest time between two heartbeats."""
+HEARTBEAT_MESSAGE_MAX: Final = 1024
+"""The most characters of a heartbeat's message that receivers keep."""
+
+
+class ChangeSignal:
+    """Signals a change to event loops, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    def send(self) -> None:
+        """Sets the events of all listeners, if there are any."""
+        with self._lock:
+            for loop, changed in self._listeners:
+                # RuntimeError: the event loop has ended, so its listener does not exist any more.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(changed.set)
+
+    @contextmanager
+    def listener(self) -> Iterator[asyncio.Event]:
+        """Returns an event of the running loop that each change sets."""
+        listener = asyncio.get_running_loop(), asyncio.Event()
+        with self._lock:
+            self._listeners.append(listener)
+        try:
+            yield listener[1]
+        finally:
+            with self._lock:
+                self._listeners.remove(listener)
+
+
+async def beat(
+    bus: Bus, changes: ChangeSignal, heartbeat: Callable[[], tuple[str, bytes]], *, seconds: float
+) -> None:
+    """Publishes ``heartbeat()``, a subject and a payload, every ``seconds`` and after each change,
+    until cancelled."""
+    pause = min(HEARTBEAT_PAUSE_SECONDS, seconds / 2)
+    with changes.listener() as changed:
+        while True:
+            changed.clear()
+            if bus.nc.is_connected:
+                await bus.publish_unacknowledged(heartbeat())
+            await asyncio.sleep(pause)
+            await set_within(changed, seconds - pause)
+
+
+def heartbeat_message(message: str) -> str:
+    """A message cut to the length that a heartbeat may have."""
+    return clipped_message(message, HEARTBEAT_MESSAGE_MAX)
+
 
 THREADS: Final = 16
 GRACE_SECONDS: Final = 7.0

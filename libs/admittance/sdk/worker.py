@@ -23,9 +23,8 @@ import structlog
 from admittance.events.codec import Undecodable, decode
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
-from admittance.sdk.heartbeats import beat
 from admittance.sdk.outbox import Outbox
-from admittance.sdk.program import Program
+from admittance.sdk.program import Program, beat
 from admittance.sdk.requests import IncomingMessage, RequestConsumer, RequestSource
 
 AGAIN_SECONDS: Final = 5.0

@@ -11,7 +11,7 @@ from admittance.api.queues import ClusterQueue
 from admittance.cli import get
 from admittance.cli.events import recent
 from admittance.cli.explain import corrected, explained, preempted
-from admittance.cli.show import capacity_requests, check_rows, pools, sections, tables, variants
+from admittance.cli.show import capacity_requests, pools, sections, tables, variants
 from admittance.cli.show.capacity_requests import record_of
 from admittance.cli.show.event_lines import EventLine
 from admittance.cli.show.families import Family, family_of, is_parent, is_variant, parent_of
@@ -132,8 +132,8 @@ def _show_workload(
             ("Preempted by", _preempted_by(status.preempted_by, now)),
             *variants.family_facts(workload, family, now),
             ("Flavors allowed", _allowed(workload)),
-            ("Not before", check_rows.next_attempt(workload, now, members)),
-            ("Timeouts", check_rows.pods_ready_evictions(workload)),
+            ("Not before", sections.next_attempt(workload, now, members)),
+            ("Timeouts", sections.pods_ready_evictions(workload)),
             ("Time limit", _limit(spec.maximum_execution_time_seconds)),
             ("Check cycle", str(status.admission_cycle) if status.admission_checks else ""),
         ]
@@ -142,7 +142,7 @@ def _show_workload(
         output.section("Variants, best first", variants.variant_table(family, now))
         output.section("Checks of the variants", variants.check_table(family, now))
     output.section("Pod sets", sections.pod_sets(plain))
-    output.section("Checks", check_rows.check_table(workload, now))
+    output.section("Checks", sections.check_table(workload, now))
     for record in asked:
         capacity_requests.show(record, now, silent)
     output.section("Conditions", sections.conditions(plain, now))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from admittance.api.units import render
 from admittance.cli.get import find
-from admittance.cli.show import check_rows, tables
+from admittance.cli.show import sections, tables
 from admittance.cli.show.families import (
     Family,
     FamilyMember,
@@ -68,7 +68,7 @@ async def explain(call: Call, name: str) -> None:
         raise AnswerIsNo(reply.error)
     reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
     rows = field(found.plain(), "status", "admissionChecks", default=[])
-    checks = check_rows.check_values(rows, workload)
+    checks = sections.check_values(rows, workload)
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
     if waits:
         value["capacityAwaitedOf"] = waits
@@ -229,8 +229,8 @@ def _details(
         table("Would be preempted", going_table(reply.outlook.victims, now))
     listed("Preemption does not help", barriers(reply.flavors))
     if workload is not None:
-        table("Checks", check_rows.check_table(workload, now))
-        if attempt := check_rows.next_attempt(workload, now, variants):
+        table("Checks", sections.check_table(workload, now))
+        if attempt := sections.next_attempt(workload, now, variants):
             output.say(f"\n{' ' * indent}Next attempt not before {attempt}")
     if reply.held_by:
         table("Quota is held by", holder_table(reply.held_by))

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import pytest
 from raw_client import RawClient
 
-from admittance.access.border import ASKED_OUTSIDE, INWARDS, OUTWARDS
 from admittance.access.permissions import answer_for, covers
 from admittance.access.roles import ROLES, Account, permissions_of
-from admittance.access.server_config import server_config
+from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS, server_config
 from admittance.access.users import User
 from admittance.events.subjects import USER_FACTS, USER_REQUESTS
 from support.nats.logins import NKey

@@ -6,9 +6,9 @@ from functools import cache
 import pytest
 from tools.roles_page import PAGE, page
 
-from admittance.access.border import ASKED_OUTSIDE, INWARDS, OUTWARDS
 from admittance.access.permissions import answer_for, covers, overlaps
 from admittance.access.roles import ROLES, Account, permissions_of, problems
+from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS
 from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.names import token

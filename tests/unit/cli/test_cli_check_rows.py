@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState, RequeueState
-from admittance.cli.show.check_rows import (
+from admittance.cli.show.sections import (
     check_table,
     check_values,
     next_attempt,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from admittance.conformance.check_requester import CheckRequestKey, parse_verdict, verdict_subject
-from admittance.conformance.faults import heartbeat_faults
+from admittance.conformance.requester import heartbeat_faults
 from admittance.events.system import CheckAlive
 
 ASKED = CheckRequestKey("example.com/c", "ns-1", "train.7", "uid-7", "budget", 7)

@@ -11,7 +11,7 @@ import pytest
 
 from admittance.checks import AdmissionCheckController, Ready, Request
 from admittance.providers import Provider, Provisioned
-from admittance.sdk.heartbeats import MESSAGE_MAX, ChangeSignal, heartbeat_message
+from admittance.sdk.program import HEARTBEAT_MESSAGE_MAX, ChangeSignal, heartbeat_message
 from admittance.sdk.threads import from_thread
 
 
@@ -104,9 +104,11 @@ async def test_a_thread_cannot_report_for_a_program_that_does_not_run() -> None:
     ],
 )
 def test_a_heartbeat_accepts_any_message(message: str) -> None:
-    assert len(heartbeat_message(message)) <= MESSAGE_MAX
+    assert len(heartbeat_message(message)) <= HEARTBEAT_MESSAGE_MAX
     controller = AdmissionCheckController("a")
     controller.inactive(message, check="c")
     controller.activity.bad_parameters("d", message)
     told = controller.activity.beat("i", "p").checks
-    assert {len(one.message.encode()) <= 4 * MESSAGE_MAX for one in told.values()} == {True}
+    assert {len(one.message.encode()) <= 4 * HEARTBEAT_MESSAGE_MAX for one in told.values()} == {
+        True
+    }

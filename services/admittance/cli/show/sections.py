@@ -1,20 +1,23 @@
-"""Tables of `admit describe`: pod sets, conditions, usage."""
+"""Parts of `admit describe` and `admit explain`: pod sets, conditions, usage, admission checks and
+the next attempt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from admittance.api.units import parse, render
+from admittance.api.workload import CheckState
 from admittance.cli.show import tables
-from admittance.cli.show.objects import conditions_of, field
+from admittance.cli.show.objects import check_conditions, conditions_of, field
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
 from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
-from admittance.cli.support.times import age
+from admittance.cli.support.times import age, span, stamp
 from admittance.events.requests import (
     LocalUsage,
     NodeStatus,
@@ -24,6 +27,9 @@ from admittance.events.requests import (
     QueueStatus,
 )
 from admittance.quota.cell import UNLIMITED
+from admittance.workload.conditions import Type, is_false
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import PARENT, StoredWorkload, head
 
 
 def pod_sets(plain: Mapping[str, Any]) -> Table:
@@ -218,3 +224,96 @@ def _numbers(one: NodeUsage) -> tuple[str, ...]:
 
 def _amount(resource: str, amount: int) -> str:
     return "unlimited" if amount >= UNLIMITED else render(resource, amount)
+
+
+DECIDES = "decides"
+
+
+def end_of(row: CheckState) -> datetime | None:
+    """When the delay requested by the check ends; None if the check requested no delay."""
+    from admittance.workload.moves import backoff
+
+    return backoff.end_of(row)
+
+
+def deciding(workload: StoredWorkload) -> tuple[str, ...]:
+    """Names of the checks with the longest delay; after that delay all checks are requested
+    again."""
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is None:
+        return ()
+    return tuple(row.name for row in workload.status.admission_checks if end_of(row) == until)
+
+
+def check_table(workload: StoredWorkload, now: datetime) -> Table:
+    """One row per check: state, since when, number of retries, remaining delay."""
+    last = deciding(workload)
+    rows = []
+    for row in workload.status.admission_checks:
+        end = end_of(row)
+        left = NOTHING
+        if end is not None:
+            left = span((end - now).total_seconds()) if end > now else "over"
+            left += f" ({DECIDES})" if row.name in last else ""
+        rows.append(
+            (
+                row.name,
+                row.state,
+                row.reason or NOTHING,
+                age(row.last_transition_time, now),
+                str(row.retry_count),
+                left,
+                row.message or NOTHING,
+            )
+        )
+    columns = columns_of("CHECK", "STATE", "REASON", "SINCE", "#RETRIES", "STILL WAITS", "MESSAGE")
+    return Table(columns, rows)
+
+
+def next_attempt(
+    workload: StoredWorkload, now: datetime, variants: Iterable[StoredWorkload] = ()
+) -> str:
+    """When the workload competes for quota again, and what sets that time; "" if no time is set.
+    ``variants``: the variants if the workload is a parent.
+    """
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is None or state is None or phase(workload, now) is Phase.FINISHED:
+        return ""
+    last = deciding(workload)
+    cause = (
+        ", ".join(f'"{name}"' for name in last) if last else "the backoff after PodsReadyTimeout"
+    )
+    if head(workload).role == PARENT and not is_false(workload, Type.REQUEUED):
+        first = [
+            head(one).variant
+            for one in variants
+            if one.status.requeue_state is not None and one.status.requeue_state.requeue_at == until
+        ]
+        cause = f"variant {', '.join(first)}" if first else "the first of its variants"
+    left = f"in {span((until - now).total_seconds())}" if until > now else "by now"
+    return f"{stamp(until)} ({left}, set by {cause})"
+
+
+def pods_ready_evictions(workload: StoredWorkload) -> str:
+    """How often the workload was evicted because its pods were not ready in time; "" if never."""
+    state = workload.status.requeue_state
+    return str(state.count) if state is not None and state.count else ""
+
+
+def check_values(rows: list[dict[str, Any]], workload: StoredWorkload) -> list[dict[str, Any]]:
+    """The workload's checks as conditions with their delays, for JSON and YAML."""
+    last = deciding(workload)
+    values = []
+    for condition, row in zip(
+        check_conditions(rows), workload.status.admission_checks, strict=True
+    ):
+        value = {**condition, "retryCount": row.retry_count}
+        end = end_of(row)
+        if end is not None:
+            value["requeueAfterSeconds"] = row.requeue_after_seconds
+            value["notBefore"] = stamp(end)
+            value[DECIDES] = row.name in last
+        values.append(value)
+    return values

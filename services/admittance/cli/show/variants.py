@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from admittance.api.workload import FAMILY_GATE
-from admittance.cli.show import check_rows, tables
+from admittance.cli.show import sections, tables
 from admittance.cli.show.families import Family, FamilyMember, is_parent, is_variant
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
@@ -183,7 +183,7 @@ def check_table(family: Family, now: datetime) -> Table:
     for one in family.variants:
         if not head(one.workload).active:
             continue
-        table = check_rows.check_table(one.workload, now)
+        table = sections.check_table(one.workload, now)
         columns = (Column("VARIANT"), *table.columns)
         rows += [(one.tag, *row) for row in table.rows]
     return Table(columns, rows)
