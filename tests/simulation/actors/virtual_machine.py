@@ -131,6 +131,9 @@ class VirtualExecutor(LocalExecutor):
         super().__init__({})
         self._machine = machine
 
+    async def check(self) -> None:
+        """Accepts the Unix user of this process, even root: the jobs are virtual."""
+
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
         for disk in self._machine.disks.values():
             if disk.shim is not None and disk.shim.spec.mark == mark:
