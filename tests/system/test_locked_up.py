@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import stat
 import sys
 import tarfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
 from support.fork_server import Answer, run_admit
 from support.requests import eventually
+from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -48,6 +51,18 @@ apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
 metadata: {name: mine, namespace: mine}
 spec: {clusterQueue: mine}
+"""
+AS_ANOTHER_USER = """
+import os, sys
+from admittance.cli.commands.program import invoke
+invoke(["get", "workloads"])
+os.environ["XDG_CONFIG_HOME"] = sys.argv[1]
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+status = invoke(["get", "workloads"])
+print("as another user:", status, file=sys.stderr)
+sys.exit(status)
 """
 
 
@@ -136,7 +151,9 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
 async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Folder]:
     """A new folder with a locked `admit up` on it."""
     made = Folder(tmp_path_factory.mktemp("locked_up"))
-    async with made.up(runner=True):
+    # Jobs of ada run as this Unix user, as those of the admin do.
+    rules = [f"--run-as=user:{name}={getuser()}" for name in ("ada", "admin")]
+    async with made.up(*rules, runner=True):
         yield made
 
 
@@ -152,6 +169,25 @@ async def test_commands_find_server_and_credentials_by_the_context(folder: Folde
     assert status == 0
     assert json.loads(shown)["creds"] == str(folder.auth / "admin.creds")
     assert (await folder.admit("get", "workloads"))[0] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another Unix user")
+async def test_other_unix_user_of_the_machine_gets_one_refusal(folder: Folder) -> None:
+    _, shown, _ = await folder.admit("context", "show", "-o", "json")
+    # `su` keeps the environment, so the folder of contexts is that of the first user. The other
+    # user may not read Python itself, so the command runs once before.
+    done = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", AS_ANOTHER_USER, str(folder.root)),
+        env={**os.environ, "ADMIT_NATS_URL": json.loads(shown)["url"]},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await within(done.communicate(), LIMIT)
+    assert (done.returncode, out) == (1, b"")
+    first, second, end = err.decode().splitlines()
+    assert end == "as another user: 1"
+    assert first == second
+    assert "demands signed credentials: name a credentials file with --creds" in second
 
 
 async def test_doctor_finds_a_locked_system_healthy(folder: Folder) -> None:

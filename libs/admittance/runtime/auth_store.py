@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 import nkeys
+import structlog
 
 from admittance.access.roles import problems
 from admittance.access.server_config import server_config
@@ -71,6 +72,8 @@ SYSTEM: Final = "system.nk"
 LOCK: Final = "lock"
 VERSION: Final = 1
 _BYTES_MAX: Final = 64 << 20
+
+log = structlog.get_logger()
 
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -178,9 +181,13 @@ class AuthStore:
                 f"needs it with the role {user.role}: run `admit auth revoke {user.name}`"
             )
         if there is not None:
-            with suppress(AccessDenied):
+            reason = "it belongs to another user"
+            try:
                 if read_user_key(path).public == there.key:
                     return msgspec.structs.replace(user, key=there.key, created=there.created)
+            except AccessDenied as error:
+                reason = str(error)
+            log.warning("key_made_anew", user=user.name, file=path, reason=reason)
         key = new_key()
         added = msgspec.structs.replace(user, key=key.public)
         if wrong := problems(added):

@@ -94,27 +94,35 @@ def context_named(env: Mapping[str, str], name: str) -> Context:
     return _parsed(path, name, text)
 
 
-def all_contexts(env: Mapping[str, str]) -> list[Context]:
-    """All contexts, by name. Raises BadContext if one is damaged."""
-    return [context_named(env, name) for name in _names(env)]
+def local_name(url: str) -> str:
+    """The name of the context that `admit up` writes for its server at this address."""
+    return f"local-{url.rpartition(':')[2]}"
 
 
 def context_of(env: Mapping[str, str], url: str) -> Context | None:
     """The context of the servers of ``url``: the current one if it has all of them, else the first
-    by name. None if there is none. Raises BadContext if a context is damaged."""
-    names = _names(env)
-    if not names:
+    by name. None if there is none. A damaged context counts as absent; raises BadContext if it has
+    the name that `admit up` gives the server."""
+    found = names(env)
+    if not found:
         return None
-    first = current_name(env)
-    names.sort(key=lambda name: name != first)
+    with suppress(BadContext):
+        first = current_name(env)
+        found.sort(key=lambda name: name != first)
     try:
         wanted = _addresses(url)
     except BadUrl:
         return None
-    for name in names:
-        found = context_named(env, name)
-        if wanted <= _addresses(found.url):
-            return found
+    own = {local_name(one) for one in wanted if one.startswith("nats://127.0.0.1:")}
+    for name in found:
+        try:
+            one = context_named(env, name)
+        except BadContext:
+            if name in own:
+                raise
+            continue
+        if wanted <= _addresses(one.url):
+            return one
     return None
 
 
@@ -141,7 +149,19 @@ def use(env: Mapping[str, str], name: str) -> Context:
     return found
 
 
-def _names(env: Mapping[str, str]) -> list[str]:
+def remove(env: Mapping[str, str], name: str) -> None:
+    """Removes the context of that name, if it exists. Raises BadContext."""
+    folder = folder_of(env)
+    assert folder is not None
+    path = folder / "contexts" / f"{name}.json"
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadContext(f"cannot remove {path}: {error.strerror}") from None
+
+
+def names(env: Mapping[str, str]) -> list[str]:
+    """The names of all contexts, sorted."""
     folder = folder_of(env)
     try:
         files = list((folder / "contexts").iterdir()) if folder is not None else []

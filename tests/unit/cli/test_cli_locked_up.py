@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
+import structlog
 
 from admittance.access.users import User
+from admittance.cli.commands.program import invoke
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock
+from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.up import refuse_unprotected
+from admittance.runtime import contexts
 from admittance.runtime.auth_store import AuthStore
-from admittance.runtime.errors import SetupError
+from admittance.runtime.contexts import Context
+from admittance.runtime.errors import AccessDenied, SetupError
 
 FAR = "nats://nats.example.com:4222"
+NEAR_ONE = "nats://127.0.0.1:4222"
 NEAR = "nats://127.0.0.1:4222,nats://localhost:4223"
 
 
@@ -83,3 +90,101 @@ def test_name_of_a_service_with_another_role_is_refused(tmp_path: Path) -> None:
     store.add(User(name="scheduler", role="viewer", key=""), tmp_path / "x.creds")
     with pytest.raises(SetupError, match="has the role viewer, and `admit up` needs it with"):
         Lock(tmp_path)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(tmp_path / "configuration")}
+
+
+def test_up_replaces_damaged_contexts_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
+    write_own_context(NEAR_ONE, "/mine", env)
+    for one in (tmp_path / "configuration").rglob("*"):
+        if one.is_file():
+            one.write_text("{")
+    write_own_context(NEAR_ONE, "/mine", env)
+    assert contexts.current(env) == Context(name="local-4222", url=NEAR_ONE, creds="/mine")
+
+
+def test_contexts_that_lead_nowhere_are_removed(env: dict[str, str], tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine.creds", tmp_path / "other.creds"
+    mine.touch()
+    other.touch()
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        closed = unused.getsockname()[1]
+        for port, creds in (
+            (1, str(mine)),  # the same data folder on another port
+            (2, str(other)),
+            (3, str(tmp_path / "gone.creds")),
+            (listening.getsockname()[1], None),
+            (closed, None),
+        ):
+            url = f"nats://127.0.0.1:{port}"
+            contexts.write(env, Context(name=f"local-{port}", url=url, creds=creds))
+        contexts.write(env, Context(name="work", url="nats://a:4222", creds="/gone"))
+        write_own_context(NEAR_ONE, str(mine), env)
+        left = {"local-2", "local-4222", f"local-{listening.getsockname()[1]}", "work"}
+    assert set(contexts.names(env)) == left
+
+
+def test_unwritable_configuration_folder_is_one_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    write_own_context(NEAR_ONE, "/mine", {"XDG_CONFIG_HOME": str(tmp_path / "file")})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: cannot write ")
+    assert line.endswith(f"commands need --nats {NEAR_ONE} --creds /mine")
+
+
+def test_list_of_contexts_warns_about_a_damaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("a", "b"):
+        contexts.write(env, Context(name=name, url="nats://a:4222"))
+    (tmp_path / "admittance" / "contexts" / "a.json").write_text("{")
+    assert invoke(["context", "list", "-o", "name"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "b\n"
+    assert "a.json is damaged" in printed.err
+
+
+def test_data_folder_that_cannot_be_written_is_one_refusal(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError, match=r"cannot write to the data folder .*--data-dir"):
+        Lock(tmp_path / "file" / "data")
+
+
+@pytest.mark.parametrize(
+    ("file", "mode", "error"),
+    [
+        ("users.json", 0o644, "other users may use .*users.json: run `chmod 600"),
+        ("system.nk", 0o644, "other users may read .*system.nk: run `chmod 600"),
+        (".", 0o755, "other users may use .*auth: run `chmod 700"),
+    ],
+)
+def test_readable_file_of_users_is_one_refusal(
+    tmp_path: Path, file: str, mode: int, error: str
+) -> None:
+    Lock(tmp_path)
+    (tmp_path / "auth" / file).chmod(mode)
+    with pytest.raises((SetupError, AccessDenied), match=error):
+        Lock(tmp_path)
+
+
+def test_key_that_others_may_have_read_is_made_anew(tmp_path: Path) -> None:
+    Lock(tmp_path)
+    store = AuthStore(tmp_path / "auth")
+    before = store.user(ADMIN).key
+    file = Path(store.credentials_of(ADMIN))
+    file.chmod(0o644)
+    with structlog.testing.capture_logs() as logged:
+        Lock(tmp_path)
+    assert store.user(ADMIN).key != before
+    assert file.stat().st_mode & 0o777 == 0o600
+    (line,) = logged
+    assert (line["event"], line["user"]) == ("key_made_anew", ADMIN)
+    assert "other users may read" in line["reason"]

@@ -132,6 +132,22 @@ def test_a_damaged_or_readable_context_is_one_clear_line(
         Settings.from_env("check", env=env)
 
 
+def test_damaged_context_of_another_server_stops_no_command_with_a_url(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "admittance" / "contexts" / "home.json").write_text("{")
+    (tmp_path / "admittance" / "current").write_text("../etc")
+    assert connection_options(env, url="tls://a:4222").creds == "/work.creds"
+    assert connection_options(env, url="nats://127.0.0.1:4444") == ConnectionOptions()
+
+
+def test_damaged_context_of_the_own_server_is_reported(env: dict[str, str], tmp_path: Path) -> None:
+    contexts.write(env, Context(name="local-4444", url="nats://127.0.0.1:4444", creds="/mine"))
+    (tmp_path / "admittance" / "contexts" / "local-4444.json").write_text("{")
+    with pytest.raises(BadOptions, match=r"local-4444\.json is damaged"):
+        connection_options(env, url="nats://localhost:4444")
+
+
 def test_options_do_not_need_a_readable_context(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "admittance" / "contexts" / "home.json").write_text("{")
     assert connection_options(env, url=HOME.url, given={"creds": "/mine"}).creds == "/mine"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call, Output
 from admittance.runtime import contexts
 from admittance.runtime.contexts import BadContext, Context
@@ -15,12 +15,18 @@ from admittance.runtime.server_url import shown
 
 
 def list_contexts(call: Call) -> None:
-    """Lists the contexts, and marks the current one."""
+    """Lists the contexts, and marks the current one. Warns about damaged ones."""
+    current = None
     try:
-        found = contexts.all_contexts(os.environ)
         current = contexts.current_name(os.environ)
     except BadContext as error:
-        raise BadInput(str(error)) from None
+        output.warn(str(error))
+    found = []
+    for name in contexts.names(os.environ):
+        try:
+            found.append(contexts.context_named(os.environ, name))
+        except BadContext as error:
+            output.warn(str(error))
     if call.output is Output.NAME:
         for one in found:
             output.say(one.name)

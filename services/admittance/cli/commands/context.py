@@ -15,11 +15,7 @@ from admittance.cli.support.options import Call, with_options
 def _names(incomplete: str) -> list[str]:
     from admittance.runtime import contexts
 
-    try:
-        found = contexts.all_contexts(os.environ)
-    except contexts.BadContext:
-        return []
-    return [one.name for one in found if one.name.startswith(incomplete)]
+    return [name for name in contexts.names(os.environ) if name.startswith(incomplete)]
 
 
 @with_options()

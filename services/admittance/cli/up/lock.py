@@ -20,6 +20,7 @@ from admittance.cli.support.services import SERVICES
 from admittance.runner.folder import name_of
 from admittance.runtime import clock
 from admittance.runtime.auth_store import USERS, AuthStore
+from admittance.runtime.bus.credentials import read_user_key
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError
@@ -33,12 +34,14 @@ log = structlog.get_logger()
 
 
 class Lock:
-    """The users of one data folder. Raises SetupError if a file cannot be read or written."""
+    """The users of one data folder. Raises SetupError if a file cannot be read or written, and
+    AccessDenied if the key that reloads the server is missing, damaged, or readable for others."""
 
     def __init__(self, data_dir: Path) -> None:
         folder = (data_dir / "auth").absolute()
         _make_folder(folder)
         self._store = AuthStore(folder)
+        read_user_key(self._store.system_seed_file)
         self.runner = runner_name(data_dir)
         now = clock.now()
         users = [User(name=name, role=role, key="", created=now) for name, role in self._roles()]
@@ -91,12 +94,16 @@ def runner_name(data_dir: Path) -> str:
 
 def _make_folder(folder: Path) -> None:
     """Makes the folder of users if there is none. A crash leaves all of it or nothing."""
-    if (folder / USERS).exists():
-        return
     draft = folder.with_name(".auth.new")
     try:
+        if (folder / USERS).exists():
+            return
         shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True, mode=0o700)
         AuthStore(draft).create("")
         draft.rename(folder)
     except OSError as error:
-        raise SetupError(f"cannot make {folder}: {error.strerror}") from None
+        raise SetupError(
+            f"cannot write to the data folder {folder.parent} ({error.strerror}): choose another "
+            "with --data-dir"
+        ) from None

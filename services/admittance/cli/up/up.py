@@ -25,17 +25,17 @@ from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.support.services import SERVICES, service_named
 from admittance.cli.up.job_rules import rules_of_server
 from admittance.cli.up.lock import ADMIN, WATCH, Lock
+from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_ready
 from admittance.cli.up.server_watch import watch
 from admittance.runner.jobs.job_rules import JobRules
 from admittance.runner.jobs.plan import NO_RULES
 from admittance.runner.jobs.rule_options import RuleTexts, rules_of
 from admittance.runner.launcher import EXECUTORS, executor_of
-from admittance.runtime import clock, contexts, tasks
+from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.connection_options import DEFAULT_URL, NO_OPTIONS, ConnectionOptions
-from admittance.runtime.contexts import BadContext, Context
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import (
     AccessDenied,
@@ -174,7 +174,7 @@ async def up(call: Call, options: Options) -> int:
 
         def ready() -> None:
             if embeds(call, options):
-                _write_context(url, None if lock is None else lock.access(ADMIN).creds)
+                write_own_context(url, None if lock is None else lock.access(ADMIN).creds)
             output.say(f"ready {shown(url)}")
             output.flush()
 
@@ -363,15 +363,6 @@ async def run_service(
             "rules": rules,
         }
     await module.run(bus, settings, stop=stop, **more)
-
-
-def _write_context(url: str, creds: str | None = None) -> None:
-    """Makes the embedded server the one that commands of this Unix user find without options."""
-    name = f"local-{url.rpartition(':')[2]}"
-    try:
-        contexts.write(os.environ, Context(name=name, url=url, creds=creds))
-    except BadContext as error:
-        log.warning("context_not_written", reason=str(error))
 
 
 # The server. ----------------------------------------------------------------------------
