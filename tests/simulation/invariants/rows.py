@@ -157,7 +157,8 @@ def _round(before: StoredWorkload, after: StoredWorkload) -> Iterator[str]:
     if after.status.rounds_since != before.status.rounds_since:
         yield "it woke, and its rounds began anew (1.1)"
     state = after.status.requeue_state
-    if state is not None and state.requeue_at is not None:
+    # A parent goes on to wait for the first of its variants.
+    if state is not None and state.requeue_at is not None and head(after).role != PARENT:
         yield "it woke and waits for a time (T20)"
     now = dict(after.status.check_retry_counts)
     now |= {row.name: row.retry_count for row in after.status.admission_checks}
