@@ -58,7 +58,7 @@ up: $(STAMP)  ## an embedded deployment that keeps its data in $(DATA)
 	$(BIN)/admit up --data-dir $(DATA)
 
 hunt: $(STAMP)  ## SEEDS stories of the services that ship, on all cores, up to the first broken one
-	cd tests && ../$(BIN)/python -m simulation --seeds $(SEEDS)
+	cd tests && ../$(BIN)/python -m simulation --seeds $(SEEDS) --figures ../.hunt.json
 
 bench: $(STAMP)  ## Kueue's scheduler benchmark against the embedded system
 	$(BIN)/admit bench benchmarks/baseline.yaml

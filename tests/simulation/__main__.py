@@ -2,15 +2,20 @@
 
 ``--seed N`` plays one seed, ``--shorten`` leaves out what its story does not need. ``--seeds N``
 plays the first N, ``--seeds A..B`` those from A to B, up to a broken one, in ``-j`` processes.
+``--figures FILE`` stores the figures, and goes on where an interrupted hunt ended; ``--sum FILE …``
+adds the figures of several hunts.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+from pathlib import Path
 
-from simulation.hunting.hunt import SHORTENED, Tally, hunt, shortened
+from simulation.hunting.figures import Figures, Tally, begun, figures_of
+from simulation.hunting.hunt import SHORTENED, hunt, shortened
 from simulation.plots.catalog import PLOTS
 from simulation.run import Result, run
 
@@ -23,7 +28,11 @@ def main() -> int:
     parser.add_argument("--plot", choices=sorted(PLOTS), help="what about (default: all in turn)")
     parser.add_argument("-j", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell whole stories")
+    parser.add_argument("--figures", type=Path, help="store the figures of the hunt in this file")
+    parser.add_argument("--sum", type=Path, nargs="+", metavar="FILE", help="add these figures")
     asked = parser.parse_args()
+    if asked.sum:
+        return _add(asked.sum)
     if asked.seed is not None:
         plot = asked.plot or "scenario"
         if asked.shorten:
@@ -31,18 +40,44 @@ def main() -> int:
         return _story(run(asked.seed, plot=PLOTS[plot], keep=True), verbose=asked.verbose)
     first, dots, last = asked.seeds.partition("..")
     seeds = range(int(first), int(last) + 1) if dots else range(int(first))
-    tally = Tally()
-    found = hunt(seeds, [asked.plot] if asked.plot else sorted(PLOTS), asked.j, tally)
-    say = sys.stdout.write
+    tally = (
+        Tally(begun(seeds, asked.plot or "", asked.figures), asked.figures)
+        if asked.figures
+        else Tally()
+    )
+    figures = tally.figures
+    if figures.seeds:
+        sys.stdout.write(f"{figures.seeds} seeds are played: the hunt goes on at {figures.next}\n")
+        sys.stdout.flush()
+    interrupted: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: interrupted.append(number))
+    plots = [asked.plot] if asked.plot else sorted(PLOTS)
+    found = hunt(seeds, plots, asked.j, tally, ends=lambda: bool(interrupted))
     if found is not None:
-        say(f"\nafter {tally.seeds} seeds, seed {found.result.seed} of the plot {found.plot}\n")
+        sys.stdout.write(
+            f"\nafter {figures.seeds} seeds, seed {found.result.seed} of the plot {found.plot}\n"
+        )
         _shorten(found.result.seed, found.plot)
         again = f"python -m simulation --plot {found.plot} --seed {found.result.seed}"
-        say(f"play it again, in tests/: {again} -v\n")
+        sys.stdout.write(f"play it again, in tests/: {again} -v\n")
         return 1
-    say("".join(f"{line}\n" for line in tally.lines()))
-    say("every promise was kept\n")
+    if interrupted:
+        more = ": the same command goes on" if asked.figures else ""
+        return _told(figures, f"\ninterrupted{more}") or 130
+    return _told(figures, "every promise was kept")
+
+
+def _told(figures: Figures, last: str) -> int:
+    sys.stdout.write("".join(f"{line}\n" for line in (*figures.lines(), last)))
     return 0
+
+
+def _add(files: list[Path]) -> int:
+    total = Figures()
+    for file in files:
+        total.add(figures_of(file))
+    return _told(total, f"{len(files)} hunts")
 
 
 def _story(result: Result, *, verbose: bool) -> int:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
 from itertools import islice
 from random import Random
 from typing import Final, NamedTuple, TextIO
 
+from simulation.hunting.figures import Tally
 from simulation.plots.catalog import PLOTS
 from simulation.plots.scenario import Plot, Scenario
 from simulation.run import Result, run
@@ -19,6 +23,8 @@ from simulation.world import World, collector_off
 
 PART: Final = 10
 """Seeds that a process plays at once."""
+AHEAD: Final = 4
+"""Parts for each process that are begun before the first of them is done."""
 SUITE: Final = range(int(os.environ.get("ADMIT_SEEDS", "1600")))
 """Seeds that the suite plays."""
 SHORTENED: Final = ("faults", "admin_changes", "user_facts")
@@ -26,10 +32,12 @@ SHORTENED: Final = ("faults", "admin_changes", "user_facts")
 
 
 class Part(NamedTuple):
-    """Some seeds of one plot."""
+    """Some seeds of one plot. ``before``: with this part and those ahead of it all seeds before
+    this one are played; 0: some are not."""
 
     plot: str
     seeds: range
+    before: int = 0
 
     def __str__(self) -> str:
         return f"{self.plot}-{self.seeds[0]}"
@@ -42,47 +50,15 @@ class Found(NamedTuple):
     result: Result
 
 
-class Tally:
-    """What a hunt has played so far."""
-
-    def __init__(self) -> None:
-        self.seeds = 0
-        self.steps = 0
-        self.finished = 0
-        self.faults: Counter[str] = Counter()
-        self.moves: set[tuple[str, str]] = set()
-        self._began = time.monotonic()
-
-    def add(self, result: Result) -> None:
-        self.seeds += 1
-        self.steps += result.steps
-        self.finished += result.finished
-        self.faults += result.faults
-        self.moves |= result.moves
-
-    @property
-    def seconds(self) -> float:
-        """Since the beginning."""
-        return time.monotonic() - self._began
-
-    def lines(self) -> Iterator[str]:
-        """The figures of a finished hunt."""
-        rate = self.seeds / self.seconds
-        yield f"{self.seeds} seeds in {self.seconds:.0f} s, {rate:.1f} a second"
-        yield f"{self.steps} callbacks, {self.finished} workloads finished"
-        faults = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
-        yield f"{self.faults.total()} faults: {faults}"
-        moves = ", ".join(f"{a or 'none'} to {b or 'gone'}" for a, b in sorted(self.moves))
-        yield f"{len(self.moves)} moves: {moves}"
-
-
 def parts_of(seeds: range, plots: Sequence[str]) -> Iterator[Part]:
     """Shares the seeds among the plots: seed n is played with plot n modulo their number."""
-    for at in range(0, len(seeds), PART * len(plots)):
-        some = seeds[at : at + PART * len(plots)]
-        for number, plot in enumerate(plots):
-            if part := some[number :: len(plots)]:
-                yield Part(plot, part)
+    count = len(plots)
+    for at in range(0, len(seeds), PART * count):
+        some = seeds[at : at + PART * count]
+        shares = [some[(number - some.start) % count :: count] for number in range(count)]
+        parts = [Part(*one) for one in zip(plots, shares, strict=True) if one[1]]
+        yield from parts[:-1]
+        yield parts[-1]._replace(before=some.stop)
 
 
 def play(part: Part) -> list[Result]:
@@ -113,46 +89,66 @@ def check(part: Part) -> None:
         )
 
 
-def play_all(parts: Iterator[Part], processes: int) -> Iterator[tuple[Part, list[Result]]]:
-    """The results, as processes have them."""
+def play_all(
+    parts: Iterator[Part], processes: int
+) -> Generator[tuple[Part, list[Result]], None, None]:
+    """The results, in the order of the parts."""
     if processes <= 1:
         for part in parts:
             yield part, play(part)
         return
-    with ProcessPoolExecutor(processes) as pool:
-        running: dict[Future[list[Result]], Part] = {}
+    with ProcessPoolExecutor(processes, initializer=_ignore_interrupts) as pool:
+        running: deque[tuple[Part, Future[list[Result]]]] = deque()
         try:
             while True:
-                for part in islice(parts, 2 * processes - len(running)):
-                    running[pool.submit(play, part)] = part
+                for part in islice(parts, AHEAD * processes - len(running)):
+                    running.append((part, pool.submit(play, part)))
                 if not running:
                     return
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for one in done:
-                    yield running.pop(one), one.result()
+                part, found = running.popleft()
+                yield part, found.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
+def _ignore_interrupts() -> None:
+    """The process that hunts ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def hunt(
-    seeds: range, plots: Sequence[str], processes: int, tally: Tally, said: TextIO = sys.stderr
+    seeds: range,
+    plots: Sequence[str],
+    processes: int,
+    tally: Tally,
+    said: TextIO = sys.stderr,
+    ends: Callable[[], bool] = lambda: False,
 ) -> Found | None:
-    """Plays seeds up to one that breaks a promise, and reports its progress. None: no seed does."""
-    for part, results in play_all(parts_of(seeds, plots), processes):
-        for result in results:
-            tally.add(result)
-            if result.broken:
-                return Found(part.plot, result)
-        rate = tally.seeds / tally.seconds
-        said.write(f"\r{tally.seeds} of {len(seeds)} seeds, {rate:.1f} a second ")
-        said.flush()
+    """Plays seeds up to one that breaks a promise, or until ``ends``, and reports its progress.
+    None: no seed broke one. Seeds that the tally has are not played again."""
+    figures = tally.figures
+    left = range(max(seeds.start, figures.next), seeds.stop)
+    earlier, began = figures.seeds, time.monotonic()
+    with closing(play_all(parts_of(left, plots), processes)) as played:
+        for part, results in played:
+            tally.add(results)
+            if results[-1].broken:
+                return Found(part.plot, results[-1])
+            if part.before:
+                tally.played(part.before)
+            rate = (figures.seeds - earlier) / (time.monotonic() - began)
+            said.write(f"\r{figures.seeds} of {len(seeds)} seeds, {rate:.1f} a second ")
+            said.flush()
+            if ends():
+                return None
     said.write("\n")
     return None
 
 
 def shortened(seed: int, plot: Plot, world: type[World] = World) -> tuple[Scenario, Result]:
-    """The shortest scenario found that still breaks a promise with this seed, and its result. What
-    users and admins do, and faults, are left out in ever smaller parts."""
+    """The shortest scenario found that still breaks the same promise with this seed, and its
+    result. What users and admins do, and faults, are left out in ever smaller parts."""
 
     def played(scenario: Scenario, *, keep: bool = False) -> Result:
         def draw(rng: Random) -> Scenario:
@@ -162,6 +158,7 @@ def shortened(seed: int, plot: Plot, world: type[World] = World) -> tuple[Scenar
         return run(seed, plot=draw, keep=keep, world_of=world)
 
     found = plot(Random(seed))
+    wanted = kind_of(played(found).broken)
     for name in SHORTENED:
         size = len(getattr(found, name))
         while size:
@@ -169,9 +166,14 @@ def shortened(seed: int, plot: Plot, world: type[World] = World) -> tuple[Scenar
             while at < len(getattr(found, name)):
                 items = getattr(found, name)
                 shorter = found._replace(**{name: items[:at] + items[at + size :]})
-                if played(shorter).broken:
+                if kind_of(played(shorter).broken) == wanted:
                     found = shorter
                 else:
                     at += size
             size //= 2
     return found, played(found, keep=True)
+
+
+def kind_of(broken: str) -> str:
+    """The broken promise without the names and numbers in it."""
+    return re.sub(r"\S*[\d.:/]\S*", "…", broken)

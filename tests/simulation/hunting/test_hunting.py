@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from simulation.hunting import hunt as hunting
-from simulation.hunting.hunt import Found, Tally, hunt, parts_of, shortened
+from simulation.hunting.figures import Figures, Tally, begun, figures_of
+from simulation.hunting.hunt import Found, hunt, kind_of, parts_of, shortened
 from simulation.plots.catalog import PLOTS
 from simulation.plots.scenario import Scenario
 from simulation.run import Result, run
@@ -57,15 +60,57 @@ def test_a_hunt_ends_at_the_first_broken_seed(monkeypatch: pytest.MonkeyPatch) -
     found = hunt(range(1000), ["checked", "scenario"], 1, tally, said)
     assert isinstance(found, Found)
     assert (found.plot, found.result.seed) == ("scenario", 31)
-    assert len(played) == tally.seeds < 4 * hunting.PART
+    assert len(played) == tally.figures.seeds < 4 * hunting.PART
     assert "10 of 1000 seeds" in said.getvalue()
     assert hunt(range(20), ["scenario"], 1, Tally(), said) is None
 
 
 def test_a_hunt_plays_each_seed_once() -> None:
-    parts = list(parts_of(range(100), ["a", "b", "c"]))
-    assert sorted(seed for part in parts for seed in part.seeds) == list(range(100))
-    assert {part.plot for part in parts} == {"a", "b", "c"}
+    parts = list(parts_of(range(7, 107), ["a", "b", "c"]))
+    assert sorted(seed for part in parts for seed in part.seeds) == list(range(7, 107))
+    assert all(part.plot == "abc"[seed % 3] for part in parts for seed in part.seeds)
+    assert [part.before for part in parts if part.before] == [37, 67, 97, 107]
+
+
+def test_an_interrupted_hunt_goes_on_and_adds_its_figures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, plots, seeds = tmp_path / "figures.json", ["checked", "scenario"], range(100)
+    played: list[int] = []
+
+    def play(seed: int, **_: object) -> Result:
+        if len(played) == 50:
+            raise KeyboardInterrupt
+        played.append(seed)
+        return Result(seed, "", [], 10, 0, 1, Counter(kill=2), frozenset({("", "pending")}))
+
+    monkeypatch.setattr(hunting, "run", play)
+    with pytest.raises(KeyboardInterrupt):
+        hunt(seeds, plots, 1, Tally(begun(seeds, "", file), file), io.StringIO())
+    assert figures_of(file).seeds == figures_of(file).next == 40
+    played.clear()
+    monkeypatch.setattr(hunting, "run", lambda seed, **_: _noted(played, seed))
+    hunt(seeds, plots, 1, Tally(begun(seeds, "", file), file), io.StringIO())
+    assert sorted(played) == list(range(40, 100))
+    found = figures_of(file)
+    assert (found.seeds, found.steps, found.faults) == (100, 40 * 10 + 60, {"kill": 80})
+    assert begun(seeds, "", file).seeds == 0
+    assert begun(range(200), "", file).next == 100
+    assert begun(range(200), "checked", file).seeds == 0
+    total = Figures()
+    total.add(found)
+    total.add(found)
+    assert "200 seeds" in next(total.lines())
+
+
+def _noted(played: list[int], seed: int) -> Result:
+    played.append(seed)
+    return Result(seed, "", [], 1, 0, 0)
+
+
+def test_a_shortened_story_breaks_the_same_promise() -> None:
+    assert kind_of("ns.w1 waits since 3 s") == kind_of("ns.w7 waits since 40 s")
+    assert kind_of("ns.w1 waits since 3 s") != kind_of("ns.w1 is lost since 3 s")
 
 
 class Stuck(World):
