@@ -25,8 +25,9 @@ from admittance.workload import stored
 from admittance.workload.conditions import find
 from admittance.workload.phase import phase
 from admittance.workload.stored import StoredWorkload, head
+from simulation.invariants.siblings import between
 from support.cluster import Cluster
-from support.cores.family_invariants import FamilyWatch, between
+from support.cores.family_invariants import FamilyWatch
 from support.cores.lifecycle_invariants import Watch
 from support.requests import apply, submit
 from support.servers import TestServer, within
@@ -400,7 +401,7 @@ class Stage:
             lambda: self.flavor(parent) == flavor and self.phase(parent) in ("Admitted", "Running"),
             f"{parent} is on {flavor}",
         )
-        found = list(between(self.now(parent), self.variants(parent)))
+        found = list(between(self.now(parent), self.variants(parent).values()))
         assert not found, found
         trail = self.trail_of(parent)
         assert trail == ["started", "stopped"] * (starts - 1) + ["started"], trail

@@ -7,13 +7,12 @@ whatever is said here holds of such a write, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.phase import Phase, holds_quota, phase
 from admittance.workload.stored import StoredWorkload, head
-from simulation.invariants import naive
 
 Stopped = Callable[[str, str], bool]
 """Whether the queue of that namespace and name is missing or stopped now."""
@@ -180,57 +179,3 @@ class AdmittedSeconds:
         if told != self._ended:
             return [f"it was admitted for {self._ended} s and says {told} (vi)"]
         return []
-
-
-def booked(workloads: Iterable[StoredWorkload]) -> dict[str, naive.Usage]:
-    """(ii): what the workloads' reservations amount to, by ClusterQueue: each counts once, and what
-    a planner will have of its victims in the same queue counts once for both (2.7).
-
-    Of a victim that plans itself, and of one that two have planned, this tells too little.
-    """
-    holders = {_named(one): one for one in workloads if holds_quota(one)}
-    found: dict[str, naive.Usage] = {}
-    for holder in holders.values():
-        usage = found.setdefault(_queue(holder), {})
-        for cell, much in _usage(holder).items():
-            usage[cell] = usage.get(cell, 0) + much
-    for planner in holders.values():
-        given: naive.Usage = {}
-        for victim in outstanding(planner, holders):
-            if _queue(victim) == _queue(planner):
-                for cell, much in _usage(victim).items():
-                    given[cell] = given.get(cell, 0) + much
-        for cell, much in _usage(planner).items():
-            found[_queue(planner)][cell] -= min(much, given.get(cell, 0))
-    return {
-        queue: {cell: much for cell, much in usage.items() if much}
-        for queue, usage in found.items()
-    }
-
-
-def outstanding(
-    planner: StoredWorkload, holders: Mapping[tuple[str, str], StoredWorkload]
-) -> Iterator[StoredWorkload]:
-    """The planned victims that still hold the quota which they are to give up."""
-    pending = planner.status.pending_preemption
-    for one in pending.victims if pending is not None else ():
-        victim = holders.get((one.namespace, one.name))
-        if victim is None or victim.metadata.uid != one.uid:
-            continue
-        reserved = find(victim, Type.QUOTA_RESERVED)
-        if one.since is None or (reserved and reserved.last_transition_time == one.since):
-            yield victim
-
-
-def _named(workload: StoredWorkload) -> tuple[str, str]:
-    return workload.metadata.namespace, workload.metadata.name
-
-
-def _queue(workload: StoredWorkload) -> str:
-    assert workload.status.admission is not None, "it holds quota"
-    return workload.status.admission.cluster_queue
-
-
-def _usage(workload: StoredWorkload) -> naive.Usage:
-    assert workload.status.admission is not None, "it holds quota"
-    return naive.usage_of(workload.status.admission)

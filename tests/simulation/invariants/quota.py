@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find
-from simulation.invariants.naive import Usage
+from admittance.workload.phase import holds_quota
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
+from simulation.invariants.naive import Usage, usage_of
 
 if TYPE_CHECKING:
     from simulation.invariants.seen import Seen
@@ -114,26 +116,32 @@ class Replans:
 
 def planners(seen: Mapping[str, Seen]) -> dict[str, list[str]]:
     """Keys of those that plan to preempt, with those of their victims that are still there."""
+    holders = {key: one.workload for key, one in seen.items() if one.usage and one.workload}
     found = {}
-    for key, one in seen.items():
-        if not one.usage or one.workload is None:
-            continue
-        pending = one.workload.status.pending_preemption
-        if pending is None:
-            continue
-        victims = []
-        for victim in pending.victims:
-            other = workload_key(victim.namespace, victim.name)
-            about = seen.get(other)
-            if about is None or about.workload is None or not about.usage or other == key:
-                continue
-            reserved = find(about.workload, Type.QUOTA_RESERVED)
-            since = reserved.last_transition_time if reserved is not None else None
-            if about.workload.metadata.uid == victim.uid and victim.since in (None, since):
-                victims.append(other)
+    for key, planner in holders.items():
+        victims = [key_of(victim) for victim in outstanding(planner, holders)]
         if victims:
             found[key] = victims
     return found
+
+
+def key_of(workload: StoredWorkload) -> str:
+    """The key of the workload in the bucket."""
+    return workload_key(workload.metadata.namespace, workload.metadata.name)
+
+
+def outstanding(
+    planner: StoredWorkload, holders: Mapping[str, StoredWorkload]
+) -> Iterator[StoredWorkload]:
+    """The planned victims that still hold the quota which they are to give up."""
+    pending = planner.status.pending_preemption
+    for one in pending.victims if pending is not None else ():
+        victim = holders.get(workload_key(one.namespace, one.name))
+        if victim is None or victim.metadata.uid != one.uid:
+            continue
+        reserved = find(victim, Type.QUOTA_RESERVED)
+        if one.since is None or (reserved and reserved.last_transition_time == one.since):
+            yield victim
 
 
 def worlds(
@@ -163,3 +171,61 @@ def _combinations(keys: list[str]) -> Iterator[tuple[str, ...]]:
     if len(keys) > MOST:
         return chain([()], ((key,) for key in keys), [tuple(keys)])
     return chain.from_iterable(combinations(keys, size) for size in range(len(keys) + 1))
+
+
+def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
+    """What is held by ClusterQueue: of a family the most that any of its variants holds of each
+    flavor and resource, of each regular workload what it holds. What a planner will get from its
+    victims in the same queue counts once for both (2.7)."""
+    holders = {
+        key_of(one): one for one in workloads if head(one).role != PARENT and holds_quota(one)
+    }
+    found: dict[str, Usage] = {}
+    families: dict[str, list[StoredWorkload]] = {}
+    for one in holders.values():
+        if head(one).role == VARIANT:
+            families.setdefault(owner_of(one)[1], []).append(one)
+        else:
+            _add(found, _queue(one), _own(one, holders))
+    for members in families.values():
+        _add(found, _queue(members[0]), most(_own(one, holders) for one in members))
+    return found
+
+
+def _own(workload: StoredWorkload, holders: Mapping[str, StoredWorkload]) -> Usage:
+    """What it holds beside what planned victims still hold for it."""
+    given: dict[str, Usage] = {}
+    families: dict[str, list[StoredWorkload]] = {}
+    for victim in outstanding(workload, holders):
+        if head(victim).role == VARIANT:
+            families.setdefault(owner_of(victim)[1], []).append(victim)
+        else:
+            _add(given, _queue(victim), _usage(victim))
+    for uid, victims in families.items():
+        _add(given, _queue(victims[0]), _freed(uid, victims, holders.values()))
+    there = given.get(_queue(workload), {})
+    return {cell: max(0, much - there.get(cell, 0)) for cell, much in _usage(workload).items()}
+
+
+def _freed(uid: str, victims: list[StoredWorkload], holders: Iterable[StoredWorkload]) -> Usage:
+    """What a family will hold less without these: what its others hold as well stays taken."""
+    own = [one for one in holders if head(one).role == VARIANT and owner_of(one)[1] == uid]
+    going = {one.metadata.name for one in victims}
+    rest = most(_usage(one) for one in own if one.metadata.name not in going)
+    return {cell: much - rest.get(cell, 0) for cell, much in most(map(_usage, own)).items()}
+
+
+def _add(found: dict[str, Usage], queue: str, usage: Usage) -> None:
+    mine = found.setdefault(queue, {})
+    for cell, much in usage.items():
+        mine[cell] = mine.get(cell, 0) + much
+
+
+def _queue(workload: StoredWorkload) -> str:
+    assert workload.status.admission is not None, "it holds quota"
+    return workload.status.admission.cluster_queue
+
+
+def _usage(workload: StoredWorkload) -> Usage:
+    assert workload.status.admission is not None, "it holds quota"
+    return usage_of(workload.status.admission)

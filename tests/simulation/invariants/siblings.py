@@ -5,11 +5,13 @@ Plainly, from what is stored: nothing is asked of those who decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.phase import holds_quota
 from admittance.workload.stored import StoredWorkload, head
 from simulation.transcript import Broken
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 PARENT: Final = "parent"
 VARIANT: Final = "variant"
-_NOBODY: Final[frozenset[str]] = frozenset()
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def place(workload: StoredWorkload) -> tuple[str, str]:
@@ -35,7 +37,7 @@ def place(workload: StoredWorkload) -> tuple[str, str]:
 
 
 def runs(workload: StoredWorkload) -> bool:
-    """It is admitted, and nobody has begun to take that away."""
+    """It is admitted, and its eviction has not begun."""
     return (
         is_true(workload, Type.ADMITTED)
         and not is_true(workload, Type.EVICTED)
@@ -64,8 +66,48 @@ def _waits(parent: StoredWorkload, offered: Set[str]) -> Iterator[str]:
             yield f"it waits until {until}, and {row.name} competes (1.3)"
 
 
+def between(
+    parent: StoredWorkload | None,
+    variants: Iterable[StoredWorkload],
+    offered: Set[str] = _NOTHING,
+) -> Iterator[str]:
+    """Where a parent and its variants contradict each other, a sentence each. None: there is no
+    parent. ``offered``: tags of the variants that its queue has."""
+    alive = {one.metadata.name: one for one in variants if not is_true(one, Type.FINISHED)}
+    admitted = [name for name, one in alive.items() if is_true(one, Type.ADMITTED)]
+    if len(admitted) > 1:
+        yield f"two of one family are admitted: {admitted} (4.5)"
+    if parent is None:
+        held = [name for name, one in alive.items() if holds_quota(one)]
+        if held:
+            yield f"without their parent {held} hold quota (4.10)"
+        return
+    if is_true(parent, Type.FINISHED):
+        if alive:
+            yield f"it has finished, and {sorted(alive)} go on (4.10)"
+        return
+    status = parent.status
+    running = [name for name in admitted if runs(alive[name])]
+    if runs(parent) != bool(running):
+        yield f"it runs: {runs(parent)}, and of its variants {running} do (4.10)"
+    if admitted and admitted != [status.admitted_variant]:
+        yield f"it runs as {status.admitted_variant!r}, and {admitted} does (4.5)"
+    if bool(status.admitted_variant) != holds_quota(parent):
+        yield f"it holds quota: {holds_quota(parent)}, and it runs as {status.admitted_variant!r}"
+    if running and status.admission != alive[running[0]].status.admission:
+        yield f"its admission is not that of {running} (4.10)"
+    if is_true(parent, Type.ADMITTED) and len(admitted) != 1:
+        yield f"its job has not stopped, and {admitted} hold its quota (4.10)"
+    if status.migrating_to and not stops(parent):
+        yield f"it migrates to {status.migrating_to}, and its job is not being stopped (4.6)"
+    yield from _waits(parent, {name for name, one in alive.items() if head(one).variant in offered})
+    for name, one in alive.items():
+        if one.status.promised is not None and name != status.migrating_to:
+            yield f"{name} is promised quota, and no migration to it is under way (4.6)"
+
+
 class Families:
-    """Knows who belongs to whom."""
+    """Knows the parent of each variant, and the variants of each parent."""
 
     def __init__(
         self,
@@ -108,7 +150,7 @@ class Families:
 
     def members(self, family: str) -> dict[str, Seen]:
         """The variants of the parent with that uid, by key."""
-        return {key: self._seen[key] for key in sorted(self._variants.get(family, _NOBODY))}
+        return {key: self._seen[key] for key in sorted(self._variants.get(family, _NOTHING))}
 
     def whole(self, now: datetime, running: dict[str, str], abandoned: set[str]) -> None:
         """A batch is whole. ``running``: jobs; those in ``abandoned`` nobody waits for: it grows by
@@ -119,51 +161,16 @@ class Families:
         for family, before in touched.items():
             key = self.parents.get(family)
             parent = self._seen[key] if key is not None else None
-            for wrong in self._between(parent, self.members(family)):
+            about = parent.workload if parent is not None else None
+            members = self.members(family)
+            variants = [one.workload for one in members.values() if one.workload is not None]
+            offered = self._offered(about) if about is not None else _NOTHING
+            for wrong in between(about, variants, offered):
                 raise Broken(f"{key or family}: {wrong}")
+            if parent is not None and about is not None and runs(about):
+                chosen = workload_key(about.metadata.namespace, about.status.admitted_variant)
+                self.runs_as.setdefault(_job(about, parent.revision), chosen)
             self._jobs(before, now, running, abandoned)
-
-    def _between(self, parent: Seen | None, members: dict[str, Seen]) -> Iterator[str]:
-        alive = {
-            key: one.workload
-            for key, one in members.items()
-            if one.workload is not None and one.where != "finished"
-        }
-        admitted = [key for key, one in alive.items() if is_true(one, Type.ADMITTED)]
-        if len(admitted) > 1:
-            yield f"two of one family are admitted: {admitted} (4.5)"
-        about = parent.workload if parent is not None else None
-        if parent is None or about is None:
-            held = [key for key, one in members.items() if one.usage]
-            if held:
-                yield f"without their parent {held} hold quota (4.10)"
-            return
-        if parent.where == "finished":
-            if alive:
-                yield f"it has finished, and {sorted(alive)} go on (4.10)"
-            return
-        status = about.status
-        now_run = [key for key in admitted if runs(alive[key])]
-        names = [alive[key].metadata.name for key in now_run]
-        if runs(about) != bool(now_run):
-            yield f"it runs: {runs(about)}, and of its variants {names} do (4.10)"
-        if now_run and names != [status.admitted_variant]:
-            yield f"it runs as {status.admitted_variant!r}, and {names} does (4.5)"
-        if now_run and status.admission != alive[now_run[0]].status.admission:
-            yield f"its admission is not that of {names} (4.10)"
-        if now_run and runs(about):
-            self.runs_as.setdefault(_job(about, parent.revision), now_run[0])
-        if is_true(about, Type.ADMITTED) and len(admitted) != 1:
-            yield f"its job has not stopped, and {admitted} hold its quota (4.10)"
-        if status.migrating_to and not stops(about):
-            yield f"it migrates to {status.migrating_to}, and its job is not being stopped (4.6)"
-        tags = self._offered(about)
-        yield from _waits(
-            about, {one.metadata.name for one in alive.values() if head(one).variant in tags}
-        )
-        for one in alive.values():
-            if one.status.promised is not None and one.metadata.name != status.migrating_to:
-                yield f"{one.metadata.name} is promised quota, and nobody migrates to it (4.6)"
 
     def _jobs(
         self, before: Seen | None, now: datetime, running: dict[str, str], abandoned: set[str]
@@ -221,6 +228,3 @@ class Families:
 
 def _job(parent: StoredWorkload, revision: int) -> str:
     return f"{parent.metadata.namespace}.{parent.metadata.name}.{revision}"
-
-
-__all__ = ["PARENT", "VARIANT", "Families", "place", "runs", "stops"]

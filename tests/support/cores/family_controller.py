@@ -22,16 +22,16 @@ from admittance.events.names import token
 from admittance.events.shapes import Admission, HandedOn
 from admittance.events.subjects import applied_subject, subject_of
 from admittance.events.system import ObjectApplied
-from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.conditions import find
 from admittance.workload.due_times import due_times
 from admittance.workload.families.roles import manifest_of, name_of, planned_variants
 from admittance.workload.limits import Limits
-from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.stored import encode as stored_bytes
 from admittance.workload_controller.commit_writer import log_message, split_groups
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import NOON, a_manifest, an_admission
+from support.cores.family_invariants import FamilyWatch
 
 API = "kueue.x-k8s.io/v1beta2"
 UPGRADE: dict[str, Any] = {"migrationConstraints": {"mode": "UpgradeOnly"}}
@@ -64,6 +64,7 @@ class FamilyController:
         self.outcome = ""
         self.reason = ""
         self.starts: list[tuple[str, str]] = []
+        self.families = FamilyWatch()
         self.log: list[LogMessage] = []
         self.tally: WorkloadMetrics | None = None
         self.queue_spec: dict[str, Any] = {}
@@ -188,6 +189,7 @@ class FamilyController:
                 before = self.controller.workloads.get(put.key).workload
                 self.tally.written(self.controller, before, put.workload)
             spoken += self.controller.committed(put, self.revision, self.now)
+            self.families.saw(put.key, put.workload)
         for message in [*spoken, *commit.notes]:
             fact = decode(message.subject, message.data)
             self.facts.append(fact)
@@ -336,34 +338,6 @@ class FamilyController:
 
     def look(self) -> None:
         """What is true of every family at every revision."""
-        for parent in self.workloads():
-            if head(parent).role == "parent":
-                self._look_at(parent)
+        self.families.settled()
         heard = {name for what, name in self.published if what in ("admitted", "evicted")}
         assert not any("-variant-" in name for name in heard), heard
-
-    def _look_at(self, parent: StoredWorkload) -> None:
-        status = parent.status
-        name = parent.metadata.name
-        if is_true(parent, Type.FINISHED):
-            return
-        assert not status.admission_checks
-        variants = self.variants(name)
-        admitted = [one for one in variants if is_true(one, Type.ADMITTED)]
-        running = [one for one in admitted if not is_true(one, Type.EVICTED)]
-        assert len(admitted) <= 1, "two are admitted"
-        runs = is_true(parent, Type.ADMITTED) and not is_true(parent, Type.EVICTED)
-        assert bool(running) == runs, (name, [one.metadata.name for one in running])
-        assert bool(status.admitted_variant) == holds_quota(parent)
-        if running:
-            assert running[0].metadata.name == status.admitted_variant
-            assert status.admission == running[0].status.admission
-        if not is_stopping(parent):
-            assert not status.migrating_to
-            assert not any(one.status.promised for one in variants)
-        for one in variants:
-            if is_stopping(one):
-                assert is_stopping(parent)
-        if status.variants and self.controller.queues.family_rules("ns", "lq"):
-            rows = {row.name: row.active for row in status.variants}
-            assert len(rows) == len(status.variants)

@@ -20,8 +20,8 @@ from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
+from simulation.invariants.quota import charged
 from support.builders import a_manifest
-from support.cores.family_invariants import charged
 from support.cores.family_queues import family_policy
 from support.cores.timed_cores import TimedCores
 

@@ -1,12 +1,11 @@
-"""The invariants of families, looked at in every revision. LIFECYCLE 4.3, 4.6, 4.10.
+"""The invariants of families, looked at in every revision, and what policy wants of them at rest.
 
-Drawn from the text: what a family holds is worked out from what is stored, and never asked of
-those who decide.
+From docs/spec/lifecycle.md#4, and from what is stored only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from admittance.family import FamilyRules, desired_variants
@@ -15,11 +14,8 @@ from admittance.workload.families.roles import wanted_tags
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
-from simulation.invariants import naive
-from simulation.invariants.lifecycle import outstanding
+from simulation.invariants.siblings import between, runs
 
-Usage = dict[tuple[str, str], int]
-"""Flavor and resource to an amount, in accounting units."""
 MIRRORED = ("QuotaReserved", "Admitted", "Evicted", "Requeued")
 
 
@@ -66,20 +62,18 @@ class FamilyWatch:
         self.names.add(name)
         siblings = self.variants.setdefault(uid, {})
         siblings[name] = variant
-        if not is_true(variant, Type.ADMITTED):
-            return
-        admitted = [n for n, one in siblings.items() if is_true(one, Type.ADMITTED)]
-        running = [n for n in admitted if not is_true(siblings[n], Type.FINISHED)]
-        assert len(running) <= 1, f"two of one family are admitted: {running} (4.5)"
+        admitted = [n for n, one in siblings.items() if runs(one)]
+        assert len(admitted) <= 1, f"two of one family are admitted: {admitted} (4.5)"
 
     def settled(self) -> None:
         """An atomic batch is whole: what has to hold between several objects."""
         for uid, parent in self.parents.items():
-            found = list(between(parent, self.variants.get(uid, {})))
+            found = list(between(parent, self.variants.get(uid, {}).values()))
             assert not found, f"{parent.metadata.name}: {'; '.join(found)}"
         for uid, variants in self.variants.items():
-            held = [name for name, one in variants.items() if holds_quota(one)]
-            assert uid in self.parents or not held, f"orphans hold quota: {held}"
+            if uid not in self.parents:
+                found = list(between(None, variants.values()))
+                assert not found, f"{uid}: {'; '.join(found)}"
 
     def at_rest(
         self, parent: StoredWorkload, rules: FamilyRules | None, now: datetime
@@ -100,37 +94,6 @@ class FamilyWatch:
             return
         yield from _as_wanted(parent, variants, rules, now)
         yield from _as_told(parent, variants)
-
-
-def between(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> Iterator[str]:
-    """What parent and variants say against each other, a sentence each."""
-    if is_true(parent, Type.FINISHED):
-        for name, one in variants.items():
-            if holds_quota(one):
-                yield f"{name} holds quota of a family that has finished"
-        return
-    chosen = parent.status.admitted_variant
-    runs = is_true(parent, Type.ADMITTED) and not is_true(parent, Type.EVICTED)
-    admitted = [
-        name
-        for name, one in variants.items()
-        if is_true(one, Type.ADMITTED) and not is_true(one, Type.EVICTED)
-    ]
-    if runs and admitted != [chosen]:
-        yield f"it runs as {chosen!r}, and admitted are {admitted} (4.10)"
-    if admitted and not runs:
-        yield f"{admitted} is admitted, and the parent is not (4.10)"
-    for name, one in variants.items():
-        if is_true(one, Type.ADMITTED) and name != chosen:
-            yield f"{name} is admitted, and the parent names {chosen!r}"
-    if runs and parent.status.admission != variants[chosen].status.admission:
-        yield f"its admission is not that of {chosen}"
-    if is_true(parent, Type.ADMITTED) and is_true(parent, Type.EVICTED):
-        stopping = variants.get(chosen)
-        if stopping is not None and not is_true(stopping, Type.EVICTED):
-            yield f"its job stops, and {chosen} is not evicted"
-    if (parent.status.admission is not None) != is_true(parent, Type.QUOTA_RESERVED):
-        yield "its reservation and its admission say different things"
 
 
 def _as_wanted(
@@ -191,75 +154,3 @@ def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> 
         }
         if told != has:
             yield f"it tells {told} of {name}, which is {has}"
-
-
-def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
-    """What is held by ClusterQueue: of a family the most that any of its variants holds of each
-    flavor and resource, of everybody else what they hold. What a planner will have of its victims
-    in the same queue counts once for both (2.7)."""
-    holders = {
-        (one.metadata.namespace, one.metadata.name): one
-        for one in workloads
-        if head(one).role != PARENT and holds_quota(one)
-    }
-    found: dict[str, Usage] = {}
-    families: dict[str, list[StoredWorkload]] = {}
-    for one in holders.values():
-        if head(one).role == VARIANT:
-            families.setdefault(owner_of(one)[1], []).append(one)
-        else:
-            _add(found, _queue(one), _own(one, holders))
-    for members in families.values():
-        _add(found, _queue(members[0]), most(_own(one, holders) for one in members))
-    return found
-
-
-def _own(workload: StoredWorkload, holders: Mapping[tuple[str, str], StoredWorkload]) -> Usage:
-    """What it holds beside what planned victims still hold for it."""
-    given: dict[str, Usage] = {}
-    families: dict[str, list[StoredWorkload]] = {}
-    for victim in outstanding(workload, holders):
-        if head(victim).role == VARIANT:
-            families.setdefault(owner_of(victim)[1], []).append(victim)
-        else:
-            _add(given, _queue(victim), _usage(victim))
-    for uid, victims in families.items():
-        _add(given, _queue(victims[0]), _freed(uid, victims, holders.values()))
-    there = given.get(_queue(workload), {})
-    return {cell: max(0, much - there.get(cell, 0)) for cell, much in _usage(workload).items()}
-
-
-def _freed(uid: str, victims: list[StoredWorkload], holders: Iterable[StoredWorkload]) -> Usage:
-    """What a family will hold less without these: what its others hold as well stays taken."""
-    own = [one for one in holders if head(one).role == VARIANT and owner_of(one)[1] == uid]
-    going = {one.metadata.name for one in victims}
-    rest = most(_usage(one) for one in own if one.metadata.name not in going)
-    return {cell: much - rest.get(cell, 0) for cell, much in most(map(_usage, own)).items()}
-
-
-def most(usages: Iterable[Usage]) -> Usage:
-    """The element-wise maximum."""
-    found: Usage = {}
-    for usage in usages:
-        for cell, much in usage.items():
-            found[cell] = max(found.get(cell, 0), much)
-    return found
-
-
-def _add(found: dict[str, Usage], queue: str, usage: Usage) -> None:
-    mine = found.setdefault(queue, {})
-    for cell, much in usage.items():
-        mine[cell] = mine.get(cell, 0) + much
-
-
-def _queue(workload: StoredWorkload) -> str:
-    assert workload.status.admission is not None, "it holds quota"
-    return workload.status.admission.cluster_queue
-
-
-def _usage(workload: StoredWorkload) -> Usage:
-    assert workload.status.admission is not None, "it holds quota"
-    return dict(naive.usage_of(workload.status.admission))
-
-
-__all__ = ["FamilyWatch", "between", "charged", "most"]

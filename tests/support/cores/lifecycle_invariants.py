@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from admittance.workload.stored import VARIANT, StoredWorkload, head
-from simulation.invariants.lifecycle import AdmittedSeconds, Stopped, booked, broken
+from simulation.invariants.lifecycle import AdmittedSeconds, Stopped, broken
 
 
 class Watch:
@@ -28,6 +28,3 @@ class Watch:
             if head(workload).role != VARIANT:  # There its parent's time counts.
                 found += self._seconds.setdefault(uid, AdmittedSeconds()).saw(workload)
         assert not found, f"{key}: {'; '.join(found)}\n{old}\n{workload}"
-
-
-__all__ = ["Watch", "booked", "broken"]

@@ -28,9 +28,10 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
 from admittance.workload.stored import PARENT, StoredWorkload, encode, head
 from admittance.workload_controller.commit_writer import log_message
+from simulation.invariants.quota import charged
 from support.builders import NOON
-from support.cores.family_invariants import FamilyWatch, charged
-from support.cores.lifecycle_invariants import Watch, booked
+from support.cores.family_invariants import FamilyWatch
+from support.cores.lifecycle_invariants import Watch
 from support.cores.stepped_cores import NS, SteppedCores
 from support.cores.stepped_scheduler import groups
 
@@ -424,8 +425,10 @@ class TimedCores(SteppedCores):
             usage = {(one.flavor, one.resource): one.reserved for one in status.usage}
             told[status.name] = {cell: much for cell, much in usage.items() if much}
         told = {queue: usage for queue, usage in told.items() if usage}
-        holders = self.workloads()
-        known = charged(holders) if self.families else booked(holders)
+        known = {
+            queue: {cell: much for cell, much in usage.items() if much}
+            for queue, usage in charged(self.workloads()).items()
+        }
         held = {queue: usage for queue, usage in known.items() if usage}
         assert told == held, f"counted {told}, reserved {held}"
 
