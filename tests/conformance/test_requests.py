@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tables import cases, needs_data
 
-from admittance.scheduling.state.requests import Shapes, Transformation
+from admittance.api.pod_requests import Transformation
+from admittance.scheduling.state.requests import Shapes
 
 pytestmark = needs_data
 

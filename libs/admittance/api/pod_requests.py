@@ -1,4 +1,4 @@
-"""Reads the part of a stored spec that the scheduler needs.
+"""Reads the part of a stored spec that the scheduler needs, and counts the requests of its pods.
 
 The scheduler decodes the spec of every workload, so only the fields of these Structs are decoded;
 the rest of a pod template is skipped.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from admittance.api.limits import Quantity
 from admittance.api.meta import Toleration
 from admittance.api.pods import NodeSelectorTerm
-from admittance.api.units import units, whole
+from admittance.api.units import INT64_MAX, parse, units, whole
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -236,3 +236,54 @@ def effective(
     if overhead:
         _add(total, _exact(overhead))
     return {resource: max(0, whole(number)) for resource, number in total.items()}
+
+
+class Transformation(NamedTuple):
+    """Counts one resource of pods as other resources, for example GPUs as credits. Source:
+    docs/spec/scheduling.md#1.6, Kueue's ``resources.transformations``.
+
+    ``retains``: the input resource counts as itself too. ``multiply_by``: a resource of the same
+    pod that multiplies the outputs, or "". ``outputs``: resource and quantity for one whole unit of
+    the input.
+    """
+
+    input: str
+    retains: bool
+    multiply_by: str
+    outputs: tuple[tuple[str, str], ...]
+
+
+def transformed(
+    requests: Mapping[str, int], transformations: Sequence[Transformation]
+) -> dict[str, int]:
+    """Returns the requests of one pod after transformations, in accounting units.
+
+    Outputs are exact sums, rounded up at the end. A generated amount is never negative, so a
+    negative output cannot reduce a direct request.
+    """
+    by_input = {one.input: one for one in transformations}
+    counted: dict[str, int] = {}
+    generated: dict[str, Fraction] = {}
+    for resource, amount in requests.items():
+        found = by_input.get(resource)
+        if found is None or found.retains:
+            counted[resource] = amount
+        if found is None:
+            continue
+        factor = _value(resource, amount)
+        if found.multiply_by:
+            by = found.multiply_by
+            if by not in requests:
+                continue
+            factor *= _value(by, requests[by])
+        for output, each in found.outputs:
+            generated[output] = generated.get(output, Fraction(0)) + factor * parse(each)
+    for resource, exact in generated.items():
+        unit = 1000 if resource == "cpu" else 1
+        amount = counted.get(resource, 0) + max(0, whole(exact * unit))
+        counted[resource] = min(amount, INT64_MAX)
+    return counted
+
+
+def _value(resource: str, amount: int) -> Fraction:
+    return Fraction(amount, 1000) if resource == "cpu" else Fraction(amount)

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from admittance.api.configuration import FINAL_SHARE, GATES, INITIAL_SHARE, Configuration
+from admittance.api.pod_requests import Transformation
 from admittance.api.units import seconds
 from admittance.scheduling.fairsharing.usage import AdmissionFairSharing
-from admittance.scheduling.state.requests import Transformation
 
 __all__ = ["FINAL_SHARE", "INITIAL_SHARE", "AdmissionFairSharing", "Config", "config_of"]
 

@@ -5,7 +5,6 @@ memory and results of scans are per shape, not per workload. Source:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from hashlib import blake2b
 from sys import intern
 from typing import Any, Final, NamedTuple
@@ -15,60 +14,9 @@ import msgspec
 
 from admittance.api import pod_requests as spec_needs
 from admittance.api.meta import Toleration
+from admittance.api.pod_requests import Transformation, transformed
 from admittance.api.pods import NodeSelectorTerm
-from admittance.api.units import parse, whole
-from admittance.quota.cell import plus, times
-
-
-class Transformation(NamedTuple):
-    """Counts one resource of pods as other resources, for example GPUs as credits. Source:
-    docs/spec/scheduling.md#1.6, Kueue's ``resources.transformations``.
-
-    ``retains``: the input resource counts as itself too. ``multiply_by``: a resource of the same
-    pod that multiplies the outputs, or "". ``outputs``: resource and quantity for one whole unit of
-    the input.
-    """
-
-    input: str
-    retains: bool
-    multiply_by: str
-    outputs: tuple[tuple[str, str], ...]
-
-
-def transformed(
-    requests: Mapping[str, int], transformations: Sequence[Transformation]
-) -> dict[str, int]:
-    """Returns the requests of one pod after transformations, in accounting units.
-
-    Outputs are exact sums, rounded up at the end. A generated amount is never negative, so a
-    negative output cannot reduce a direct request.
-    """
-    by_input = {one.input: one for one in transformations}
-    counted: dict[str, int] = {}
-    generated: dict[str, Fraction] = {}
-    for resource, amount in requests.items():
-        found = by_input.get(resource)
-        if found is None or found.retains:
-            counted[resource] = amount
-        if found is None:
-            continue
-        factor = _value(resource, amount)
-        if found.multiply_by:
-            by = found.multiply_by
-            if by not in requests:
-                continue
-            factor *= _value(by, requests[by])
-        for output, each in found.outputs:
-            generated[output] = generated.get(output, Fraction(0)) + factor * parse(each)
-    for resource, exact in generated.items():
-        unit = 1000 if resource == "cpu" else 1
-        counted[resource] = plus(counted.get(resource, 0), max(0, whole(exact * unit)))
-    return counted
-
-
-def _value(resource: str, amount: int) -> Fraction:
-    return Fraction(amount, 1000) if resource == "cpu" else Fraction(amount)
-
+from admittance.quota.cell import times
 
 _CACHE_MAX: Final = 8_192
 
