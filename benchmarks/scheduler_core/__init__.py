@@ -1,1 +1,1 @@
-"""What the scheduler's pure core costs: one Python process, no bus. See `__main__`."""
+"""Measures the scheduler's pure core: one Python process, no bus. See `__main__`."""

@@ -1,10 +1,10 @@
-"""What the scheduler's pure core costs: one Python process, no bus.
+"""Measures the scheduler's pure core: one Python process, no bus.
 
     .venv/bin/python -m benchmarks.scheduler_core [--json FILE] [--only NAME ...] [--against TREE]
 
-Figures are medians of several runs, each after a collection. With --against every figure is also
-taken with the code of another checkout, in processes of its own that take turns with ours, so that
-what else the machine does meanwhile touches both alike.
+Figures are medians of several runs, each after a garbage collection. With --against every figure is
+also measured with the code of another checkout, in processes that alternate with those of this
+checkout, so that other load of the machine affects both alike.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from admittance.runtime.process.startup import collect_garbage_less_often
 from .figures import FIGURES, Figure
 
 
-def taken(figure: Figure) -> float:
-    """The figure, as the median of its runs."""
+def median_of(figure: Figure) -> float:
+    """The median of the runs of a figure."""
     results = []
     for _ in range(figure.runs):
         gc.collect()
@@ -32,8 +32,8 @@ def taken(figure: Figure) -> float:
     return round(statistics.median(results), 2)
 
 
-def taken_apart(name: str, tree: Path | None) -> float:
-    """The figure from a process of its own, with the code of that tree; None: with ours."""
+def measured_apart(name: str, tree: Path | None) -> float:
+    """The figure, measured by another process with the code of ``tree``; None: of this checkout."""
     environment = dict(os.environ)
     if tree is not None:
         environment["PYTHONPATH"] = f"{tree / 'libs'}:{tree / 'services'}"
@@ -43,8 +43,8 @@ def taken_apart(name: str, tree: Path | None) -> float:
 
 
 def compared(name: str, tree: Path, turns: int) -> dict[str, float]:
-    """The figure with the other tree's code and with ours, in turns."""
-    pairs = [(taken_apart(name, tree), taken_apart(name, None)) for _ in range(turns)]
+    """The figure with the code of the other tree and of this checkout, in turns."""
+    pairs = [(measured_apart(name, tree), measured_apart(name, None)) for _ in range(turns)]
     other = statistics.median(one for one, _ in pairs)
     ours = statistics.median(one for _, one in pairs)
     ratio = statistics.median(mine / theirs for theirs, mine in pairs if theirs)
@@ -73,7 +73,7 @@ def main() -> None:
             figures[name] = compared(name, options.against.resolve(), options.turns)
             sys.stderr.write(f"{name} {figures[name]}\n")
         else:
-            figures[name] = taken(FIGURES[name])
+            figures[name] = median_of(FIGURES[name])
     if "admissionMicrosecondsAmong1000" in figures and options.against is None and len(names) > 1:
         figures |= _derived(figures)
     text = json.dumps(figures, indent=2)

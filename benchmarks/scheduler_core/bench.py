@@ -1,4 +1,4 @@
-"""A scheduler with queues all of one shape, and workloads as they would be stored."""
+"""A scheduler with equal queues, and workloads in their stored form."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from admittance.scheduling.state.config import Config
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 clock = time.process_time
-"""Seconds of this process's own: the core waits for nothing, so this is what it would take on a
-machine of its own."""
+"""CPU seconds of this process: the core waits for nothing, so other processes do not count."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 API = "kueue.x-k8s.io/v1beta2"
@@ -36,7 +35,7 @@ def a_workload(
     created: datetime | None = None,
     memory: str = "1Gi",
 ) -> StoredWorkload:
-    """The pending workload with that number, as it would be stored."""
+    """The pending workload with that number, in its stored form."""
     requests = {"cpu": cpu, **({"memory": memory} if memory else {})}
     container = {"name": "c", "resources": {"requests": requests}}
     pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
@@ -77,14 +76,14 @@ def an_admission(queue: str, usage: dict[str, str], flavor: str = "default") -> 
 
 
 class Core:
-    """A scheduler, and a bucket that is only a revision."""
+    """A scheduler, and the revision of a bucket that stores nothing."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.core = Scheduler(config)
         self.revision = 0
 
     def put(self, kind: str, name: str, spec: Any = None, namespace: str = "") -> None:
-        """An object of the configuration is now so."""
+        """Applies an object of the configuration."""
         meta = {"name": name, **({"namespace": namespace} if namespace else {})}
         value = {"apiVersion": API, "kind": kind, "metadata": meta}
         if spec is not None:
@@ -94,7 +93,7 @@ class Core:
         self.core.apply_object(kind, namespace, name, manifest, self.revision)
 
     def own_all(self) -> None:
-        """It decides for every domain."""
+        """Makes the scheduler the owner of every domain."""
         for domain in sorted(self.core.domains()):
             self.core.own(domain)
 
@@ -107,8 +106,8 @@ class Core:
 
 
 class Bench(Core):
-    """So many ClusterQueues, six to a cohort, all of one shape. ``parents``: so many cohorts have
-    a parent together, and that has one with the others; 0: each is a root."""
+    """Equal ClusterQueues, ``per_cohort`` in each cohort. ``parents``: the number of cohorts below
+    one parent cohort; all parents are below one root; 0: each cohort is a root."""
 
     def __init__(
         self,
@@ -157,6 +156,6 @@ class Bench(Core):
         return made
 
     def apply_all(self, workloads: Sequence[StoredWorkload]) -> None:
-        """Applies all of them to the scheduler state."""
+        """Applies all workloads to the scheduler state."""
         for one in workloads:
             self.apply(one)

@@ -17,8 +17,7 @@ PRIORITIES = 7
 
 
 def _milliseconds(ask: Callable[[int], object], times: int = AGAIN) -> float:
-    """Of so many answers, the time that the slowest tenth begins at: what our thread works, so that
-    nothing counts that others do meanwhile."""
+    """The 90th percentile of the CPU time of this thread for one answer, of ``times`` answers."""
     spent = []
     for n in range(times):
         before = time.thread_time()
@@ -27,11 +26,11 @@ def _milliseconds(ask: Callable[[int], object], times: int = AGAIN) -> float:
     return statistics.quantiles(spent, n=10)[-1] * 1e3
 
 
-def candidates(
+def explain_preemptor_milliseconds(
     running: int, pending: int, *, fair: bool = False, lenders: int = 1, victims: int = 20
 ) -> float:
-    """Milliseconds to explain a workload that needs others to go: so many run in its cohort, and
-    so many wait in its queue."""
+    """Milliseconds to explain a workload that needs preemption, with ``running`` workloads in its
+    cohort and ``pending`` workloads in its queue."""
     sharing = FairSharing() if fair else None
     queues = lenders + 1
     bench = Bench(
@@ -57,7 +56,7 @@ def candidates(
     return _milliseconds(ask)
 
 
-def classes(pending: int) -> float:
+def explain_classes_milliseconds(pending: int) -> float:
     """Milliseconds to explain a workload in a queue where no two workloads are alike."""
     bench = Bench(1, nominal="0")
     for n in range(pending):
@@ -68,7 +67,7 @@ def classes(pending: int) -> float:
     )
 
 
-def listing(pending: int, *, local: bool) -> float:
+def pending_milliseconds(pending: int, *, local: bool) -> float:
     """Milliseconds to list the first thousand pending workloads, of all or of one LocalQueue."""
     bench = Bench(30, nominal="0")
     bench.apply_all(bench.workloads(pending))

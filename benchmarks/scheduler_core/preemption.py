@@ -13,7 +13,7 @@ from .bench import START, Bench, a_workload, an_admission, clock, condition, wit
 PRIORITIES: Final = 7
 
 
-def preempting(
+def preemption_milliseconds(
     candidates: int,
     victims: int,
     *,
@@ -22,9 +22,9 @@ def preempting(
     lenders: int = 1,
     parents: int = 0,
 ) -> float:
-    """Milliseconds for a cycle whose head needs so many of all candidates to go: workloads of its
-    own queue, or of so many others that borrow, with shares or without. ``parents``: cohorts of
-    three queues each, so many to a parent."""
+    """Milliseconds for a cycle whose head preempts ``victims`` of the candidates. ``own``: they are
+    in the queue of the head, else in ``lenders`` other queues that borrow. ``fair``: with fair
+    sharing. ``parents``: cohorts of three queues each, ``parents`` of them below one cohort."""
     config = Config(preemption=True, fair_sharing=FairSharing() if fair else None)
     per_cohort = 3 if parents else lenders + 1
     queues = 1 + lenders if not parents else 3 * parents * 2
@@ -37,7 +37,7 @@ def preempting(
         parents=parents,
     )
     if lenders > 1 or parents:
-        # What the head asks for, so that it may take it back; and what the others borrow.
+        # The head's queue owns what the head requests, and the other queues borrow it.
         _nominal(bench, 0, victims, per_cohort)
         for n in range(1, queues):
             _nominal(bench, n, (candidates - victims) // (queues - 1), per_cohort)
@@ -50,7 +50,7 @@ def preempting(
         admitted = condition("Admitted", since)
         admission = an_admission(f"cq-{queue}", usage)
         bench.apply(with_status(one, reserved, admitted, admission=admission))
-    bench.core.cycle(now=START)  # So that nothing is left over from how it came about.
+    bench.core.cycle(now=START)  # Leaves no work that belongs to the preparation.
     bench.apply(a_workload(candidates, 0, str(victims), PRIORITIES + 2))
     before = clock()
     decided = bench.core.cycle(now=START + timedelta(seconds=100))
@@ -78,8 +78,8 @@ def _nominal(bench: Bench, n: int, nominal: int, per_cohort: int) -> None:
     bench.own_all()
 
 
-def in_vain(candidates: int, *, own: bool = True) -> float:
-    """Milliseconds for a cycle in which preempting all candidates would not be enough."""
+def futile_search_milliseconds(candidates: int, *, own: bool = True) -> float:
+    """Milliseconds for a cycle in which the preemption of all candidates would not suffice."""
     bench = Bench(2, nominal=str(candidates), config=Config(preemption=True))
     queue = 0 if own else 1
     for n in range(candidates * 2):
@@ -103,4 +103,4 @@ SHAPES: Final[Mapping[str, Mapping[str, int | bool]]] = {
     "sharesThirtyLenders": {"fair": True, "lenders": 30},
     "sharesThreeLevels": {"fair": True, "parents": 5},
 }
-"""By name: the arguments of `preempting`."""
+"""By name: the arguments of `preemption_milliseconds`."""

@@ -1,4 +1,4 @@
-"""Decisions where all heads fit, arrivals, and what many pending workloads make of their cost."""
+"""The cost of decisions if all heads fit, of arrivals, and of both with many pending workloads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from admittance.scheduling.state.config import Config
 from .bench import START, Bench, a_workload, clock, condition, with_status
 
 
-def arrivals(queues: int, count: int) -> float:
+def arrival_microseconds(queues: int, count: int) -> float:
     """Microseconds for a new pending workload."""
     bench = Bench(queues)
     made = bench.workloads(count)
@@ -24,8 +24,9 @@ def arrivals(queues: int, count: int) -> float:
     return (clock() - before) / count * 1e6
 
 
-def decisions(queues: int, count: int) -> tuple[float, float]:
-    """Microseconds for a decision where all heads fit: the cycles alone, and with the echo."""
+def decision_microseconds(queues: int, count: int) -> tuple[float, float]:
+    """Microseconds for a decision if all heads fit: of the cycles alone, and with the changes that
+    the decisions cause in the state."""
     bench = Bench(queues)
     made = {one.metadata.name: one for one in bench.workloads(count)}
     bench.apply_all(list(made.values()))
@@ -49,9 +50,10 @@ def decisions(queues: int, count: int) -> tuple[float, float]:
     return cycling / count * 1e6, (cycling + echoing) / count * 1e6
 
 
-def among(pending: int, *, rounds: int = 3_000) -> float:
-    """Microseconds for an admission in one of 30 full queues while so many wait: one finishes,
-    the next is admitted, and the picture hears of that. The median, in the middle of the rest."""
+def admission_microseconds(pending: int, *, rounds: int = 3_000) -> float:
+    """Microseconds for an admission in one of 30 full queues with ``pending`` workloads: one
+    workload finishes, the next is admitted, and the state contains that. The median of all rounds
+    after the first quarter."""
     bench = Bench(30, nominal="60", config=Config(preemption=False))
     made = {one.metadata.name: one for one in bench.workloads(pending)}
     bench.apply_all(list(made.values()))
@@ -67,7 +69,7 @@ def among(pending: int, *, rounds: int = 3_000) -> float:
         spent = 0.0
         admitted = 0
         events = []
-        # As many come as go, of the same kind and queue, so that what waits stays as it is.
+        # For each finished workload one like it arrives, so the number of pending workloads stays.
         for name in running[:1]:
             gone = made.pop(name)
             kin = a_workload(newest, 0, "1", 0)
@@ -97,7 +99,7 @@ def among(pending: int, *, rounds: int = 3_000) -> float:
     return statistics.median(times[len(times) // 4 :]) * 1e6
 
 
-def explaining(queues: int, count: int) -> float:
+def explain_milliseconds(queues: int, count: int) -> float:
     """Milliseconds to explain one workload in the middle of many pending ones."""
     bench = Bench(queues, nominal="0")
     bench.apply_all(bench.workloads(count))
@@ -117,8 +119,8 @@ def _resident() -> int:
     return 0
 
 
-def memory(queues: int, count: int) -> float:
-    """Bytes for a pending workload: growth of the process while it hears of them one by one."""
+def bytes_per_workload(queues: int, count: int) -> float:
+    """Bytes for a pending workload: the growth of the process while workloads are applied."""
     bench = Bench(queues)
     bench.apply_all(bench.workloads(1_000))
     gc.collect()

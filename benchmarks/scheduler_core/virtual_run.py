@@ -1,8 +1,8 @@
 """The contended mix of a generator file, played against the core in virtual time.
 
-What the rest of the system does is mimicked: a decision is heard of a few milliseconds later,
-an admitted workload finishes after its runtime, a preempted one has stopped a few milliseconds
-after it was told to. Only the core's own time counts: hearing, cycles, refusals.
+The rest of the system is imitated: the scheduler state contains a decision a few milliseconds
+later, an admitted workload finishes after its runtime, and a preempted workload has stopped a few
+milliseconds after its eviction. Only the time of the core counts: changes, cycles, refusals.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from admittance.workload.stored import StoredWorkload
 from .bench import START, Core, a_workload, clock, condition, with_status
 
 BASELINE: Final = Path(__file__).parents[1] / "baseline.yaml"
-HEARD_SECONDS: Final = 0.003
+EFFECT_SECONDS: Final = 0.003
 """From a decision until the scheduler state contains its outcome."""
 STOP_SECONDS: Final = 0.005
 
 T = TypeVar("T")
 
 
-class Spent(NamedTuple):
-    """Seconds in the core by what it was asked, and how much came of it."""
+class CoreTimes(NamedTuple):
+    """Seconds in the core for changes of workloads, cycles and refusals, and counts of a run."""
 
-    hearing: float
+    changes: float
     cycling: float
     refusing: float
     cycles: int
@@ -47,13 +47,13 @@ class Spent(NamedTuple):
 
     @property
     def microseconds(self) -> float:
-        """Per admission, all included."""
-        return (self.hearing + self.cycling + self.refusing) / self.admissions * 1e6
+        """All time in the core per admission."""
+        return (self.changes + self.cycling + self.refusing) / self.admissions * 1e6
 
 
-class Life(Core):
-    """A plan being lived through. ``at_once``: everything is created at the start. ``tick``: what
-    happens within so many seconds is heard together before the next cycle; 0.0: one by one."""
+class VirtualRun(Core):
+    """Plays a plan against the core. ``at_once``: all workloads are created at the start. ``tick``:
+    changes within so many seconds are applied together before the next cycle; 0.0: one by one."""
 
     def __init__(
         self, planned: BenchPlan, config: Config, *, at_once: bool = False, tick: float = 0.0
@@ -61,7 +61,7 @@ class Life(Core):
         super().__init__(config)
         self.tick = tick
         self.now = 0.0
-        self.spent = {"hear": 0.0, "cycle": 0.0, "refuse": 0.0}
+        self.spent = {"changes": 0.0, "cycle": 0.0, "refuse": 0.0}
         self.cycles = self.events = self.admissions = self.preemptions = self.refusals = 0
         self.planned: dict[str, PlannedWorkload] = {}
         self.stored: dict[str, tuple[StoredWorkload, int]] = {}
@@ -100,8 +100,8 @@ class Life(Core):
             self.planned[name] = one
             self.at(at, partial(self.write, stored))
 
-    def run(self) -> Spent:
-        """Until everything has finished."""
+    def run(self) -> CoreTimes:
+        """Plays the plan until every workload has finished."""
         while self.agenda:
             self.now = self.agenda[0][0]
             until = self.now + self.tick
@@ -112,31 +112,31 @@ class Life(Core):
             self.decide()
         assert not self.stored, "everything finishes in the end"
         times = self.spent
-        return Spent(
-            times["hear"], times["cycle"], times["refuse"], self.cycles, self.events,
+        return CoreTimes(
+            times["changes"], times["cycle"], times["refuse"], self.cycles, self.events,
             self.admissions, self.preemptions, self.refusals,
         )  # fmt: skip
 
     def decide(self) -> None:
-        """Cycles until there is no work left, as the shell does when nothing happens meanwhile."""
+        """Runs cycles until the core has no work, as the scheduler does between two changes."""
         now = START + timedelta(seconds=self.now)
         while True:
             worked = self.core.has_work()
             if worked:
                 self.cycles += 1
                 for one in self.timed("cycle", lambda: self.core.cycle(now=now)):
-                    self.heard_of(one)
+                    self.plan_effect(one)
             for refused in self.timed("refuse", lambda: self.core.refusals(now=now)):
-                self.heard_of(refused)
+                self.plan_effect(refused)
             if not worked:
                 return
 
-    def heard_of(self, one: Decided) -> None:
-        """Stores the decisions, and the scheduler gets the writes."""
-        self.at(self.now + HEARD_SECONDS, lambda: self.carry_out(one))
+    def plan_effect(self, one: Decided) -> None:
+        """Plans the effect of a decision, some milliseconds later."""
+        self.at(self.now + EFFECT_SECONDS, lambda: self.apply_decision(one))
 
-    def carry_out(self, one: Decided) -> None:
-        """The decision takes effect, unless the workload has moved on."""
+    def apply_decision(self, one: Decided) -> None:
+        """Applies the decision, unless the workload has changed since."""
         stored, revision = self.stored.get(one.name, (None, 0))
         if stored is None or revision != one.revision:
             return
@@ -164,14 +164,14 @@ class Life(Core):
         self.at(self.now + STOP_SECONDS, lambda: self.stop(one.name, revision))
 
     def finish(self, name: str, revision: int) -> None:
-        """It ran to its end, if it was let."""
+        """Finishes the workload, unless it was preempted before."""
         stored, known = self.stored.get(name, (None, 0))
         if stored is not None and known == revision:
             self.write(with_status(stored, condition("Finished", START)))
             del self.stored[name]
 
     def stop(self, name: str, revision: int) -> None:
-        """It gives its quota back and waits again."""
+        """Frees the quota of the preempted workload, which is pending again."""
         stored, known = self.stored[name]
         if known == revision:
             at = START + timedelta(seconds=self.now)
@@ -184,37 +184,37 @@ class Life(Core):
         """Stores the workload in the bucket and applies it to the scheduler state."""
         self.events += 1
         now = START + timedelta(seconds=self.now)
-        revision = self.timed("hear", lambda: self.apply(stored, now))
+        revision = self.timed("changes", lambda: self.apply(stored, now))
         self.stored[stored.metadata.name] = stored, revision
         return revision
 
     def at(self, moment: float, what: Callable[[], object]) -> None:
-        """Something to happen then."""
+        """Plans a call for a moment of virtual time."""
         self.number += 1
         heappush(self.agenda, (moment, self.number, what))
 
     def timed(self, what: str, call: Callable[[], T]) -> T:
-        """The answer, its time counted."""
+        """The answer of the call; its time is added to ``what``."""
         before = clock()
         answer = call()
         self.spent[what] += clock() - before
         return answer
 
 
-def living(config: Config, *, scale: float = 0.1) -> float:
-    """Microseconds in the core per admission while the baseline file is lived through, with so
-    many of its workloads: one event after the other, as in a quiet minute of a busy system."""
-    return Life(bench_plan(read(BASELINE), scale=scale), config).run().microseconds
+def baseline_microseconds(config: Config, *, scale: float = 0.1) -> float:
+    """Microseconds in the core per admission while the baseline file is played. ``scale``: the part
+    of its workloads that is played. Changes are applied one by one, as in a quiet minute."""
+    return VirtualRun(bench_plan(read(BASELINE), scale=scale), config).run().microseconds
 
 
-def contended(queues: int, config: Config) -> float:
-    """Microseconds in the core per admission where the mix of the baseline file waits from the
-    start and room comes free as what runs finishes: deciding, hearing, parking, and looking again
-    included. Ends within ten milliseconds are heard together."""
+def contended_microseconds(queues: int, config: Config) -> float:
+    """Microseconds in the core per admission if all workloads of the baseline file are pending from
+    the start and quota becomes free as workloads finish: decisions, changes, parking and new
+    attempts included. Changes within ten milliseconds are applied together."""
     generator = read(BASELINE)
     (cohorts,) = generator.cohorts
     scale = min(1.0, 30 / queues)
     many = msgspec.structs.replace(cohorts, count=cohorts.count * queues // 30)
     generator = msgspec.structs.replace(generator, cohorts=(many,))
     planned = bench_plan(generator, scale=max(scale, 0.02) * 0.4 if queues <= 30 else 0.02)
-    return Life(planned, config, at_once=True, tick=0.01).run().microseconds
+    return VirtualRun(planned, config, at_once=True, tick=0.01).run().microseconds
