@@ -18,7 +18,8 @@ from admittance.workload.conditions import find, is_true
 from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import head
-from support.cores.family_table import FamilyTable, condition
+from support.builders import a_condition
+from support.cores.family_table import FamilyTable
 from support.examples import examples
 
 FLAVORS = ("a", "b", "c")
@@ -33,14 +34,14 @@ DELAYED = tuple(
     for place, name in enumerate(FLAVORS)
 )
 SEEN = (
-    (condition("QuotaReserved", False, "PendingEvaluation"),),
-    (condition("QuotaReserved", False, "WaitingForQuota"),),
+    (a_condition("QuotaReserved", False, "PendingEvaluation"),),
+    (a_condition("QuotaReserved", False, "WaitingForQuota"),),
     (
-        condition("QuotaReserved", False, "AdmissionGated"),
-        condition("BlockedOnPreemptionGates", True),
+        a_condition("QuotaReserved", False, "AdmissionGated"),
+        a_condition("BlockedOnPreemptionGates", True),
     ),
-    (condition("Requeued", False, "AdmissionCheck"),),
-    (condition("Requeued", True, "BackoffFinished"),),
+    (a_condition("Requeued", False, "AdmissionCheck"),),
+    (a_condition("Requeued", True, "BackoffFinished"),),
 )
 
 
@@ -90,7 +91,7 @@ class FamiliesMachine(RuleBasedStateMachine):
     @rule(name=PARENTS)
     def is_over(self, name: str) -> None:
         if name in self.table.stored:
-            self.table.status(name, condition("Finished", True))
+            self.table.status(name, a_condition("Finished", True))
 
     @rule(flavors=st.permutations(FLAVORS), count=st.integers(1, 3), migrates=st.booleans())
     def is_offered(self, flavors: list[str], count: int, migrates: bool) -> None:
@@ -161,8 +162,8 @@ class FamiliesMachine(RuleBasedStateMachine):
         if one is not None and one.status.admitted_variant:
             self.table.status(
                 name,
-                condition("QuotaReserved", False, "Pending"),
-                condition("Admitted", False),
+                a_condition("QuotaReserved", False, "Pending"),
+                a_condition("Admitted", False),
                 admitted_variant="",
                 admission=None,
                 first_admitted_at=None,

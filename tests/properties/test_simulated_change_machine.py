@@ -12,8 +12,9 @@ from admittance.events.whatif import Simulate, SimulateReply
 from admittance.whatif.simulate import change_of, perform
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload
+from support.builders import an_object
 from support.examples import examples
-from support.stored.system import StoredSystem, a_job, a_local, a_queue, an_object, raws
+from support.stored.system import StoredSystem, a_job, a_local, a_queue, raws
 
 CHECK = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/check"})
 QUEUES = ("one", "two", "three")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from admittance.api.meta import ObjectMeta
+from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.family import FamilyRules
 from admittance.workload.limits import Limits
@@ -24,6 +24,44 @@ from admittance.workload.transition_context import (
 )
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+API = "kueue.x-k8s.io/v1beta2"
+
+
+def an_object(
+    kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any
+) -> dict[str, Any]:
+    """A manifest as a user writes it. ``metadata``: more of that; other names: beside the spec."""
+    meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+    meta.update(more.pop("metadata", {}))
+    version = "v1" if kind == "Namespace" else API
+    rest = more if spec is None else {**more, "spec": spec}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
+
+
+def resource_groups(
+    flavors: Mapping[str, Any],
+    resource: str = "cpu",
+    checks: Mapping[str, Sequence[str]] | None = None,
+) -> list[dict[str, Any]]:
+    """One resource group. ``flavors``: to its quota or nominal amount, in order; ``checks``: of a
+    flavor."""
+    offered = []
+    for name, of in flavors.items():
+        quota = of if isinstance(of, Mapping) else {"nominalQuota": of}
+        one: dict[str, Any] = {"name": name, "resources": [{"name": resource, **quota}]}
+        if checks and name in checks:
+            one["admissionChecks"] = list(checks[name])
+        offered.append(one)
+    return [{"coveredResources": [resource], "flavors": offered}]
+
+
+def a_condition(kind: str, status: bool, reason: str = "", since: datetime = NOON) -> Condition:
+    return Condition(
+        type=kind,
+        status="True" if status else "False",
+        reason=reason or kind,
+        last_transition_time=since,
+    )
 
 
 class Around:
@@ -112,12 +150,7 @@ def a_spec(
 
 def a_manifest(name: str = "w", namespace: str = "ns", **spec: Any) -> dict[str, Any]:
     """A Workload as a user writes it."""
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": a_spec(**spec),
-    }
+    return an_object("Workload", name, a_spec(**spec), namespace)
 
 
 def an_arrival(
@@ -131,7 +164,7 @@ def an_arrival(
     return Arrived(
         namespace=namespace,
         name=name,
-        api_version="kueue.x-k8s.io/v1beta2",
+        api_version=API,
         metadata=ObjectMeta(name=name, namespace=namespace, annotations=annotations or {}),
         spec=msgspec.Raw(json.dumps(a_spec(**spec)).encode()),
     )

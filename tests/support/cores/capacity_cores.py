@@ -8,10 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from admittance.events import facts, provisioning
-from admittance.events.codec import encode
 from admittance.events.provisioning import (
     ProvisioningCancelled,
     ProvisioningFact,
@@ -25,6 +22,7 @@ from admittance.provisioning.steps import Step, VerdictReport
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
+from support.builders import an_object
 from support.cores.stepped_scheduler import groups
 from support.cores.timed_cores import TimedCores
 
@@ -230,22 +228,10 @@ class CapacityCores(TimedCores):
 
     def work(self, name: str, pod_sets: list[dict[str, Any]], **annotations: str) -> None:
         """A workload of these pod sets is submitted, and heard of."""
-        manifest = {
-            "apiVersion": "kueue.x-k8s.io/v1beta2",
-            "kind": "Workload",
-            "metadata": {
-                "name": name,
-                "namespace": self.namespace,
-                "annotations": {
-                    f"provreq.kueue.x-k8s.io/{key}": value for key, value in annotations.items()
-                },
-            },
-            "spec": {"queueName": "cq", "podSets": pod_sets},
-        }
-        fact = facts.Submitted(
-            namespace=self.namespace, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
-        )
-        self._hear(f"admit.workload.submitted.{self.namespace}.{name}", encode(fact))
+        given = {f"provreq.kueue.x-k8s.io/{key}": value for key, value in annotations.items()}
+        spec = {"queueName": "cq", "podSets": pod_sets}
+        meta = {"annotations": given}
+        self.submit_manifest(an_object("Workload", name, spec, self.namespace, metadata=meta))
         self.go()
 
 

@@ -30,10 +30,9 @@ from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.stored import encode as stored_bytes
 from admittance.workload_controller.commit_writer import log_message, split_groups
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
-from support.builders import NOON, a_manifest, an_admission
+from support.builders import NOON, a_manifest, an_admission, an_object, resource_groups
 from support.cores.family_invariants import FamilyWatch
 
-API = "kueue.x-k8s.io/v1beta2"
 UPGRADE: dict[str, Any] = {"migrationConstraints": {"mode": "UpgradeOnly"}}
 FENCE = {
     "Nats-Expected-Last-Subject-Sequence": "1",
@@ -74,8 +73,7 @@ class FamilyController:
     # Configuration. -------------------------------------------------------------------------
 
     def put(self, kind: str, name: str, spec: Any, namespace: str = "") -> None:
-        meta = {"name": name, **({"namespace": namespace} if namespace else {})}
-        value = {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
+        value = an_object(kind, name, spec, namespace)
         manifest = decode_object(value).manifest
         self.revision += 1
         data = msgspec.json.encode(value)
@@ -97,17 +95,9 @@ class FamilyController:
             self.put("ResourceFlavor", name, {})
             for check in checks.get(name, ()):
                 self.put("AdmissionCheck", check, {"controllerName": f"ctl-{check}"})
-        rows = [
-            {
-                "name": name,
-                "resources": [{"name": "cpu", "nominalQuota": 9}],
-                **({"admissionChecks": list(checks[name])} if name in checks else {}),
-            }
-            for name in flavors
-        ]
         spec: dict[str, Any] = {
             "namespaceSelector": {},
-            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": rows}],
+            "resourceGroups": resource_groups(dict.fromkeys(flavors, 9), checks=checks),
             **({"concurrentAdmission": policy} if policy else {}),
             **more,
         }

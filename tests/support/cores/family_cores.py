@@ -7,13 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from admittance.api.units import amount
 from admittance.events import facts
-from admittance.events.codec import encode
 from admittance.events.requests import Queues
-from admittance.events.subjects import subject_of, workload_key
+from admittance.events.subjects import workload_key
 from admittance.scheduling.state.config import Config
 from admittance.workload.conditions import find, is_true
 from admittance.workload.limits import Limits
@@ -21,7 +18,7 @@ from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from simulation.invariants.quota import charged
-from support.builders import a_manifest
+from support.builders import a_manifest, resource_groups
 from support.cores.family_queues import family_policy
 from support.cores.timed_cores import TimedCores
 
@@ -76,15 +73,7 @@ class FamilyCores(TimedCores):
             for check in checks.get(name, ()):
                 if not self.is_there("AdmissionCheck", check):
                     self.check(check)
-        rows = [
-            {
-                "name": name,
-                "resources": [{"name": GPU, "nominalQuota": much}],
-                **({"admissionChecks": list(checks[name])} if name in checks else {}),
-            }
-            for name, much in flavors.items()
-        ]
-        self.edit_queue(resourceGroups=[{"coveredResources": [GPU], "flavors": rows}], **spec)
+        self.edit_queue(resourceGroups=resource_groups(flavors, GPU, checks), **spec)
 
     def edit_queue(self, **spec: Any) -> None:
         """``cq`` says this from now on, and the rest as before; None takes a field away."""
@@ -137,10 +126,7 @@ class FamilyCores(TimedCores):
         manifest = a_manifest(
             name, self.namespace, requests={GPU: "1"}, count=gpu, queue=queue, **spec
         )
-        fact = facts.Submitted(
-            namespace=self.namespace, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
-        )
-        self._hear(subject_of(fact), encode(fact))
+        self.submit_manifest(manifest)
         if not step_by_step:
             self.go()
 

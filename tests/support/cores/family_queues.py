@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from support.builders import resource_groups
+
 
 def both(flavors: Mapping[str, str], cpu: str, *, shared: str = "cpu-only") -> list[dict[str, Any]]:
     """Two resource groups: gpu in these flavors, in order, and cpu in one that all share."""
-    return [
-        {
-            "coveredResources": ["gpu"],
-            "flavors": [
-                {"name": name, "resources": [{"name": "gpu", "nominalQuota": much}]}
-                for name, much in flavors.items()
-            ],
-        },
-        {
-            "coveredResources": ["cpu"],
-            "flavors": [{"name": shared, "resources": [{"name": "cpu", "nominalQuota": cpu}]}],
-        },
-    ]
+    return resource_groups(flavors, "gpu") + resource_groups({shared: cpu})
 
 
 def family_policy(

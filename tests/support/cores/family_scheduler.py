@@ -38,8 +38,9 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import PARENT, head
+from support.builders import API, resource_groups
 from support.cores.family_queues import family_policy
-from support.cores.stepped_scheduler import API, SteppedScheduler, groups
+from support.cores.stepped_scheduler import SteppedScheduler
 
 Pods = Sequence[tuple[int, Mapping[str, str]]]
 """Per pod set how many, and what one of them asks for."""
@@ -102,10 +103,7 @@ class FamilyScheduler(SteppedScheduler):
         offered = dict(flavors or {"best": "4", "mid": "4", "worst": "4"})
         for flavor in offered:
             self.flavor(flavor)
-        made = groups(**offered)
-        for one in made[0]["flavors"]:
-            if checks and one["name"] in checks:
-                one["admissionChecks"] = list(checks[one["name"]])
+        made = resource_groups(offered, checks=checks)
         said = family_policy(mode, floor, explicit)
         self.queue(name, **{"resourceGroups": made, "concurrentAdmission": said, **spec})
 

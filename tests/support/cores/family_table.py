@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -24,11 +24,18 @@ from admittance.workload.change import with_spec
 from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, WorkloadStatus, head, owner_of
-from support.builders import NOON, a_spec, an_admission
+from support.builders import (
+    API,
+    NOON,
+    a_condition,
+    a_spec,
+    an_admission,
+    an_object,
+    resource_groups,
+)
 from support.cores.family_queues import family_policy
 
 NS = "ns"
-VERSION = "kueue.x-k8s.io/v1beta2"
 
 
 def a_cluster_queue(
@@ -41,27 +48,10 @@ def a_cluster_queue(
     quota: int = 4,
 ) -> dict[str, Any]:
     """A ClusterQueue ``cq`` as a person writes it."""
-    rows = [
-        {"name": name, "resources": [{"name": "cpu", "nominalQuota": quota}]} for name in flavors
-    ]
-    return {
-        "apiVersion": VERSION,
-        "kind": "ClusterQueue",
-        "metadata": {"name": "cq"},
-        "spec": {
-            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": rows}],
-            **({"concurrentAdmission": family_policy(mode, floor, explicit)} if policy else {}),
-        },
-    }
-
-
-def condition(kind: str, status: bool, reason: str = "", since: datetime = NOON) -> Condition:
-    return Condition(
-        type=kind,
-        status="True" if status else "False",
-        reason=reason or kind,
-        last_transition_time=since,
-    )
+    spec: dict[str, Any] = {"resourceGroups": resource_groups(dict.fromkeys(flavors, quota))}
+    if policy:
+        spec["concurrentAdmission"] = family_policy(mode, floor, explicit)
+    return an_object("ClusterQueue", "cq", spec)
 
 
 def with_conditions(workload: StoredWorkload, *conditions: Condition) -> StoredWorkload:
@@ -129,14 +119,8 @@ class FamilyTable:
         """A LocalQueue that leads there; ``cluster_queue`` "": there is none."""
         found = None
         if cluster_queue:
-            found = decode_object(
-                {
-                    "apiVersion": VERSION,
-                    "kind": "LocalQueue",
-                    "metadata": {"name": name, "namespace": NS},
-                    "spec": {"clusterQueue": cluster_queue},
-                }
-            ).manifest
+            spec = {"clusterQueue": cluster_queue}
+            found = decode_object(an_object("LocalQueue", name, spec, NS)).manifest
         return self._object("LocalQueue", NS, name, found)
 
     # The bucket. ----------------------------------------------------------------------------
@@ -158,7 +142,7 @@ class FamilyTable:
         return self.put(
             name,
             StoredWorkload(
-                api_version=VERSION,
+                api_version=API,
                 kind="Workload",
                 metadata=ObjectMeta(
                     name=name,
@@ -168,7 +152,7 @@ class FamilyTable:
                 ),
                 spec=msgspec.Raw(json.dumps(a_spec(**spec)).encode()),
                 status=WorkloadStatus(
-                    conditions=(condition("QuotaReserved", False, "PendingEvaluation", self.now),)
+                    conditions=(a_condition("QuotaReserved", False, "PendingEvaluation", self.now),)
                 ),
             ),
         )
@@ -192,7 +176,7 @@ class FamilyTable:
 
     def admit_name(self, name: str, parent: str = "j") -> FamilyTable:
         """The same, by its name."""
-        yes = (condition("QuotaReserved", True), condition("Admitted", True))
+        yes = (a_condition("QuotaReserved", True), a_condition("Admitted", True))
         self.status(name, *yes, admission=an_admission())
         first = self.stored[parent].status.first_admitted_at or self.now
         return self.status(parent, *yes, admitted_variant=name, first_admitted_at=first)
@@ -281,13 +265,13 @@ class FamilyTable:
         self.put(
             fact.name,
             StoredWorkload(
-                api_version=VERSION,
+                api_version=API,
                 kind="Workload",
                 metadata=replace(manifest.metadata, uid=f"uid-{self._uids}"),
                 spec=msgspec.Raw(msgspec.json.encode(spec)),
                 status=WorkloadStatus(
                     conditions=(
-                        condition(
+                        a_condition(
                             "QuotaReserved",
                             False,
                             "PendingEvaluation" if spec.active else "Deactivated",
@@ -318,7 +302,7 @@ class FamilyTable:
         rows = rows_of([summary_of(one) for one in own], wants)
         more: Iterable[Condition] = ()
         if self.rules is not None and not self.rules.tags_within(state.allowed):
-            more = (condition("QuotaReserved", False, "NoMatchingFlavor"),)
+            more = (a_condition("QuotaReserved", False, "NoMatchingFlavor"),)
         self.status(parent, *more, variants=rows)
 
 

@@ -31,9 +31,8 @@ from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.commit_writer import log_message
-from support.builders import NOON, a_manifest
+from support.builders import NOON, a_manifest, an_object
 
-API = "kueue.x-k8s.io/v1beta2"
 NS = "ns"
 
 
@@ -68,12 +67,7 @@ class SteppedCores:
 
     def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
         """An object of that kind is now so."""
-        meta = {"name": name, **({"namespace": namespace} if namespace else {})}
-        meta.update(more.pop("metadata", {}))
-        version = "v1" if kind == "Namespace" else API
-        value = {"apiVersion": version, "kind": kind, "metadata": meta, **more}
-        if spec is not None:
-            value["spec"] = spec
+        value = an_object(kind, name, spec, namespace, **more)
         self._keep(kind, namespace, name, decode_object(value).manifest, msgspec.json.encode(value))
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
@@ -136,10 +130,14 @@ class SteppedCores:
     def submit(self, name: str, queue: str, cpu: str = "1", *, age: float = 0, **spec: Any) -> None:
         """A workload of one pod; the older, the larger its age."""
         manifest = a_manifest(name, self.namespace, requests={"cpu": cpu}, queue=queue, **spec)
-        fact = facts.Submitted(
-            namespace=self.namespace, name=name, workload=msgspec.Raw(msgspec.json.encode(manifest))
-        )
-        self._hear(subject_of(fact), encode(fact), at=self.now - timedelta(seconds=age))
+        self.submit_manifest(manifest, at=self.now - timedelta(seconds=age))
+
+    def submit_manifest(self, manifest: Mapping[str, Any], at: datetime | None = None) -> None:
+        """A workload of that manifest."""
+        raw = msgspec.Raw(msgspec.json.encode(manifest))
+        name = manifest["metadata"]["name"]
+        fact = facts.Submitted(namespace=self.namespace, name=name, workload=raw)
+        self._hear(subject_of(fact), encode(fact), at=at)
 
     def publish(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
         """A fact about the workload is published."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.meta import ObjectMeta
 from admittance.api.reading.manifest import decode_object
 from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.events.requests import ExplainReply, PendingQuery
@@ -17,9 +17,7 @@ from admittance.events.shapes import Admission
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
-
-NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-API = "kueue.x-k8s.io/v1beta2"
+from support.builders import API, NOON, a_condition, an_object, resource_groups
 
 
 def quota(nominal: str, borrow: str | None = None, lend: str | None = None) -> dict[str, Any]:
@@ -30,14 +28,7 @@ def quota(nominal: str, borrow: str | None = None, lend: str | None = None) -> d
 
 def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
     """One resource group: flavor to its cpu (a quota, or a nominal amount), in order."""
-    offered = [
-        {
-            "name": name,
-            "resources": [{"name": "cpu", **(of if isinstance(of, Mapping) else quota(of))}],
-        }
-        for name, of in flavors.items()
-    ]
-    return [{"coveredResources": ["cpu"], "flavors": offered}]
+    return resource_groups(flavors)
 
 
 class SteppedScheduler:
@@ -64,13 +55,7 @@ class SteppedScheduler:
 
     def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
         """An object of that kind is now so."""
-        meta = {"name": name, **({"namespace": namespace} if namespace else {})}
-        meta.update(more.pop("metadata", {}))
-        version = "v1" if kind == "Namespace" else API
-        value = {"apiVersion": version, "kind": kind, "metadata": meta, **more}
-        if spec is not None:
-            value["spec"] = spec
-        manifest = decode_object(value).manifest
+        manifest = decode_object(an_object(kind, name, spec, namespace, **more)).manifest
         self.revision += 1
         self.core.apply_object(kind, namespace, name, manifest, self.revision)
         self._own()
@@ -163,15 +148,7 @@ class SteppedScheduler:
         stored = self.stored[workload]
         new: Mapping[str, tuple[bool, str]] = status.pop("conditions", {})
         kept = tuple(one for one in stored.status.conditions if one.type not in new)
-        made = tuple(
-            Condition(
-                type=kind,
-                status="True" if on else "False",
-                reason=reason,
-                last_transition_time=self.now,
-            )
-            for kind, (on, reason) in new.items()
-        )
+        made = tuple(a_condition(kind, on, reason, self.now) for kind, (on, reason) in new.items())
         changed = msgspec.structs.replace(stored.status, conditions=(*kept, *made), **status)
         self._write(
             stored.metadata.namespace, workload, msgspec.structs.replace(stored, status=changed)

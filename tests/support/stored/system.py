@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -17,32 +17,14 @@ from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, perform, simulate
 from admittance.workload import stored
-from support.builders import a_manifest
-
-NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-API = "kueue.x-k8s.io/v1beta2"
-
-
-def an_object(kind: str, name: str, spec: Any = None, namespace: str = "") -> dict[str, Any]:
-    """A manifest."""
-    meta = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return {
-        "apiVersion": API,
-        "kind": kind,
-        "metadata": meta,
-        **({"spec": spec} if spec is not None else {}),
-    }
+from support.builders import NOON, a_manifest, an_object, resource_groups
 
 
 def a_queue(name: str, cohort: str = "", *, cpu: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
     """A ClusterQueue; ``cpu``: flavor to its nominal quota, in order."""
-    offered = [
-        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": much}]}
-        for flavor, much in cpu.items()
-    ]
     made: dict[str, Any] = {
         "namespaceSelector": {},
-        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": offered}],
+        "resourceGroups": resource_groups(cpu),
         **({"cohortName": cohort} if cohort else {}),
         **spec,
     }

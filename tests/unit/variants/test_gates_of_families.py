@@ -9,16 +9,16 @@ import pytest
 
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
 from admittance.family import PREEMPTION_TIMEOUT
-from support.builders import NOON, an_admission
-from support.cores.family_table import FamilyTable, a_family, condition
+from support.builders import NOON, a_condition, an_admission
+from support.cores.family_table import FamilyTable, a_family
 
 GATED = (
-    condition("QuotaReserved", False, "AdmissionGated"),
-    condition("BlockedOnPreemptionGates", True, "PreemptionGated"),
+    a_condition("QuotaReserved", False, "AdmissionGated"),
+    a_condition("BlockedOnPreemptionGates", True, "PreemptionGated"),
 )
 FULL = (
-    condition("QuotaReserved", False, "WaitingForQuota"),
-    condition("BlockedOnPreemptionGates", False),
+    a_condition("QuotaReserved", False, "WaitingForQuota"),
+    a_condition("BlockedOnPreemptionGates", False),
 )
 A, B, C = "j-variant-a", "j-variant-b", "j-variant-c"
 
@@ -66,7 +66,7 @@ def test_an_absent_condition_is_not_evaluated_and_a_false_one_is() -> None:
             id="one that is turned off",
         ),
         pytest.param(
-            lambda t: t.status(A, condition("Requeued", False, "AdmissionCheck")),
+            lambda t: t.status(A, a_condition("Requeued", False, "AdmissionCheck")),
             id="one that waits out its own check's delay",
         ),
         pytest.param(lambda t: t.meta(A, deletion_timestamp=NOON), id="one that is going"),
@@ -86,7 +86,7 @@ def opened(used: bool = False, reserved: bool = False) -> FamilyTable:
     assert told(table) == ["a"]
     table.status(A, preemption_gates=an_open_gate(used))
     if reserved:
-        table.status(A, condition("QuotaReserved", True), admission=an_admission())
+        table.status(A, a_condition("QuotaReserved", True), admission=an_admission())
     return table
 
 
@@ -141,11 +141,11 @@ def test_a_reservation_without_victims_blocks_gates_only_briefly() -> None:
     "change",
     [
         pytest.param(
-            lambda t: t.status("j", condition("Requeued", False, "PodsReadyTimeout")),
+            lambda t: t.status("j", a_condition("Requeued", False, "PodsReadyTimeout")),
             id="while the family's backoff runs",
         ),
         pytest.param(
-            lambda t: t.admit("b").status("j", condition("Evicted", True, "VariantEvicted")),
+            lambda t: t.admit("b").status("j", a_condition("Evicted", True, "VariantEvicted")),
             id="while the family's job stops",
         ),
         pytest.param(lambda t: t.spec("j", active=False), id="while the parent is turned off"),

@@ -13,8 +13,8 @@ from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
 from admittance.variants.core import GATHER
 from admittance.workload.stored import head
-from support.builders import NOON
-from support.cores.family_table import NS, FamilyTable, a_family, condition
+from support.builders import NOON, a_condition
+from support.cores.family_table import NS, FamilyTable, a_family
 
 RESERVATION, DEMAND, SPOT = "j-variant-reservation", "j-variant-demand", "j-variant-spot"
 DELAYED = (
@@ -129,7 +129,7 @@ def test_a_parent_without_an_allowed_flavor_is_updated_once() -> None:
 def test_a_finished_parent_gets_no_variants(status: dict[str, str]) -> None:
     table = FamilyTable().workload()
     if status:
-        table.status("j", condition("Finished", True))
+        table.status("j", a_condition("Finished", True))
     else:
         table.meta("j", deletion_timestamp=NOON)
     assert table.orders() == []
@@ -228,8 +228,8 @@ def test_a_reset_activates_all_variants_that_were_not_stopped() -> None:
     table.admit("reservation").follow()
     assert table.active() == "reservation"
     table.status(SPOT, stopped_by="User")
-    no = condition("QuotaReserved", False, "PendingEvaluation")
-    table.status("j", no, condition("Admitted", False), admitted_variant="", admission=None)
+    no = a_condition("QuotaReserved", False, "PendingEvaluation")
+    table.status("j", no, a_condition("Admitted", False), admitted_variant="", admission=None)
     assert table.orders()[:1] == [f"activated {DEMAND} race"]
     table.follow()
     assert table.active() == "reservation demand"
@@ -290,7 +290,7 @@ def test_a_variant_of_a_parent_that_became_regular_is_deleted() -> None:
 
 
 def test_a_finished_orphan_that_was_being_deleted_is_deleted() -> None:
-    table = a_family("a").status("j-variant-a", condition("Finished", True))
+    table = a_family("a").status("j-variant-a", a_condition("Finished", True))
     table.meta("j-variant-a", deletion_timestamp=NOON)
     assert table.put("j", None).orders() == ["deleted j-variant-a"]
 
@@ -378,7 +378,7 @@ def test_a_terminating_variant_is_not_deleted_again_or_replaced() -> None:
 def test_the_rows_of_a_parent_follow_its_variants() -> None:
     table = a_family("a", "b")
     assert [row.variant for row in table.stored["j"].status.variants] == ["a", "b"]
-    table.later(1).status("j-variant-b", condition("QuotaReserved", False, "WaitingForQuota"))
+    table.later(1).status("j-variant-b", a_condition("QuotaReserved", False, "WaitingForQuota"))
     assert table.follow() == ["aggregated j"]
     (_, b) = table.stored["j"].status.variants
     assert b.conditions[0].reason == "WaitingForQuota"
@@ -388,7 +388,7 @@ def test_aggregations_of_a_parent_are_limited_to_ten_per_second() -> None:
     table = a_family("a", "b").later(1)
     nudges = []
     for step in range(30):
-        table.status("j-variant-a", condition("QuotaReserved", False, f"Reason{step}"))
+        table.status("j-variant-a", a_condition("QuotaReserved", False, f"Reason{step}"))
         nudges += table.follow()
         table.later(0.01)
     assert len(nudges) == 3
@@ -405,6 +405,6 @@ def test_an_aggregation_that_became_needless_is_not_requested() -> None:
     assert table.core.wake() == table.now + GATHER
     table.obey(facts.Aggregated(namespace=NS, name="j"))  # whatever made it tell of its variants
     assert table.later(GATHER.total_seconds()).orders() == []
-    table.status("j-variant-a", condition("QuotaReserved", False, "AnotherReason"))
+    table.status("j-variant-a", a_condition("QuotaReserved", False, "AnotherReason"))
     assert table.orders() == []
     assert table.later(GATHER.total_seconds()).follow() == ["aggregated j"]

@@ -8,14 +8,14 @@ from itertools import pairwise
 
 from admittance.variants.core import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX, FamilyActs
 from admittance.workload.stored import LogPosition
-from support.builders import NOON
-from support.cores.family_table import NS, FamilyTable, a_family, condition
+from support.builders import NOON, a_condition
+from support.cores.family_table import NS, FamilyTable, a_family
 
 
 def test_a_published_act_is_not_repeated_at_once() -> None:
     table = FamilyTable().offer("a").workload()
     assert table.orders() == ["submitted j-variant-a"]
-    table.status("j", condition("QuotaReserved", False, "Other"))
+    table.status("j", a_condition("QuotaReserved", False, "Other"))
     assert table.orders() == []
     assert table.core.pending == 1
 
@@ -99,19 +99,19 @@ def test_a_clock_that_is_set_back_delays_acts_only_briefly() -> None:
     table = FamilyTable().offer("a").workload()
     table.orders()
     table.now -= timedelta(hours=1)
-    table.status("j", condition("QuotaReserved", False, "Other"))
+    table.status("j", a_condition("QuotaReserved", False, "Other"))
     assert table.orders() == ["submitted j-variant-a"]
 
 
 def test_rows_that_differ_are_not_requested_without_end() -> None:
     table = a_family("a")
-    table.later(1).status("j-variant-a", condition("QuotaReserved", False, "WaitingForQuota"))
+    table.later(1).status("j-variant-a", a_condition("QuotaReserved", False, "WaitingForQuota"))
     said = 0
     for _ in range(100):
         said += len(table.orders())
         # The writer of the parent adds no rows for it.
         table.log.clear()
-        table.status("j", condition("Admitted", False, f"Write{table.revision}"))
+        table.status("j", a_condition("Admitted", False, f"Write{table.revision}"))
         table.later(0.2)
     assert said <= 4
 
@@ -142,7 +142,7 @@ def test_a_change_without_effect_computes_no_family() -> None:
 
     table.core.__class__ = Counting
     table.workload("regular", role="regular").offer("a", "b", quota=99)
-    table.status("j7-variant-a", condition("QuotaReserved", False, "WaitingForQuota"))
+    table.status("j7-variant-a", a_condition("QuotaReserved", False, "WaitingForQuota"))
     table.orders()
     assert looked == ["j7"]
 

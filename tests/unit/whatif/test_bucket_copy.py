@@ -19,13 +19,13 @@ from admittance.whatif import bucket_copy as copies
 from admittance.whatif import simulate as whole
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, in_parts, joined_reply, perform, simulate
+from support.builders import an_object
 from support.stored.system import (
     NOON,
     StoredSystem,
     a_job,
     a_local,
     a_queue,
-    an_object,
     evictions,
     raws,
     starts,

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Delete
+from support.builders import an_object
 from support.stored.system import (
     StoredSystem,
     a_job,
     a_local,
     a_queue,
-    an_object,
     evictions,
     starts,
     waits,

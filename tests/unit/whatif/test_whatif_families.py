@@ -9,11 +9,11 @@ from admittance.events.whatif import Simulate
 from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import simulate
 from admittance.workload.limits import Limits
+from support.builders import an_object
 from support.stored.system import (
     StoredSystem,
     a_job,
     a_queue,
-    an_object,
     evictions,
     raws,
     starts,
