@@ -7,6 +7,8 @@ Files, all of mode 0600 in a folder of mode 0700:
 - ``system.nk``: the seed with which the server is asked to read ``auth.conf`` again.
 - ``NAME.creds``: the credentials of the users that `admit up` needs itself.
 - ``lock``: a file that a process locks while it changes the folder.
+
+Root may change the folder of another Unix user: each file gets the owner of its folder.
 """
 
 from __future__ import annotations
@@ -54,13 +56,14 @@ def new_key() -> KeyPair:
 
 
 def credentials_text(user: User, seed: str) -> str:
-    """The content of a credentials file: the seed, and comment lines that name the user, its role
-    and its inbox prefix. `admit` reads the inbox prefix from the file; any other NATS client must
-    be given that prefix."""
+    """The content of a credentials file: the seed, and comment lines that name the user, its role,
+    its public key and its inbox prefix. `admit` reads the inbox prefix from the file; any other
+    NATS client must be given that prefix."""
     return (
         "# Credentials of Admittance for a nats-server. Keep this file secret.\n"
         f"# user: {user.name}\n"
         f"# role: {user.role}\n"
+        f"# public key: {user.key}\n"
         f"# inbox prefix: _INBOX.{user.token}\n"
         f"{seed}\n"
     )
@@ -154,18 +157,22 @@ class AuthStore:
                 raise
         return added
 
-    def provide(self, wanted: Sequence[User]) -> None:
+    def provide(self, wanted: Sequence[User], folder: Path | None = None) -> bool:
         """Makes sure that each user exists and that its file, `credentials_of`, holds its key. A
-        user whose file is missing or wrong gets a new key."""
+        user whose file is missing or wrong gets a new key. Returns whether any user changed.
+        ``folder``: the folder of the files, if it is not this folder."""
         with self._locked() as content:
             users = {one.name: one for one in content.users}
             for user in wanted:
-                users[user.name] = self._provided(user, users.get(user.name))
-            self._save(msgspec.structs.replace(content, users=tuple(users.values())))
+                path = credentials_file(folder or self.folder, user.name)
+                users[user.name] = self._provided(user, users.get(user.name), path)
+            provided = tuple(users.values())
+            self._save(msgspec.structs.replace(content, users=provided))
+        return provided != content.users
 
     def credentials_of(self, name: str) -> str:
-        """The credentials file of a user of `provide`."""
-        return str(self.folder / f"{token(name)}.creds")
+        """The credentials file of a user of `provide` in this folder."""
+        return str(credentials_file(self.folder, name))
 
     def note_servers(self, servers: str) -> None:
         """Notes the address of the servers that include ``auth.conf``."""
@@ -173,26 +180,25 @@ class AuthStore:
             if content.servers != servers:
                 self._save(msgspec.structs.replace(content, servers=servers))
 
-    def _provided(self, user: User, there: User | None) -> User:
-        path = self.credentials_of(user.name)
+    def _provided(self, user: User, there: User | None, path: Path) -> User:
         if there is not None and there.role != user.role:
             raise SetupError(
-                f"the user {user.name} in {self.folder} has the role {there.role}, and `admit up` "
+                f"the user {user.name} in {self.folder} has the role {there.role}, and Admittance "
                 f"needs it with the role {user.role}: run `admit auth revoke {user.name}`"
             )
         if there is not None:
             reason = "it belongs to another user"
             try:
-                if read_user_key(path).public == there.key:
+                if read_user_key(str(path)).public == there.key:
                     return msgspec.structs.replace(user, key=there.key, created=there.created)
             except AccessDenied as error:
                 reason = str(error)
-            log.warning("key_made_anew", user=user.name, file=path, reason=reason)
+            log.warning("key_made_anew", user=user.name, file=str(path), reason=reason)
         key = new_key()
         added = msgspec.structs.replace(user, key=key.public)
         if wrong := problems(added):
             raise SetupError("; ".join(wrong))
-        self._write(Path(path).name, credentials_text(added, key.seed))
+        write_secret_file(path, credentials_text(added, key.seed))
         return added
 
     def remove(self, name: str) -> User:
@@ -219,7 +225,7 @@ class AuthStore:
     def _locked(self) -> Iterator[_Content]:
         self._check_folder()
         try:
-            descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = _open_new(self.folder / LOCK, os.O_RDWR)
         except OSError as error:
             raise SetupError(f"cannot write to {self.folder}: {error.strerror}") from None
         try:
@@ -263,22 +269,7 @@ class AuthStore:
             self._write(name, written)
 
     def _write(self, name: str, text: str) -> None:
-        """Replaces a file atomically: a reader sees the old content or the new content, never a
-        part."""
-        path = self.folder / name
-        draft = self.folder / f".{name}.new"
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                os.fchmod(descriptor, 0o600)
-                file.write(text.encode())
-                file.flush()
-                os.fsync(descriptor)
-            draft.replace(path)
-        except OSError as error:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
-            raise SetupError(f"cannot write {path}: {error.strerror}") from None
+        write_secret_file(self.folder / name, text)
 
     def _check_folder(self) -> None:
         try:
@@ -322,7 +313,7 @@ def _read_own(path: Path) -> bytes:
 
 
 def _check_own(path: Path, found: os.stat_result, mode: str) -> None:
-    if found.st_uid != os.geteuid():
+    if os.geteuid() not in (found.st_uid, 0):
         raise SetupError(
             f"{path} belongs to another Unix user (uid {found.st_uid}): run this command as that "
             "user"
@@ -331,15 +322,52 @@ def _check_own(path: Path, found: os.stat_result, mode: str) -> None:
         raise SetupError(f"other users may use {path}: run `chmod {mode} {path}`")
 
 
+def credentials_file(folder: Path, name: str) -> Path:
+    """The path of the credentials file of a user in a folder."""
+    return folder / f"{token(name)}.creds"
+
+
 def _create_file(path: Path, text: str) -> None:
     """Writes a new file that only its owner may read."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
+        with os.fdopen(_open_new(path, os.O_WRONLY | os.O_EXCL), "wb") as file:
             file.write(text.encode())
     except FileExistsError:
         raise SetupError(f"{path} exists: delete it, or name another file with -o") from None
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}") from None
+
+
+def write_secret_file(path: Path, text: str) -> None:
+    """Writes a file that only its owner may read. A reader sees the old content or the new content,
+    never a part. Raises SetupError."""
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        with os.fdopen(_open_new(draft, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        if path.is_dir():
+            # Docker makes an empty folder in place of a secret file that is missing.
+            path.rmdir()
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise SetupError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _open_new(path: Path, flags: int) -> int:
+    """Opens a file that only its owner may read, and makes it if there is none. As root: the file
+    gets the owner of its folder."""
+    flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+        if os.geteuid() == 0:
+            owner = path.parent.stat()
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

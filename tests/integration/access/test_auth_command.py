@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -26,6 +29,9 @@ from support.requests import eventually
 from support.servers import ConfiguredServer, until, within
 
 pytestmark = pytest.mark.bus
+
+ADMIT = Path(sys.executable).parent / "admit"
+SHELL_CHECK = Path(__file__).parents[3] / "deploy" / "samples" / "checks" / "shell" / "freeze.sh"
 
 
 class Locked(NamedTuple):
@@ -206,6 +212,47 @@ async def test_expired_user_is_disconnected(locked: Locked) -> None:
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     await client.close()
+
+
+async def test_command_removes_expired_users_until_it_is_stopped(locked: Locked) -> None:
+    await locked.add("viewer", "ada", "--expires", "1s")
+    removing = await asyncio.create_subprocess_exec(
+        *(str(ADMIT), "auth", "expire", "--dir", str(locked.folder), "--nats", locked.server.url()),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert removing.stderr is not None
+    line = await within(removing.stderr.readline())
+    assert b'"users_expired"' in line
+    assert locked.store.users == ()
+    with pytest.raises(AccessDenied):
+        async with connected(locked, locked.creds("ada")):
+            pass
+    removing.terminate()
+    assert await within(removing.wait()) == 0
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl")
+async def test_check_in_shell_signs_with_its_credentials(locked: Locked) -> None:
+    creds = await locked.add("check", "freeze", "--controller", "example.com/freeze")
+    controller = await locked.add("workload-controller", "controller")
+    check = await asyncio.create_subprocess_exec(
+        *("bash", str(SHELL_CHECK)),
+        env={
+            **os.environ,
+            "ADMIT_NATS_URL": locked.server.url(),
+            "ADMIT_NATS_CREDS": str(creds),
+        },
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert check.stderr is not None
+    assert b"check example.com/freeze listens at" in await within(check.stderr.readline())
+    request = b'{"namespace":"ns","name":"w","uid":"u","check":"freeze","cycle":3}'
+    async with connected(locked, controller) as bus:
+        await bus.nc.publish("admit.check.requested.example_com=2Ffreeze.ns.w", request)
+        said = await within(check.stderr.readline())
+    check.terminate()
+    await within(check.wait())
+    assert said == b"ns/w cycle 3 retry 0: Ready (not frozen)\n"
 
 
 async def test_server_that_refuses_the_configuration_keeps_its_users(locked: Locked) -> None:

@@ -292,7 +292,7 @@ async def test_a_damaged_credentials_file_is_one_line(tmp_path: Path, servers: S
     binary.write_bytes(b"\xff\xfe")
     binary.chmod(0o600)
     assert "it is not text" in await refusal(url, creds=str(binary))
-    assert "Is a directory" in await refusal(url, creds=str(tmp_path))
+    assert "is a folder, as docker makes" in await refusal(url, creds=str(tmp_path))
     assert f"{tmp_path / 'none'} not found" in await refusal(url, creds=str(tmp_path / "none"))
 
 

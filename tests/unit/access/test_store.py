@@ -160,10 +160,46 @@ def test_file_that_other_users_may_read_is_refused(store: AuthStore, what: str) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_file_of_another_unix_user_is_refused(store: AuthStore) -> None:
+def test_file_of_another_unix_user_is_refused(
+    store: AuthStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.chown(store.folder / "users.json", 12345, 12345)
+    monkeypatch.setattr(os, "geteuid", lambda: 12346)
     with pytest.raises(SetupError, match="belongs to another Unix user"):
         _ = store.users
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_root_writes_files_that_belong_to_the_owner_of_their_folder(
+    store: AuthStore, tmp_path: Path
+) -> None:
+    people = tmp_path / "people"
+    people.mkdir()
+    os.chown(people, 12346, 12346)
+    for path in (store.folder, *store.folder.iterdir()):
+        os.chown(path, 12345, 12345)
+    store.add(wanted(), people / "ada.creds")
+    assert {path.stat().st_uid for path in store.folder.iterdir()} == {12345}
+    assert (people / "ada.creds").stat().st_uid == 12346
+
+
+def test_root_follows_no_link_of_the_owner_of_the_folder(store: AuthStore, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (store.folder / ".users.json.new").symlink_to(precious)
+    with pytest.raises(SetupError, match="cannot write"):
+        store.add(wanted(), tmp_path / "ada.creds")
+    assert precious.read_text() == "precious"
+
+
+def test_credentials_in_another_folder_are_made_once(store: AuthStore, tmp_path: Path) -> None:
+    # Docker makes an empty folder in place of a secret that is missing.
+    file = tmp_path / "ada.creds"
+    file.mkdir()
+    assert store.provide([wanted()], tmp_path)
+    text = file.read_text()
+    assert not store.provide([wanted()], tmp_path)
+    assert file.read_text() == text
 
 
 def test_missing_folder_says_how_to_make_one(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_name_of_a_service_with_another_role_is_refused(tmp_path: Path) -> None:
     store = AuthStore(tmp_path / "auth")
     store.remove("scheduler")
     store.add(User(name="scheduler", role="viewer", key=""), tmp_path / "x.creds")
-    with pytest.raises(SetupError, match="has the role viewer, and `admit up` needs it with"):
+    with pytest.raises(SetupError, match="has the role viewer, and Admittance needs it with"):
         Lock(tmp_path)
 
 

@@ -7,6 +7,7 @@ set -u
 LC_ALL=C # lengths are bytes
 
 url=${ADMIT_NATS_URL:-nats://127.0.0.1:4222}
+creds=${ADMIT_NATS_CREDS:-} # a file of `admit auth add check`
 controller=${CONTROLLER:-example.com/freeze} # controllerName of the AdmissionCheck
 freeze=${FREEZE_FILE:-/tmp/freeze}
 delay=${DELAY_SECONDS:-30}
@@ -22,6 +23,30 @@ decide() { # of $namespace, $name, $check, $retry_count and the whole $payload: 
 
 # --- What follows is the protocol. ----------------------------------------------------------------
 # Some of it stands in every sample in shell: each is one file, to be copied alone.
+
+credentials() { # reads the credentials file $1: $user_key, $inbox, and $seed, which stays in here
+  local line
+  user_key= seed= inbox=_INBOX.$me
+  while IFS= read -r line; do
+    case $line in
+      '# public key: '*) user_key=${line#*: } ;;
+      '# inbox prefix: '*) inbox=${line#*: } ;;
+      SU*) seed=$line ;;
+    esac
+  done <"$1" && [[ $user_key && $seed ]] && return
+  note "cannot use the credentials file $1"
+  return 1
+}
+
+sign() { # the signature of $1 by the seed, whose bytes 3 to 34 are an Ed25519 key; needs openssl
+  local file
+  file=$(mktemp) && printf '%s' "$1" >"$file"
+  openssl pkeyutl -sign -rawin -in "$file" -keyform DER -inkey <(
+    printf '\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20'
+    printf '%s======' "$seed" | base32 -d | head -c 34 | tail -c 32
+  ) | base64 -w 0 | tr '+/' '-_' | tr -d '='
+  rm -f "$file"
+}
 
 token() { # $1 as one token of a subject: a dot is _, anything else but A-Z a-z 0-9 - is =XX
   local out= char i
@@ -83,13 +108,22 @@ answer() { # a request has come, in $payload on the subject $1
 }
 
 serve() { # one connection, until it ends
-  local line payload subject sid size due=0 inbox="_INBOX.$me.$$.$RANDOM"
+  local line payload value subject sid size due=0 inbox=_INBOX.$me user_key seed
+  if [[ -n $creds ]]; then
+    credentials "$creds" || return
+  fi
+  inbox+=.$$.$RANDOM
   next && [[ $line == INFO* ]] || return
+  if [[ -n $creds ]]; then
+    payload=$line
+    field nonce || { note "the server asks for no signature"; return; }
+    login=',"nkey":"'$user_key'","sig":"'$(sign "$value")'"'
+  fi
   # Without headers: the server leaves those of a message out, and MSG is all there is.
   printf 'CONNECT {"verbose":false,"pedantic":false,"headers":false,"name":"%s"%s}\r\n' \
     "check $controller" "$login" >&3
   # A queue group: several of us share the work.
-  printf 'SUB admit.check.requested.%s.> %s 1\r\nSUB %s 2\r\nPING\r\n' "$me" "$me" "$inbox" >&3
+  printf 'SUB admit.check.requested.%s.*.* %s 1\r\nSUB %s 2\r\nPING\r\n' "$me" "$me" "$inbox" >&3
   while next; do
     case $line in
       PING) printf 'PONG\r\n' >&3 ;;

@@ -12,7 +12,7 @@ import stat
 from base64 import b32decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from datetime import datetime
-from os import fstat
+from os import fstat, geteuid
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -152,6 +152,16 @@ def read_secret(path: str, what: str) -> str:
             data = file.read(BYTES_MAX + 1)
     except FileNotFoundError:
         raise AccessDenied(f"{what} {path} not found") from None
+    except IsADirectoryError:
+        raise AccessDenied(
+            f"the {what} {path} is a folder, as docker makes in place of a missing secret: make "
+            "the file, then make the container anew"
+        ) from None
+    except PermissionError:
+        raise AccessDenied(
+            f"cannot read the {what} {path}: Unix user {geteuid()} has no right to: make it the "
+            "owner"
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not the name of a file"
         raise AccessDenied(f"cannot read the {what} {path}: {reason}") from None

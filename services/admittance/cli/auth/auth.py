@@ -69,7 +69,7 @@ async def add(call: Call, folder: Path, wanted: NewUser) -> None:
     store = AuthStore(folder)
     store.add(user, wanted.file)
     output.say(f"added {user.name} ({user.role}): credentials in {wanted.file}")
-    await _tell_servers(call, store)
+    await tell_servers(call, store)
 
 
 async def revoke(call: Call, folder: Path, name: str) -> None:
@@ -77,16 +77,21 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
     store = AuthStore(folder)
     gone = store.remove(name)
     output.say(f"revoked {gone.name} ({gone.role})")
-    await _tell_servers(call, store)
+    await tell_servers(call, store)
 
 
-async def _tell_servers(call: Call, store: AuthStore) -> None:
-    """Reloads the running servers. Raises AnswerIsNo if a server runs and did not accept the
-    change."""
+async def reload_servers(call: Call, store: AuthStore) -> None:
+    """Reloads the running servers. Raises AdmittanceError."""
     if call.url_from in (UrlFrom.DEFAULT, UrlFrom.CONTEXT):
         call = replace(call, url=store.servers, url_from=UrlFrom.OPTION)
+    await reload(call.url, store.system_seed_file, call.connection)
+
+
+async def tell_servers(call: Call, store: AuthStore) -> None:
+    """Reloads the running servers. Raises AnswerIsNo if a server runs and did not accept the
+    change."""
     try:
-        await reload(call.url, store.system_seed_file, call.connection)
+        await reload_servers(call, store)
     except NoServer as error:
         output.note(
             f"takes effect when the server starts; {error}: if it runs elsewhere, reload it there"
