@@ -1,18 +1,16 @@
-#!/bin/sh
-# The health check of a container: exits with 0 if its service reported lately that it is ready, else
-# with 1 and the reason. The service writes the file (ADMIT_HEALTH_FILE): the time until which it is
-# valid, and the reason if the service is not ready. Starting Python here would use more CPU than the
-# idle service itself.
-file=${ADMIT_HEALTH_FILE:-/tmp/admittance-health}
-if ! read -r until reason 2>/dev/null <"$file"; then
-  echo "the service has not said yet how it is" >&2
+#!/bin/bash
+# The health check of a container: exits with 0 if its service is ready, else with 1 and the reason,
+# as /readyz of the admin port (ADMIT_ADMIN) says. Bash speaks TCP by itself, so the image needs no
+# other program, and a probe costs a hundredth of what a Python process would cost.
+port=${ADMIT_ADMIN##*:}
+if ! { exec 3<>"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null; then
+  echo "no service answers at port $port: it is starting, or it has ended" >&2
   exit 1
 fi
-if [ "$(date +%s)" -ge "$until" ]; then
-  echo "no sign of life from the service" >&2
-  exit 1
-fi
-if [ -n "$reason" ]; then
-  echo "$reason" >&2
-  exit 1
-fi
+printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3
+IFS=' ' read -r -t 9 _ status _ <&3
+while IFS= read -r -t 9 line && [[ $line != $'\r' ]]; do :; done <&3
+[[ $status == 200 ]] && exit
+IFS= read -r -t 1 -d '' reason <&3
+echo "${reason:-the service has not answered for 9 s}" >&2
+exit 1

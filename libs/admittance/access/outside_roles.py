@@ -11,6 +11,7 @@ from typing import Final
 
 from admittance.access.parts import (
     ALIVE_KEYS,
+    ASK_HEALTH,
     CONNECT,
     HEALTH,
     JS,
@@ -138,6 +139,7 @@ def runner(user: User) -> Permissions:
                 for one in each(f"admit.workload.{fact}.{{}}.*", spaces)
             ),
         ),
+        *ASK_HEALTH,
     )
     subscribe = (
         *inbox(user),

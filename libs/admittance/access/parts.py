@@ -68,6 +68,8 @@ def micro_endpoints(service: str) -> tuple[Rule, ...]:
 
 
 HEALTH: Final = rules("answer for its health", "admit.api.health")
+ASK_HEALTH: Final = rules("say at its admin port whether it is ready", "admit.api.health")
+"""A process asks its own service over the bus, so that a lost connection shows."""
 
 
 def stream_info(streams: Iterable[str]) -> tuple[Rule, ...]:

@@ -7,6 +7,7 @@ from typing import Final
 from admittance import lease
 from admittance.access.parts import (
     ALIVE_KEYS,
+    ASK_HEALTH,
     CONNECT,
     HEALTH,
     JS,
@@ -51,6 +52,7 @@ def _leader_elected(service: str, *, epochs: tuple[str, ...]) -> tuple[Rule, ...
             f"{subjects.ALIVE_INSTANCE}{service}.*",
         ),
         *rules("become leader", *epochs),
+        *ASK_HEALTH,
         *ANSWERS,
     )
 
@@ -227,8 +229,10 @@ def server_watch(user: User) -> Permissions:
     return Permissions(publish, inbox(user))
 
 
-BUILT_IN_PROVIDERS: Final = ("provider-pool", "provider-docker", "provider-aws")
-"""The services of Admittance that provide capacity and elect a leader, by their names."""
+BUILT_IN_PROVIDERS: Final = (
+    *("provider-pool", "provider-docker", "provider-aws", "provider-kubernetes"),
+)
+"""The services of Admittance that provide capacity, by their names."""
 
 
 def built_in_provider(user: User) -> Permissions:
@@ -268,6 +272,7 @@ def built_in_provider(user: User) -> Permissions:
             "report on capacity",
             *each("admit.provisioning.{}." + f"{name}.*.*", PROVIDER_FACTS),
         ),
+        *ASK_HEALTH,
         *ANSWERS,
     )
     found_by = each(f"{subjects.ALIVE_INSTANCE}{{}}.*", BUILT_IN_PROVIDERS)

@@ -1,29 +1,18 @@
-"""Health of a service instance: answers on the bus, and a file for the container's health check.
-
-The file has one line: the time until which it is valid, in seconds since 1970, then the problem, if
-any. The service asks for its own health over the bus, as `admit doctor` does, so the file also
-shows a lost connection. A process that hangs stops writing the file. `deploy/health.sh` reads the
-health file.
-"""
+"""Health of a service instance: answers on the bus, and what it answers to its own process."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 from typing import Final
 
 import nats.errors
-import structlog
 
 from admittance.events.requests import HealthReply
-from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.health_query import trouble
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import raise_if_cancelled
 
 TROUBLE: Final = "trouble"
 """The name of the detail of a health reply that says what prevents progress, such as refused
@@ -55,30 +44,8 @@ async def answer_queries(
         await serving.stop()
 
 
-EVERY_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 5.0
-COUNTS_SECONDS: Final = 20
-"""How long a line of the health file is valid: longer than one period and a late answer
-together.
-"""
-
-log = structlog.get_logger()
-
-
-async def write_health_file(bus: Bus, settings: Settings, file: Path | None) -> None:
-    """Writes the health file every few seconds until cancelled, then removes it. If ``file`` is
-    None, nothing is written.
-    """
-    if file is None:
-        return
-    try:
-        while True:
-            found = await why_not_ready(bus, settings)
-            raise_if_cancelled()
-            _write(file, found)
-            await asyncio.sleep(EVERY_SECONDS)
-    finally:
-        _remove(file)
+"""How long a service may take to answer for its own health."""
 
 
 async def why_not_ready(bus: Bus, settings: Settings) -> str:
@@ -93,18 +60,3 @@ async def why_not_ready(bus: Bus, settings: Settings) -> str:
     except nats.errors.Error as error:
         found = f"the bus is not available: {error}"
     return " ".join(found.split())
-
-
-def _write(file: Path, reason: str) -> None:
-    until = int(clock.now().timestamp()) + COUNTS_SECONDS
-    beside = file.with_name(f"{file.name}.new")
-    try:
-        beside.write_text(f"{until} {reason}\n")
-        beside.replace(file)
-    except OSError as error:
-        log.warning("health_not_written", file=str(file), error=str(error))
-
-
-def _remove(file: Path) -> None:
-    with suppress(OSError):
-        file.unlink(missing_ok=True)

@@ -44,8 +44,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     provider. ``provisioning_seconds``: the default deadline of a request for capacity; 0: none.
     ``admin``: HOST:PORT of the admin port of this process; None: not served.
     ``metrics_prefix``: what the name of every metric begins with.
-    ``health_file``: where a service that is alone in its process writes its health for
-    `deploy/health.sh`; None: nowhere.
     """
 
     service: str
@@ -65,7 +63,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     provisioning_seconds: float = 900.0
     admin: str | None = None
     metrics_prefix: str = PREFIX
-    health_file: Path | None = None
     json_logs: bool | None = None
     log_level: str = "info"
     configuration: Configuration = Configuration()
@@ -108,7 +105,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             provisioning_seconds=number(env, "ADMIT_PROVISIONING_SECONDS", 900.0, least=0.0),
             admin=admin or env.get("ADMIT_ADMIN") or None,
             metrics_prefix=metrics_prefix or env.get("ADMIT_METRICS_PREFIX") or PREFIX,
-            health_file=Path(env["ADMIT_HEALTH_FILE"]) if env.get("ADMIT_HEALTH_FILE") else None,
             compare_seconds=number(env, "ADMIT_COMPARE_SECONDS", 60.0, least=0.1),
             json_logs=choice(env, "ADMIT_LOG", {"json": True, "text": False}),
             log_level=env.get("ADMIT_LOG_LEVEL", "info").lower(),

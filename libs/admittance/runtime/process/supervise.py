@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import structlog
@@ -20,7 +19,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, is_temporary
 from admittance.runtime.process.admin import AdminPort, admin_port
-from admittance.runtime.process.health import why_not_ready, write_health_file
+from admittance.runtime.process.health import why_not_ready
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often, stop_signals
 from admittance.runtime.tasks import process_ends_within, raise_if_cancelled
@@ -177,14 +176,13 @@ def task_of(
     run: Callable[..., Awaitable[None]],
     *,
     serving: Serving = _at_once,
-    health_file: Path | None = None,
     admin: AdminPort | None = None,
     **more: Any,
 ) -> ServiceTask:
     """Makes of a service the task that `supervise` runs. At each start the service gets a new
     connection, and the streams are checked. When the service ends, it has a grace period.
-    ``serving``: waits until the service works. ``health_file``: the file to write for the health
-    check of a container. ``admin``: the admin port that says whether the service is ready.
+    ``serving``: waits until the service works. ``admin``: the admin port that says whether the
+    service is ready.
     """
     if admin is not None:
         admin.expect(settings.service)
@@ -212,7 +210,6 @@ def task_of(
             )
         )
         waiting = asyncio.create_task(_until_serving(bus, settings, serving, serves))
-        health_file_writer = asyncio.create_task(write_health_file(bus, settings, health_file))
         readiness = ExitStack()
         if admin is not None:
             readiness.enter_context(
@@ -233,7 +230,6 @@ def task_of(
             await asyncio.gather(
                 tasks.cancel_and_wait(waiting),
                 working,
-                tasks.cancel_and_wait(health_file_writer),
                 return_exceptions=True,
             )
             closing = asyncio.create_task(bus.close())
@@ -293,7 +289,7 @@ async def serve(
 ) -> None:
     """Runs one service until ``stop`` is set. Raises what `supervise` raises."""
     async with admin_port(settings) as admin:
-        task = task_of(settings, run, health_file=settings.health_file, admin=admin, **more)
+        task = task_of(settings, run, admin=admin, **more)
         await supervise([task], stop, grace_seconds=STOP_SECONDS)
 
 
