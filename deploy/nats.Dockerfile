@@ -1,8 +1,13 @@
 # nats-server with our configuration, not as root.
 ARG NATS_BASE=nats:2.15-alpine
 FROM ${NATS_BASE}
+LABEL org.opencontainers.image.title="admittance-nats" \
+      org.opencontainers.image.description="nats-server with the configuration of Admittance" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# Of one server; a cluster has other names.
+ENV NATS_NAME=admittance
 COPY deploy/nats.conf /etc/admittance/nats.conf
+COPY deploy/nats.sh /usr/local/bin/admittance-nats
 RUN mkdir -p /data/nats && chown -R 65532:65532 /data
 USER 65532:65532
-ENTRYPOINT ["nats-server"]
-CMD ["-c", "/etc/admittance/nats.conf"]
+ENTRYPOINT ["admittance-nats"]

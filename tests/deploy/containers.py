@@ -10,15 +10,13 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 
 import bases
 import pytest
 import yaml
-from testcontainers.compose import DockerCompose
 
 ROOT = Path(__file__).parents[2]
 ADMIT = Path(sys.executable).parent / "admit"
@@ -29,14 +27,7 @@ kind: ResourceFlavor
 metadata: {name: nothing}
 """
 HEALTHY_SECONDS = 180.0
-
-
-class Standalone(DockerCompose):
-    """For Debian's docker-compose, a program of its own and no plugin of docker."""
-
-    @cached_property
-    def compose_command_property(self) -> list[str]:
-        return ["docker-compose", *super().compose_command_property[2:]]
+COMPOSE_SECONDS = 600.0
 
 
 def engine() -> str:
@@ -119,12 +110,44 @@ def build(base: str) -> None:
 
 class Deployment:
     """A running compose project. ``url``: of its nats-server. ``ports``: by the variable that
-    compose.yaml takes them from."""
+    compose.yaml takes them from. ``auth``: the folder of users and credentials. ``profiles``:
+    those of compose.yaml that are started."""
 
-    def __init__(self, project: str, ports: dict[str, int]) -> None:
+    def __init__(
+        self,
+        project: str,
+        ports: dict[str, int],
+        auth: Path,
+        settings: Path,
+        profiles: Sequence[str],
+    ) -> None:
         self.project = project
+        self.profiles = profiles
         self.ports = ports
+        self.auth = auth
         self.url = f"nats://127.0.0.1:{ports['ADMIT_PORT']}"
+        self._settings = settings
+        """The file of variables for docker compose."""
+
+    def compose(self, *arguments: str) -> str:
+        """What docker compose answers for this project; fails with its error."""
+        told = self.try_compose(*arguments)
+        assert told.returncode == 0, f"{' '.join(arguments)}: {told.stderr}{told.stdout}"
+        return told.stdout
+
+    def try_compose(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs docker compose for this project, whatever its exit status."""
+        command = [*(compose_command() or "").split(), "--env-file", str(self._settings)]
+        command += [word for name in self.profiles for word in ("--profile", name)]
+        return subprocess.run(
+            [*command, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMPOSE_SECONDS,
+            check=False,
+        )
 
     def containers(self, shown: str = "{{.Names}}") -> list[str]:
         """One line per container of the project."""
@@ -156,7 +179,7 @@ class Deployment:
     def await_health(self) -> None:
         """Waits until every container that can says that it is healthy, and the others run; fails
         with their last words."""
-        healthy = sum("healthcheck" in service for service in services().values())
+        healthy = sum("healthcheck" in service for service in services(*self.profiles).values())
         deadline = time.monotonic() + HEALTHY_SECONDS
         while True:
             states = self.containers("{{.Names}} {{.Status}}")
@@ -169,18 +192,37 @@ class Deployment:
                 pytest.fail("\n".join([*states, *words]))
             threading.Event().wait(0.5)
 
+    def creds(self, name: str = "admin") -> Path:
+        """The credentials file of a person."""
+        return self.auth / f"{name}.creds"
+
     def admit(self, *arguments: str, text: str | None = None) -> str:
         """What `admit` answers; fails with its error."""
-        told = subprocess.run(
-            [str(ADMIT), "--nats", self.url, *arguments],
+        told = self.run(*arguments, text=text)
+        assert told.returncode == 0, f"admit {' '.join(arguments)}: {told.stderr}{told.stdout}"
+        return told.stdout
+
+    def run(
+        self, *arguments: str, user: str = "admin", text: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command of the user, whatever its exit status."""
+        return subprocess.run(
+            [str(ADMIT), "--nats", self.url, "--creds", str(self.creds(user)), *arguments],
             input=text,
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
-        assert told.returncode == 0, f"admit {' '.join(arguments)}: {told.stderr}{told.stdout}"
-        return told.stdout
+
+
+def eventually(told: Callable[[], str], word: str) -> str:
+    """What is told once it has the word; fails with the last text."""
+    deadline = time.monotonic() + HEALTHY_SECONDS
+    while word not in (text := told()):
+        assert time.monotonic() < deadline, text
+        threading.Event().wait(0.5)
+    return text
 
 
 @contextmanager
@@ -189,13 +231,20 @@ def deployed(
     folder: Path,
     profiles: Sequence[str] = (),
     more: Mapping[str, str] | None = None,
+    before: Callable[[Deployment], None] | None = None,
+    only: Sequence[str] = (),
 ) -> Iterator[Deployment]:
     """compose.yaml with these profiles, up and answering on free ports, under a name that keeps
-    these containers and volumes apart from any others. ``more``: variables that it is told."""
+    these containers and volumes apart from any others. ``more``: variables that it is told.
+    ``before``: called when the users are there, before the containers start. ``only``: these
+    services, and those that they need."""
     project = f"admittance-test-{uuid.uuid4().hex[:8]}"
     names = ("ADMIT_PORT", "ADMIT_PROMETHEUS_PORT", "ADMIT_SPENDING_PORT")
     ports = {name: free_port() for name in names}
+    auth = folder / f"{project}-auth"
+    auth.mkdir()
     variables = {
+        "ADMIT_AUTH_FOLDER": str(auth),
         **{name: str(port) for name, port in ports.items()},
         **images(base),
         **(more or {}),
@@ -203,29 +252,25 @@ def deployed(
     }
     settings = folder / f"{project}.env"
     settings.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
-    kind = DockerCompose if compose_command() == "docker compose" else Standalone
-    compose = kind(
-        context=str(ROOT),
-        env_file=str(settings),
-        wait=False,
-        profiles=list(profiles) or None,
-    )
+    deployment = Deployment(project, ports, auth, settings, profiles)
     try:
-        compose.start()
-        deployment = Deployment(project, ports)
+        deployment.compose("run", "--rm", "auth")
+        if before is not None:
+            before(deployment)
+        deployment.compose("up", "--detach", *only)
         deployment.await_answer()
         yield deployment
     finally:
-        compose.stop(down=True)
+        deployment.compose("down", "--volumes", "--remove-orphans")
 
 
-def services(profile: str = "") -> dict[str, dict[str, object]]:
-    """What compose.yaml starts under that profile alone; without one, what it always starts."""
+def services(*profiles: str) -> dict[str, dict[str, object]]:
+    """What compose.yaml starts with these profiles."""
     found = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     return {
         name: service
         for name, service in found.items()
-        if (profile in service.get("profiles", ()) if profile else "profiles" not in service)
+        if "profiles" not in service or set(profiles) & set(service["profiles"])
     }
 
 

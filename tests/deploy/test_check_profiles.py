@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from urllib.request import Request, urlopen
 
@@ -16,32 +14,26 @@ pytestmark = pytest.mark.deploy
 PROFILES = (*(() if containers.no_prometheus() else ("budget",)), "approval", "backoff", "shell")
 PROBED = "http://capacity.example.com/free"
 ABSENT = "http://nats:1/free"
-THERE = "http://nats:8222/healthz"
+THERE = "http://scheduler:9464/livez"
 CHECKS = ROOT / "deploy" / "samples" / "checks"
 
 
 @pytest.fixture(scope="module")
 def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """compose.yaml with the profiles of all samples that can run here, at once."""
-    with containers.deployed(base, tmp_path_factory.mktemp("compose"), PROFILES) as found:
+    more = {"ADMIT_ADMIN": "0.0.0.0:9464"}
+    with containers.deployed(base, tmp_path_factory.mktemp("compose"), PROFILES, more) as found:
         for sample in PROFILES:
             manifests = (CHECKS / sample / "manifests.yaml").read_text()
             found.admit("apply", "-f", "-", text=manifests.replace(PROBED, ABSENT))
         yield found
 
 
-def await_word(container: str, word: str) -> None:
-    deadline = time.monotonic() + containers.HEALTHY_SECONDS
-    while word not in containers.docker("logs", container):
-        assert time.monotonic() < deadline, containers.docker("logs", container)
-        threading.Event().wait(0.5)
-
-
 def test_a_workload_that_the_bash_check_accepts_runs(deployment: Deployment) -> None:
     admit = deployment.admit
     freezer = deployment.container("freeze-check")
     # It hears what is asked while it listens.
-    await_word(freezer, "listens at")
+    containers.eventually(lambda: containers.docker("logs", freezer), "listens at")
     containers.docker("exec", freezer, "touch", "/tmp/freeze")
     admit("submit", "-q", "freezable", "--name", "frozen", "--", "true")
     admit("wait", "workload", "frozen", "--for", "Backoff", "--timeout", "60")

@@ -1,14 +1,16 @@
-"""The containers of compose.yaml, built and started for real, carry a job to its end."""
+"""The containers of compose.yaml, built and started for real, are locked and carry jobs to their
+end."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import containers
 import pytest
-from containers import ROOT, Deployment
+from containers import ROOT, Deployment, docker
 
 pytestmark = pytest.mark.deploy
 
@@ -33,20 +35,122 @@ spec:
 """
 
 
+QUEUES = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: rack}
+---
+apiVersion: admittance.dev/v1
+kind: MachinePool
+metadata: {name: rack}
+spec:
+  provisioningClassName: rack.example.com
+  machines: [{name: one, count: 1, bootSeconds: 0, resources: {cpu: 4, memory: 8Gi}}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ProvisioningRequestConfig
+metadata: {name: rack}
+spec: {provisioningClassName: rack.example.com, managedResources: [cpu]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: machines}
+spec:
+  controllerName: kueue.x-k8s.io/provisioning-request
+  parameters: {apiGroup: kueue.x-k8s.io, kind: ProvisioningRequestConfig, name: rack}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: person}
+spec: {controllerName: admittance.dev/approval}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: racked}
+spec:
+  namespaceSelector: {}
+  admissionChecks: [machines, person]
+  resourceGroups:
+    - coveredResources: [cpu, memory]
+      flavors:
+        - name: rack
+          resources: [{name: cpu, nominalQuota: 4}, {name: memory, nominalQuota: 8Gi}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {namespace: team-a, name: racked}
+spec: {clusterQueue: racked}
+"""
+"""A queue whose jobs need a machine of a provider and the approval of a person."""
+PEOPLE = {
+    "ada": ("user", "--namespace", "team-a"),
+    "bob": ("user", "--namespace", "team-b"),
+    "eve": ("approver", "--namespace", "team-a"),
+    "vic": ("viewer",),
+}
+PROFILES = ("approval", "pool")
+AUTH = "deploy/auth"
+"""The folder of users, in the container of `auth`."""
+
+
 @pytest.fixture(scope="module")
 def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """compose.yaml without a profile."""
-    with containers.deployed(base, tmp_path_factory.mktemp("compose")) as found:
+    """compose.yaml with a check and a provider, and people with roles."""
+    with containers.deployed(base, tmp_path_factory.mktemp("compose"), PROFILES) as found:
+        for name, role in PEOPLE.items():
+            found.compose("run", "--rm", "auth", "add", role[0], name, *role[1:],
+                          "-o", f"{AUTH}/{name}.creds")  # fmt: skip
         found.await_health()
         yield found
 
 
 def test_no_process_of_a_service_is_root(deployment: Deployment) -> None:
     names = deployment.containers()
-    assert len(names) == len(containers.services())
+    assert len(names) == len(containers.services(*PROFILES))
     for name in names:
-        told = containers.docker("exec", name, "cat", "/proc/1/status")
+        told = docker("exec", name, "cat", "/proc/1/status")
         assert "Uid:\t65532\t65532\t65532" in told, name
+
+
+def test_containers_write_nowhere_and_have_limits_and_short_logs(deployment: Deployment) -> None:
+    shown = (
+        "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.LogConfig.Config}} "
+        "{{.HostConfig.PidsLimit}} {{.HostConfig.Memory}}"
+    )
+    for name in deployment.containers():
+        told = docker("inspect", "--format", shown, name).strip()
+        pids, memory = ("32768", "0") if "runner" in name else ("512", str(2 << 30))
+        assert told == f"true [ALL] map[max-file:3 max-size:10m] {pids} {memory}", name
+
+
+@pytest.mark.parametrize("image", ["admittance", "admittance-nats"])
+def test_image_has_labels(base: str, image: str) -> None:
+    labels = json.loads(docker("inspect", "--format", "{{json .Config.Labels}}", image))
+    name = "org.opencontainers.image."
+    assert labels[f"{name}title"] == image
+    assert {f"{name}{one}" for one in ("description", "licenses")} <= labels.keys()
+
+
+def test_server_demands_credentials(deployment: Deployment) -> None:
+    told = subprocess.run(
+        [str(containers.ADMIT), "--nats", deployment.url, "get", "clusterqueues"],
+        env={"XDG_CONFIG_HOME": str(deployment.auth / "none"), "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1
+    assert "demands signed credentials" in told.stderr
+
+
+def test_each_container_has_its_own_credentials_only(deployment: Deployment) -> None:
+    for service in ("scheduler", "runner", "provider-pool", "approval-check"):
+        container = deployment.container(service)
+        text = docker("exec", container, "cat", "/run/secrets/credentials")
+        assert f"# user: {service}\n" in text
+        assert docker("exec", container, "sh", "-c", "echo /run/secrets/*").split() == [
+            "/run/secrets/credentials"
+        ]
 
 
 def test_a_job_runs_from_submission_to_end_in_containers(
@@ -61,6 +165,96 @@ def test_a_job_runs_from_submission_to_end_in_containers(
     found = json.loads(admit("get", "workload", "greet", "-o", "json"))
     assert found["status"]["admission"]["clusterQueue"] == "research"
     assert admit("logs", "workload", "greet").count("hello from") == 2
+
+
+def test_every_role_does_its_part_of_a_job(deployment: Deployment) -> None:
+    def does(name: str, *words: str) -> str:
+        told = deployment.run("-n", "team-a", *words, user=name)
+        assert told.returncode == 0, f"{name} {words}: {told.stderr}{told.stdout}"
+        return told.stdout
+
+    deployment.admit("apply", "-f", "-", text=QUEUES)
+    does("ada", "submit", "-q", "racked", "--name", "wanted", "--", "sh", "-c", "echo for $USER")
+    # The provider books a machine; the check asks for a person.
+    does("ada", "wait", "workload", "wanted", "--for", "QuotaReserved", "--timeout", "60")
+    seen = containers.eventually(
+        lambda: does("vic", "describe", "workload", "wanted"), "waits for a person"
+    )
+    assert "by ada" in seen
+    refused = deployment.run("-n", "team-a", "approve", "workload", "wanted", user="ada")
+    assert (refused.returncode, "may not" in refused.stderr) == (1, True), refused.stderr
+    does("eve", "approve", "workload", "wanted")
+    does("ada", "wait", "workload", "wanted", "--for", "Succeeded", "--timeout", "60")
+    assert "for" in does("ada", "logs", "workload", "wanted")
+    events = does("vic", "events", "--workload", "wanted")
+    for word in ("by ada", "capacity there", "by eve", "admitted", "started"):
+        assert word in events, events
+
+
+def test_a_role_that_oversteps_is_refused_by_the_server(deployment: Deployment) -> None:
+    submit = ("submit", "-q", "racked", "--name", "stolen", "--anyway", "--", "true")
+    for name, words in (
+        ("bob", ("-n", "team-a", *submit)),  # of another namespace
+        ("vic", ("-n", "team-a", *submit)),
+        ("ada", ("delete", "clusterqueue", "racked")),
+    ):
+        told = deployment.run(*words, user=name)
+        assert told.returncode == 1, f"{name} {words}"
+        assert "may not" in told.stderr, told.stderr
+    decide = "admit.workload.admitted.team-a.wanted"
+    for user in ("scheduler", "runner", "approval-check"):
+        checked = deployment.try_compose(
+            *("run", "--rm", "auth", "check", "$KV.admittance.workload.team-a.wanted"),
+            *("--as", user),
+        )
+        assert checked.returncode == 1, checked.stdout
+    assert deployment.try_compose(
+        "run", "--rm", "auth", "check", decide, "--as", "runner"
+    ).returncode
+    stolen = deployment.run("-n", "team-a", "get", "workload", "stolen", user="vic")
+    assert stolen.returncode == 1
+
+
+def test_services_lack_no_permission(deployment: Deployment) -> None:
+    for name in deployment.containers():
+        log = docker("logs", name).lower()
+        assert "permission" not in log, f"{name}: {log[-3000:]}"
+
+
+def test_revoked_user_is_refused_at_once(deployment: Deployment) -> None:
+    deployment.compose("run", "--rm", "auth", "add", "viewer", "gus", "-o", f"{AUTH}/gus.creds")
+    assert deployment.run("get", "workloads", user="gus").returncode == 0
+    deployment.compose("run", "--rm", "auth", "revoke", "gus")
+    told = deployment.run("get", "workloads", user="gus")
+    assert told.returncode == 1
+    assert "the server does not know them, or they were revoked" in told.stderr
+
+
+def test_user_is_refused_when_its_time_is_over(deployment: Deployment) -> None:
+    guest = ("add", "viewer", "guest", "--expires", "3s", "-o", f"{AUTH}/guest.creds")
+    deployment.compose("run", "--rm", "auth", *guest)
+    log = deployment.container("expiry")
+    containers.eventually(lambda: docker("logs", log), "users_expired")
+    assert deployment.run("get", "workloads", user="guest").returncode == 1
+
+
+def test_commands_run_in_a_container_of_their_own(deployment: Deployment) -> None:
+    sample = "deploy/samples/queues.yaml"
+    assert "clusterqueue" in deployment.compose("run", "--rm", "admit", "apply", "-f", sample)
+    assert "research" in deployment.compose("run", "--rm", "admit", "get", "clusterqueues")
+    submit = ("submit", "-q", "research", "--name", "hello", "--wait", "--", "echo", "hello")
+    assert "hello finished" in deployment.compose("run", "--rm", "admit", *submit)
+    deployment.compose("run", "--rm", "admit", "doctor")  # with status 0: all is well
+
+
+def test_users_that_are_there_stay_when_they_are_made_again(deployment: Deployment) -> None:
+    admin = deployment.creds().read_text()
+    (deployment.auth / "containers" / "backoff-check.creds").unlink()
+    deployment.compose("run", "--rm", "auth")
+    assert deployment.creds().read_text() == admin
+    assert (deployment.auth / "containers" / "backoff-check.creds").exists()
+    assert deployment.run("get", "workloads", user="ada").returncode == 1  # names no namespace
+    assert deployment.run("-n", "team-a", "get", "workloads", user="ada").returncode == 0
 
 
 def test_every_container_ends_in_order_when_it_is_stopped(deployment: Deployment) -> None:

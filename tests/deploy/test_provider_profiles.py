@@ -230,10 +230,13 @@ def test_a_job_on_kubernetes_capacity_stops_when_it_is_revoked(
 def test_a_missing_setting_is_reported_in_one_sentence(
     deployment: Deployment, service: str, env: dict[str, str], said: str
 ) -> None:
-    given = {"ADMIT_NATS_URL": "nats://nats:4222", **env}
+    secret = "/run/secrets/credentials"
+    creds = deployment.auth / "containers" / f"{service}.creds"
+    given = {"ADMIT_NATS_URL": "nats://nats:4222", "ADMIT_NATS_CREDS": secret, **env}
     ended = subprocess.run(
         [
             *("docker", "run", "--rm", "--network", f"{deployment.project}_default"),
+            *("--volume", f"{creds}:{secret}:ro", "--user", str(creds.stat().st_uid)),
             *(word for name, value in given.items() for word in ("--env", f"{name}={value}")),
             *("admittance", "serve", service),
         ],

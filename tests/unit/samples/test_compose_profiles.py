@@ -9,20 +9,24 @@ from typing import Any
 import pytest
 import yaml
 
+from admittance.cli.auth.compose import CHECKS as CHECKS_OF_COMPOSE
+from admittance.cli.auth.compose import container_users
 from admittance.cli.support import services
+from admittance.runtime import clock
 
 ROOT = Path(__file__).parents[3]
 CHECKS = ROOT / "deploy" / "samples" / "checks"
 IN_IMAGE = "/opt/admittance/checks/"
-SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").read_text())[
-    "services"
-]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 
 def of_samples() -> dict[str, dict[str, Any]]:
     """Outside programs; services of Admittance are recognised by their names."""
     return {
-        name: one for name, one in SERVICES.items() if "profiles" in one and "entrypoint" in one
+        name: one
+        for name, one in SERVICES.items()
+        if "entrypoint" in one and one.get("profiles", ["commands"]) != ["commands"]
     }
 
 
@@ -43,11 +47,52 @@ def test_every_service_is_in_compose_and_providers_have_a_profile() -> None:
         assert one.get("profiles", []) == ([profile] if provider else []), name
 
 
-def test_compose_services_have_minimal_rights() -> None:
-    for name, one in of_ours().items():
-        assert one["read_only"], name
-        assert one["cap_drop"] == ["ALL"], name
-        assert one["security_opt"] == ["no-new-privileges:true"], name
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_containers_have_minimal_rights_limits_and_short_logs(name: str) -> None:
+    one = SERVICES[name]
+    assert one["read_only"]
+    assert one["cap_drop"] == ["ALL"]
+    assert one["security_opt"] == ["no-new-privileges:true"]
+    assert one["logging"]["options"].keys() == {"max-size", "max-file"}
+    if one.get("profiles") != ["commands"]:
+        assert one["mem_limit"]
+        assert one["pids_limit"]
+
+
+def test_each_container_that_connects_has_a_user_and_its_own_secret() -> None:
+    users = {user.name: user for user in container_users(clock.now())}
+    given = {name: one["secrets"] for name, one in SERVICES.items() if "secrets" in one}
+    named = {name: "admin" if name == "admit" else name for name in given}
+    assert set(named.values()) == users.keys() == COMPOSE["secrets"].keys()
+    for name, secrets in given.items():
+        assert secrets == [{"source": named[name], "target": "credentials"}], name
+        assert SERVICES[name]["environment"]["ADMIT_NATS_CREDS"] == "/run/secrets/credentials"
+    for name, secret in COMPOSE["secrets"].items():
+        assert secret["file"].endswith(f"/containers/{name}.creds")
+    assert set(given) >= {name for name in SERVICES if name.endswith("-check")}
+    assert set(given) >= set(of_ours())
+
+
+@pytest.mark.parametrize("name", sorted(CHECKS_OF_COMPOSE))
+def test_user_of_a_sample_check_has_the_controller_of_its_manifests(name: str) -> None:
+    folder = Path(SERVICES[name]["entrypoint"][-1]).parent.name
+    text = (CHECKS / folder / "manifests.yaml").read_text()
+    assert f"controllerName: {CHECKS_OF_COMPOSE[name]}" in text
+
+
+def test_every_knob_is_in_the_example_of_settings_with_its_default() -> None:
+    example = (ROOT / "deploy" / ".env.example").read_text()
+    listed = dict(re.findall(r"^# ?([A-Z_]+)=(.*)$", example, re.MULTILINE))
+    used = dict(re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", (ROOT / "compose.yaml").read_text()))
+    passed = {
+        key
+        for one in SERVICES.values()
+        if isinstance(one.get("environment"), dict)
+        for key, value in one["environment"].items()
+        if value is None
+    }
+    assert {name: listed.get(name) for name in used} == used
+    assert listed.keys() == used.keys() | passed
 
 
 @pytest.mark.parametrize("name", ["aws", "kubernetes", "docker"])
@@ -61,8 +106,11 @@ def test_a_container_gets_every_variable_of_its_providers_page(name: str) -> Non
 
 def test_the_image_of_all_is_built_by_one() -> None:
     built = [name for name, one in SERVICES.items() if one["image"] == "admittance"]
-    assert [name for name in built if "build" in SERVICES[name]] == ["workload-controller"]
-    for name in set(built) - {"workload-controller"}:
+    commands = {name for name in built if SERVICES[name].get("profiles") == ["commands"]}
+    assert commands == {"auth", "admit"}  # started alone
+    others = set(built) - commands
+    assert [name for name in others if "build" in SERVICES[name]] == ["workload-controller"]
+    for name in others - {"workload-controller"}:
         assert "workload-controller" in SERVICES[name]["depends_on"], name
 
 

@@ -17,6 +17,7 @@ from admittance.cli.support.options import (
     call_of,
     call_options_without_output,
     run,
+    run_forever,
     with_options,
 )
 
@@ -61,6 +62,14 @@ def _folder(typed: Path | None) -> Path:
 def init(
     call: Call,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    for_compose: Annotated[
+        bool,
+        typer.Option(
+            "--compose",
+            help="For compose.yaml: with a user and a credentials file for each container. "
+            "A second call makes what is missing.",
+        ),
+    ] = False,
     jwt: Annotated[bool, typer.Option("--jwt", hidden=True)] = False,
 ) -> None:
     """Make a folder of users, and the file that nats-server includes.
@@ -69,9 +78,12 @@ def init(
     """
     if jwt:
         raise BadInput("users with JWTs are not there yet: leave out --jwt for users with NKeys")
-    from admittance.cli.auth import auth
+    from admittance.cli.auth import auth, compose
 
-    auth.init(call, folder)
+    if for_compose:
+        run(compose.init(call, folder))
+    else:
+        auth.init(call, folder)
 
 
 def add_options(
@@ -127,6 +139,17 @@ def revoke(call: Call, name: UserName, folder: FolderOption = None) -> None:
     run(auth.revoke(call, _folder(folder), name))
 
 
+@with_options(call_options_without_output)
+def expire(call: Call, folder: FolderOption = None) -> None:
+    """Remove users when they expire, until Ctrl-C.
+
+    For a nats-server of your own: `admit up` does it by itself.
+    """
+    from admittance.cli.auth import expiry
+
+    run_forever(expiry.expire(call, _folder(folder)))
+
+
 @with_options()
 def list_(call: Call, folder: FolderOption = None) -> None:
     """List the users."""
@@ -173,6 +196,7 @@ def register(app: typer.Typer) -> None:
         ("init", init),
         ("add", add),
         ("revoke", revoke),
+        ("expire", expire),
         ("list", list_),
         ("show", show),
         ("check", check),

@@ -1,0 +1,122 @@
+"""``admit auth init --compose``: the users of compose.yaml, each with a credentials file.
+
+Files under the folder, which belongs to the person that starts the containers:
+
+- ``server/``: the folder of users; the container of nats-server reads ``auth.conf`` in it.
+- ``containers/NAME.creds``: the credentials of each container, which compose gives to it as a
+  secret. ``admin.creds`` there is for the container of commands.
+- ``admin.creds``: the same credentials, for commands outside containers.
+
+``server`` and ``containers`` belong to the Unix user of the containers, because docker shows files
+to a container with the owner and the mode that they have outside.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from admittance.access.roles import ROLES
+from admittance.access.users import User
+from admittance.cli.auth.auth import tell_servers
+from admittance.cli.support import output
+from admittance.cli.support.options import Call
+from admittance.cli.support.services import SERVICES
+from admittance.runtime import clock
+from admittance.runtime.auth_store import USERS, AuthStore, credentials_file, write_secret_file
+from admittance.runtime.errors import SetupError
+
+CONTAINER_UID: Final = 65532
+"""The Unix user of all containers of compose.yaml."""
+ADMIN: Final = "admin"
+CHECKS: Final = {
+    "approval-check": "admittance.dev/approval",
+    "backoff-check": "example.com/backoff",
+    "budget-check": "example.com/budget",
+    "freeze-check": "example.com/freeze",
+}
+"""The sample checks of compose.yaml, each with the controller that it is."""
+PROVIDER: Final = "built-in-provider"
+
+
+def container_users(now: datetime) -> list[User]:
+    """A user for each container that connects, with the name of the container. Raises SetupError
+    for a wrong ADMIT_AWS_CLASS."""
+    # The client of EC2 is slow to import, and only this command needs it.
+    from admittance.provider_aws.service import AwsSettings
+
+    def user(name: str, role: str, controller: str = "", class_name: str = "") -> User:
+        return User(
+            name=name,
+            role=role,
+            key="",
+            controller=controller,
+            class_name=class_name,
+            created=now,
+        )
+
+    found = [
+        user(name, name if name in ROLES else PROVIDER)
+        for name in SERVICES
+        if name != "provider-aws"
+    ]
+    aws_class = AwsSettings.from_env().provisioning_class
+    found.append(user("provider-aws", PROVIDER, class_name=aws_class))
+    found += [user(name, "check", controller) for name, controller in CHECKS.items()]
+    return [*found, user(ADMIN, ADMIN)]
+
+
+async def init(call: Call, folder: Path) -> None:
+    """Makes the missing users and credentials files of compose.yaml, and reloads a running server.
+    Users and files that are there stay. Raises SetupError."""
+    if os.geteuid() not in (0, CONTAINER_UID):
+        raise SetupError(
+            f"only root can give files to the containers' Unix user {CONTAINER_UID}: run `docker "
+            "compose run --rm auth`"
+        )
+    store = AuthStore(_container_folder(folder / "server", 0o700))
+    # Other Unix users may pass through this folder, because compose looks whether files exist.
+    containers = _container_folder(folder / "containers", 0o711)
+    new = not (store.folder / USERS).exists()
+    if new:
+        store.create(call.url)
+    users = container_users(clock.now())
+    changed = store.provide(users, containers)
+    _give_to_kube_user(credentials_file(containers, "provider-kubernetes"))
+    admin = credentials_file(folder, ADMIN)
+    try:
+        text = credentials_file(containers, ADMIN).read_text()
+    except OSError as error:
+        raise SetupError(f"cannot read {containers}: {error.strerror}") from None
+    write_secret_file(admin, text)
+    if changed and not new:
+        await tell_servers(call, store)
+    output.say(f"{len(users)} users in {store.folder}; credentials of the admin: {admin}")
+
+
+def _give_to_kube_user(path: Path) -> None:
+    """Gives the file to the Unix user of the Kubernetes provider, which reads a kubeconfig of the
+    person."""
+    chosen = os.environ.get("ADMIT_KUBE_USER", "").partition(":")[0]
+    if not chosen:
+        return
+    try:
+        os.chown(path, int(chosen), -1)
+    except ValueError:
+        raise SetupError(f"ADMIT_KUBE_USER={chosen!r} is not the number of a Unix user") from None
+    except OSError as error:
+        raise SetupError(f"cannot give {path} to user {chosen}: {error.strerror}") from None
+
+
+def _container_folder(path: Path, mode: int) -> Path:
+    """Makes a folder of the containers' Unix user, unless it exists."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(path, CONTAINER_UID, CONTAINER_UID)
+    except OSError as error:
+        raise SetupError(f"cannot make the folder {path}: {error.strerror}") from None
+    return path

@@ -1,0 +1,81 @@
+"""`admit auth init --compose`: the users and files of compose.yaml."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from admittance.cli.auth import compose
+from admittance.cli.commands.program import invoke
+from admittance.runtime.auth_store import AuthStore
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of users, which a test without root may make too."""
+    if os.geteuid() != 0:
+        monkeypatch.setattr(compose, "CONTAINER_UID", os.geteuid())
+    return tmp_path / "auth"
+
+
+def init(folder: Path) -> int:
+    return invoke(["auth", "init", "--compose", str(folder)])
+
+
+def test_each_container_gets_a_file_that_its_unix_user_alone_reads(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(folder) == 0
+    assert f"credentials of the admin: {folder}/admin.creds" in capsys.readouterr().out
+    users = AuthStore(folder / "server").users
+    files = list((folder / "containers").iterdir())
+    assert {path.stem for path in files} == {user.name for user in users}
+    for path in (*files, folder / "server" / "auth.conf"):
+        found = path.stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_uid) == (0o600, compose.CONTAINER_UID)
+    admin = folder / "admin.creds"
+    assert admin.stat().st_uid == folder.stat().st_uid
+    assert admin.read_text() == (folder / "containers" / "admin.creds").read_text()
+
+
+def test_second_call_keeps_users_and_keys_and_makes_what_is_missing(folder: Path) -> None:
+    assert init(folder) == 0
+    before = {path: path.read_text() for path in sorted(folder.rglob("*.creds"))}
+    users = AuthStore(folder / "server").users
+    assert init(folder) == 0
+    assert AuthStore(folder / "server").users == users
+    lost = folder / "containers" / "runner.creds"
+    lost.unlink()
+    assert init(folder) == 0
+    now = {path: path.read_text() for path in sorted(folder.rglob("*.creds"))}
+    assert {path for path in now if now[path] != before.get(path)} == {lost}
+
+
+def test_class_and_unix_user_of_providers_are_those_of_the_settings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ADMIT_AWS_CLASS", "my-class")
+    monkeypatch.setenv("ADMIT_KUBE_USER", str(os.geteuid()))
+    assert init(folder) == 0
+    assert AuthStore(folder / "server").user("provider-aws").class_name == "my-class"
+    kubernetes = folder / "containers" / "provider-kubernetes.creds"
+    assert kubernetes.stat().st_uid == os.geteuid()
+    monkeypatch.setenv("ADMIT_KUBE_USER", "ada")
+    assert init(folder) == 1
+    assert "ADMIT_KUBE_USER='ada' is not the number of a Unix user" in capsys.readouterr().err
+
+
+def test_unix_user_without_the_right_is_told_what_to_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert init(folder) == 1
+    error = capsys.readouterr().err
+    assert error.strip() == (
+        f"error: only root can give files to the containers' Unix user {compose.CONTAINER_UID}: "
+        "run `docker compose run --rm auth`"
+    )
+    assert not folder.exists()
