@@ -1,10 +1,10 @@
 """Real jobs while services are killed: is anything lost, started twice, or over quota?
 
-``python -m benchmarks.chaos [--jobs 1000] [--seed 1]``: a nats-server and every service as
-a process of its own. Each second one service, chosen at random, is killed with ``kill -9`` and
-started again; the server is killed twice. Afterwards the jobs' own lines and the log are judged.
-With ``--locked`` the server demands credentials, and each service has those of its own role.
-With ``--servers 3 [--minutes 5]`` see `chaos_cluster`.
+``python -m benchmarks.chaos [--jobs 1000] [--seed 1]``: a nats-server and every service as a
+process of its own. Each second one service, chosen at random, is killed with ``kill -9`` and
+started again; the server is killed twice. Afterwards the lines that the jobs wrote are compared
+with the log. With ``--locked`` the server demands credentials, and each service has those of its
+own role. With ``--servers 3 [--minutes 5]`` see `chaos_cluster`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from benchmarks.chaos_jobs import (
     QUEUES,
     QUOTA_MILLI,
     SERVICES,
+    broken_promises,
     create_queues,
-    job,
-    judged,
     read_log,
+    submission_of,
     unfinished_of,
 )
 from benchmarks.trail import read_trail, replay
@@ -48,8 +48,8 @@ SERVER_KILLS: Final = 2
 
 
 class Deployment:
-    """A server and the services, killed and started again at will. Instances keep their names over
-    a restart, as containers of a compose file may."""
+    """A server and the services, which can be killed and started again. Instances keep their names
+    over a restart, as containers of a compose file may."""
 
     def __init__(self, folder: Path, *, locked: bool = False) -> None:
         self._folder = folder
@@ -115,8 +115,9 @@ class Deployment:
         await self._server.stop()
 
 
-async def survived(jobs: int, seed: int, *, locked: bool = False) -> list[str]:
-    """Runs jobs through the storm and judges; raises SetupError with the first broken promise."""
+async def run_chaos(jobs: int, seed: int, *, locked: bool = False) -> list[str]:
+    """Runs jobs while services are killed, and checks the promises; raises SetupError with the
+    first broken one."""
     with tempfile.TemporaryDirectory(prefix="admit-chaos-") as name:
         folder = Path(name)
         trail = folder / "trail"
@@ -139,7 +140,7 @@ async def survived(jobs: int, seed: int, *, locked: bool = False) -> list[str]:
             await deployment.end()
         found = read_trail(_lines(trail))
     booked = replay(told, {f"chaos-{n}": QUOTA_MILLI for n in range(QUEUES)})
-    broken = judged(jobs, unfinished, found, booked)
+    broken = broken_promises(jobs, unfinished, found, booked)
     story = (
         f"{jobs} jobs in {seconds:.0f} s through {deployment.kills} kills of services and "
         f"{deployment.server_kills} of the server: {len(found.ended)} ended, {found.started} runs "
@@ -155,7 +156,7 @@ async def _submit(bus: Bus, jobs: int, trail: Path) -> None:
     messages = [
         Outgoing(
             f"admit.workload.submitted.default.job-{n}",
-            job(f"job-{n}", f"chaos-{n % QUEUES}", trail),
+            submission_of(f"job-{n}", f"chaos-{n % QUEUES}", trail),
             {MESSAGE_ID: f"chaos-{n}"},
         )
         for n in range(jobs)
@@ -167,7 +168,7 @@ async def _submit(bus: Bus, jobs: int, trail: Path) -> None:
 
 
 async def _storm(bus: Bus, deployment: Deployment, jobs: int, seed: int, trail: Path) -> None:
-    """Kills until every job's end is in the trail, then waits until all of them are finished."""
+    """Kills services until the trail has the end of every job, then waits for their facts."""
     chance = random.Random(seed)
     deadline = clock.monotonic() + PATIENCE
     while clock.monotonic() < deadline:
@@ -195,7 +196,7 @@ def _tell(line: str) -> None:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="which service dies when")
@@ -208,11 +209,11 @@ def command() -> list[str]:
             raise SetupError("--locked is for one server: leave out --servers")
         if found.servers > 1:
             return runner.run(
-                chaos_cluster.survived(
+                chaos_cluster.run_cluster_chaos(
                     servers=found.servers, minutes=found.minutes, seed=found.seed, tell=_tell
                 )
             )
-        return runner.run(survived(found.jobs, found.seed, locked=found.locked))
+        return runner.run(run_chaos(found.jobs, found.seed, locked=found.locked))
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ CALM_SECONDS: Final = 3.0
 AGAIN_SECONDS: Final = 0.2
 
 
-class Struck(NamedTuple):
-    """A fault that was: broken at ``began``, mended at ``mended``; the next one came after
-    ``until``."""
+class InjectedFault(NamedTuple):
+    """A past fault: it began at ``began`` and was repaired at ``mended``; the next fault began
+    after ``until``."""
 
     kind: str
     began: datetime
@@ -49,8 +49,8 @@ class Struck(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """Of one kind of fault: how often, how long it lasted at the most, the longest time without any
-    admission, and the longest until the first one after it was mended; in seconds."""
+    """One kind of fault: how often it was made, its longest duration, the longest time without an
+    admission, and the longest time from the repair to the next admission; in seconds."""
 
     kind: str
     times: int
@@ -59,8 +59,9 @@ class Stall(NamedTuple):
     after: float
 
 
-class Flow:
-    """Jobs that come at a steady rate until they are stopped, each said until the log has it."""
+class JobFlow:
+    """Submits jobs at a steady rate until stopped; each submission is repeated until the log has
+    it."""
 
     def __init__(self, bus: Bus, trail: Path, rate: float) -> None:
         self._bus = bus
@@ -70,7 +71,7 @@ class Flow:
         self.jobs = 0
 
     def stop(self) -> None:
-        """No more jobs come."""
+        """Stops the submissions."""
         self._stopped.set()
 
     async def run(self) -> None:
@@ -87,7 +88,7 @@ class Flow:
         queue = f"chaos-{number % chaos_jobs.QUEUES}"
         message = Outgoing(
             f"admit.workload.submitted.default.job-{number}",
-            chaos_jobs.job(f"job-{number}", queue, self._trail),
+            chaos_jobs.submission_of(f"job-{number}", queue, self._trail),
             {MESSAGE_ID: f"chaos-{number}"},
         )
         while True:
@@ -101,7 +102,7 @@ class Flow:
 
 
 class Admissions:
-    """Counts admissions as they are said."""
+    """Counts admissions when they are published."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -116,7 +117,7 @@ class Admissions:
         self._more.set()
 
     async def more(self, count: int, timeout: float) -> bool:
-        """Whether so many more were said within timeout seconds."""
+        """Whether so many more admissions were published within timeout seconds."""
         wanted = self.count + count
         deadline = clock.monotonic() + timeout
         while self.count < wanted and clock.monotonic() < deadline:
@@ -125,7 +126,7 @@ class Admissions:
         return self.count >= wanted
 
 
-async def survived(
+async def run_cluster_chaos(
     *,
     servers: int,
     minutes: float,
@@ -135,8 +136,8 @@ async def survived(
     scale: float = 1.0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Lives through faults for so many minutes, or through each of ``kinds`` once; the answer, a
-    line each. ``rate``: jobs a second. ``scale``: of how long each fault lasts. Raises SetupError
+    """Makes faults for ``minutes``, or each of ``kinds`` once; returns the figures, one line each.
+    ``rate``: jobs a second. ``scale``: a factor for the duration of each fault. Raises SetupError
     with every broken promise."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="admit-chaos-") as name:
@@ -151,7 +152,7 @@ async def survived(
             try:
                 await chaos_jobs.create_queues(bus, timeout=READY_SECONDS)
                 tell(f"serving after {clock.monotonic() - began:.1f} s")
-                flow = Flow(bus, trail, rate)
+                flow = JobFlow(bus, trail, rate)
                 flowing = asyncio.create_task(flow.run())
                 try:
                     struck = await _storm(fleet, bus, chance, minutes, kinds, scale, tell)
@@ -171,11 +172,11 @@ async def survived(
             await fleet.stop()
         found = read_trail(trail.read_text().splitlines())
     booked = replay(told, {f"chaos-{n}": chaos_jobs.QUOTA_MILLI for n in range(chaos_jobs.QUEUES)})
-    broken = chaos_jobs.judged(flow.jobs, unfinished, found, booked) + ended
+    broken = chaos_jobs.broken_promises(flow.jobs, unfinished, found, booked) + ended
     lines = [
         f"{flow.jobs} jobs in {seconds:.0f} s on {servers} servers through {len(struck)} faults: "
         f"{len(found.ended)} ended, {found.started} runs started, {booked.admissions} admissions",
-        *table(stalls(struck, times)),
+        *stall_table(longest_stalls(struck, times)),
     ]
     if broken:
         raise SetupError("\n".join([*lines, *broken]))
@@ -187,8 +188,8 @@ async def survived(
 
 
 async def _cold_start(fleet: Fleet) -> None:
-    """Everything at once: the services find servers that do not listen yet, then such without a
-    leader."""
+    """Starts servers and services at once: the services find servers that do not listen yet, then
+    servers without a leader."""
     await asyncio.gather(fleet.servers.start(), *map(fleet.start, fleet.services))
 
 
@@ -211,13 +212,13 @@ async def _storm(
     kinds: Sequence[str],
     scale: float,
     tell: Callable[[str], None],
-) -> list[Struck]:
+) -> list[InjectedFault]:
     faults = Faults(fleet, bus, chance, scale=scale)
     admissions = Admissions(bus)
     await admissions.listen()
     await _well(admissions, "the start")
     deadline = clock.monotonic() + minutes * 60.0
-    struck: list[Struck] = []
+    struck: list[InjectedFault] = []
     while not struck or (not kinds and clock.monotonic() < deadline):
         round_ = [faults.of(kind) for kind in kinds] if kinds else faults.every()
         chance.shuffle(round_)
@@ -237,14 +238,14 @@ async def _storm(
     return struck
 
 
-async def _strike(fault: Fault, admissions: Admissions) -> Struck:
+async def _strike(fault: Fault, admissions: Admissions) -> InjectedFault:
     began = clock.now()
     mend = await fault.begin()
     await asyncio.sleep(fault.seconds)
     await mend()
     mended = clock.now()
     await _well(admissions, fault.kind)
-    return Struck(fault.kind, began, mended, clock.now())
+    return InjectedFault(fault.kind, began, mended, clock.now())
 
 
 async def _well(admissions: Admissions, since: str) -> None:
@@ -265,7 +266,7 @@ async def _all_finished(bus: Bus, jobs: int) -> list[str]:
 
 
 async def _times(bus: Bus) -> list[datetime]:
-    """When each admission was stored."""
+    """The times at which admissions were stored."""
     found: list[datetime] = []
     after = 0
     subject = f"admit.workload.{Admitted.__name__.lower()}.>"
@@ -275,9 +276,9 @@ async def _times(bus: Bus) -> list[datetime]:
     return found
 
 
-def stalls(struck: Sequence[Struck], times: Sequence[datetime]) -> list[Stall]:
-    """The longest stall of each kind of fault, the worst kind first. ``times``: of admissions,
-    sorted."""
+def longest_stalls(struck: Sequence[InjectedFault], times: Sequence[datetime]) -> list[Stall]:
+    """The longest stall of each kind of fault, the worst kind first. ``times``: the sorted times of
+    the admissions."""
     worst: dict[str, Stall] = {}
     for one in struck:
         first = max(0, bisect_right(times, one.began) - 1)
@@ -297,8 +298,8 @@ def stalls(struck: Sequence[Struck], times: Sequence[datetime]) -> list[Stall]:
     return sorted(worst.values(), key=lambda stall: -stall.longest)
 
 
-def table(found: Sequence[Stall]) -> list[str]:
-    """The stalls as the documentation has them."""
+def stall_table(found: Sequence[Stall]) -> list[str]:
+    """The stalls as the table of the documentation."""
     return [
         "| fault | times | lasted (s) | longest stall (s) | after it was mended (s) |",
         "| --- | ---: | ---: | ---: | ---: |",

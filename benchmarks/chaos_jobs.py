@@ -33,7 +33,7 @@ _events = msgspec.json.Decoder(EventsReply)
 _encode = msgspec.json.Encoder().encode
 
 
-def job(name: str, queue: str, trail: Path) -> bytes:
+def submission_of(name: str, queue: str, trail: Path) -> bytes:
     """The submission of one job that writes its beginning and its end to trail."""
     container = {
         "name": "main",
@@ -55,7 +55,9 @@ def job(name: str, queue: str, trail: Path) -> bytes:
     return _encode({"namespace": "default", "name": name, "workload": manifest})
 
 
-def judged(jobs: int, unfinished: Sequence[str], found: Trail, booked: Replay) -> list[str]:
+def broken_promises(
+    jobs: int, unfinished: Sequence[str], found: Trail, booked: Replay
+) -> list[str]:
     """Every broken promise, a sentence each."""
     broken: list[str] = []
     if unfinished:

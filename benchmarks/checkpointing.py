@@ -1,12 +1,12 @@
 """Jobs that save their state on SIGTERM and exit 0, while everything stops them.
 
-``python -m benchmarks.checkpointing [--minutes 15] [--seed 1] [--runners 3]``: a nats-server,
-every service as a process of its own, and several runners on one machine with claims of a few
-seconds. Jobs of low priority are preempted by jobs of high priority, families of concurrent
-admission migrate, and users deactivate jobs and activate them again. Meanwhile runners are killed,
-paused for longer than their claims, and ended in order; controllers and the server are killed.
-Then everything is let be, until every job has ended, and judged: by the log, by the journals of the
-shims, and by the trace that each job writes itself.
+``python -m benchmarks.checkpointing [--minutes 15] [--seed 1] [--runners 3]``: a nats-server, every
+service as a process of its own, and several runners on one machine with claims of a few seconds.
+Jobs of low priority are preempted by jobs of high priority, families of concurrent admission
+migrate, and users deactivate jobs and activate them again. Meanwhile runners are killed, paused for
+longer than their claims, and ended in order; controllers and the server are killed. Then the faults
+stop until every job has ended. The log, the journals of the shims and the trace that each job
+writes show which promises were kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from admittance.workload import stored
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import phase
 from benchmarks.chaos_jobs import read_log
-from benchmarks.job_traces import JobRun, JobTold, Judged, judged, summed
+from benchmarks.job_traces import JobFacts, JobRun, JobVerdict, sum_of_verdicts, verdict_on
 
 CONTROLLERS: Final = ("workload-controller", "scheduler", "retry-timer", "variant-controller")
 NAMESPACE: Final = "default"
@@ -78,7 +78,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Fleet:
-    """A server, the controllers and some runners, killed, paused and started again at will."""
+    """A server, the controllers and some runners, which can be killed, paused and started again."""
 
     def __init__(self, folder: Path, runners: int) -> None:
         self._folder = folder
@@ -109,7 +109,7 @@ class Fleet:
         self._children[name] = await start(arguments, self._folder / f"{name}.log", settings)
 
     async def kill(self, name: str, away: float) -> None:
-        """kill -9, and started again after some seconds."""
+        """Kills the process with ``kill -9`` and starts it again after some seconds."""
         child = self._children[name]
         child.kill()
         await child.process.wait()
@@ -138,7 +138,7 @@ class Fleet:
         await self._server.start()
 
     def ended(self) -> list[str]:
-        """Services that have ended by themselves, with their last words."""
+        """The services that have ended by themselves, with the last lines of their logs."""
         return [
             f"{name} ended with status {child.process.returncode}: {child.last_log_line()}"
             for name, child in self._children.items()
@@ -161,8 +161,8 @@ class Fleet:
         return found
 
 
-class Population:
-    """The jobs: submitted while there are few, and what is asked of them."""
+class JobPopulation:
+    """The jobs: submitted while there are few, deactivated and activated again."""
 
     def __init__(self, bus: Bus, folder: Path, chance: random.Random) -> None:
         self._bus = bus
@@ -178,8 +178,8 @@ class Population:
         return []
 
     async def fill(self) -> None:
-        """Submits jobs until enough are there. Raises Unavailable."""
-        self._open = set(await unfinished(self._bus))
+        """Submits jobs until enough of them are unfinished. Raises Unavailable."""
+        self._open = set(await unfinished_jobs(self._bus))
         outgoing = []
         for _ in range(ALIVE - len(self._open)):
             name = f"job-{len(self.goals)}"
@@ -200,7 +200,7 @@ class Population:
                 raise SetupError(f"a submission was refused: {outcome}")
 
     async def off_and_on(self, seconds: float) -> None:
-        """Stops a job as a user does, and lets it go on."""
+        """Deactivates a job as a user does, and activates it again."""
         if not self._open:
             return
         name = self._chance.choice(sorted(self._open))
@@ -251,7 +251,8 @@ def job(name: str, queue: str, priority: int, goal: int, folder: Path) -> bytes:
 
 
 def bench_plan() -> BenchPlan:
-    """Room for a few: jobs of low priority make room in one queue, and move up in the other."""
+    """Queues with quota for a few jobs: in one, jobs of low priority are preempted; in the other,
+    families migrate."""
 
     def queue(name: str, nominal: int, variants: int) -> PlannedQueue:
         within = "LowerPriority"
@@ -262,8 +263,8 @@ def bench_plan() -> BenchPlan:
     return BenchPlan((queue(PREEMPTED, 5000, 0), queue(MIGRATED, 3000, 2)), ())
 
 
-async def survived(minutes: float, seed: int, runners: int) -> list[str]:
-    """Runs the attack and judges; raises SetupError with what is broken."""
+async def run_attack(minutes: float, seed: int, runners: int) -> list[str]:
+    """Runs the attack and checks the promises; raises SetupError with every broken one."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="admit-checkpointing-") as name:
         folder = Path(name)
@@ -274,7 +275,7 @@ async def survived(minutes: float, seed: int, runners: int) -> list[str]:
             bus = await Bus.connect(fleet.url, name="checkpointing")
             try:
                 await generator.create(bus, bench_plan())
-                population = Population(bus, folder, chance)
+                population = JobPopulation(bus, folder, chance)
                 await _storm(fleet, population, chance, 60.0 * minutes)
                 left = await _calm(bus)
                 told = await _log(bus)
@@ -287,7 +288,7 @@ async def survived(minutes: float, seed: int, runners: int) -> list[str]:
         seconds = clock.monotonic() - began
         runs = fleet.runs()
         found = {
-            each: judged(
+            each: verdict_on(
                 each, goal, population.trace(each), runs.get(each, []), _told(each, told, objects)
             )
             for each, goal in population.goals.items()
@@ -298,11 +299,11 @@ async def survived(minutes: float, seed: int, runners: int) -> list[str]:
 def _answer(
     seconds: float,
     fleet: Fleet,
-    found: Mapping[str, Judged],
+    found: Mapping[str, JobVerdict],
     told: Mapping[str, list[Fact]],
     more: list[str],
 ) -> list[str]:
-    whole = summed(found)
+    whole = sum_of_verdicts(found)
     evictions = Counter(
         fact.reason for each in told.values() for fact in each if isinstance(fact, facts.Evicted)
     )
@@ -334,9 +335,10 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 async def _storm(
-    fleet: Fleet, population: Population, chance: random.Random, seconds: float
+    fleet: Fleet, population: JobPopulation, chance: random.Random, seconds: float
 ) -> None:
-    """One fault after the other on each part, several parts at once, until the time is over."""
+    """Makes one fault after the other on each part, on several parts at once, until the time is
+    over."""
     until = clock.monotonic() + seconds
 
     async def submit() -> None:
@@ -390,15 +392,15 @@ async def _calm(bus: Bus) -> list[str]:
     left: list[str] = ["nothing answered"]
     while clock.monotonic() < until:
         with suppress(AdmittanceError):
-            left = await unfinished(bus)
+            left = await unfinished_jobs(bus)
             if not left:
                 return []
         await asyncio.sleep(1.0)
     return [f"{name} is stuck" for name in left]
 
 
-async def unfinished(bus: Bus) -> list[str]:
-    """Jobs that have not finished; of a family its parent."""
+async def unfinished_jobs(bus: Bus) -> list[str]:
+    """The names of the jobs that have not finished; for a family the name of its parent."""
     now = clock.now()
     found = []
     for entry in await bucket.read_all(bus, "workload.>"):
@@ -422,9 +424,9 @@ async def _succeeded(bus: Bus) -> frozenset[str]:
     return frozenset(names)
 
 
-def _told(name: str, told: Mapping[str, list[Fact]], succeeded: frozenset[str]) -> JobTold:
+def _told(name: str, told: Mapping[str, list[Fact]], succeeded: frozenset[str]) -> JobFacts:
     kinds = Counter(type(fact) for fact in told.get(name, ()))
-    return JobTold(
+    return JobFacts(
         kinds[facts.Finished], kinds[facts.Started], kinds[facts.Stopped], name in succeeded
     )
 
@@ -450,7 +452,7 @@ async def _log(bus: Bus) -> Mapping[str, list[Fact]]:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--seed", type=int, default=1, help="what happens when")
@@ -459,7 +461,7 @@ def command() -> list[str]:
     if found.minutes <= 0 or found.runners < 1:
         raise SetupError("--minutes must be more than 0, --runners at least 1")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(survived(found.minutes, found.seed, found.runners))
+        return runner.run(run_attack(found.minutes, found.seed, found.runners))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     found = _arguments()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         what = bench_plan(found.workloads, found.checks)

@@ -61,14 +61,14 @@ def environment(url: str, tree: Path | None, byte_code: str) -> dict[str, str]:
     return found
 
 
-class Taken(NamedTuple):
+class ProcessCost(NamedTuple):
     """Milliseconds of one process."""
 
     wall: float
     cpu: float
 
 
-def timed(command: Sequence[str], environ: Mapping[str, str]) -> Taken:
+def run_and_time(command: Sequence[str], environ: Mapping[str, str]) -> ProcessCost:
     """What one process takes. Raises RuntimeError where it fails."""
     began = time.perf_counter()
     with tempfile.TemporaryFile() as said:
@@ -79,12 +79,14 @@ def timed(command: Sequence[str], environ: Mapping[str, str]) -> Taken:
         if status:
             said.seek(0)
             raise RuntimeError(f"{command}: {said.read().decode()}")
-    return Taken(wall * 1000, (used.ru_utime + used.ru_stime) * 1000)
+    return ProcessCost(wall * 1000, (used.ru_utime + used.ru_stime) * 1000)
 
 
-def measured(url: str, rounds: int, tree: Path | None, byte_code: str) -> dict[str, list[Taken]]:
+def measured(
+    url: str, rounds: int, tree: Path | None, byte_code: str
+) -> dict[str, list[ProcessCost]]:
     """What every command takes in every round, after a round that writes byte code."""
-    found: dict[str, list[Taken]] = {}
+    found: dict[str, list[ProcessCost]] = {}
     for number in range(rounds + 1):
         if number == 1:
             found.clear()
@@ -93,7 +95,7 @@ def measured(url: str, rounds: int, tree: Path | None, byte_code: str) -> dict[s
             runs = {"libraries": [sys.executable, "-c", LIBRARIES]}
             runs |= {name: command_of(words) for name, words in COMMANDS.items()}
             for name, command in runs.items():
-                found.setdefault(label + name, []).append(timed(command, environ))
+                found.setdefault(label + name, []).append(run_and_time(command, environ))
             for name, line in COMPLETIONS.items():
                 asked = {
                     **environ,
@@ -101,12 +103,12 @@ def measured(url: str, rounds: int, tree: Path | None, byte_code: str) -> dict[s
                     "COMP_WORDS": line,
                     "COMP_CWORD": str(len(line.split()) - 1),
                 }
-                found.setdefault(label + name, []).append(timed(command_of([]), asked))
+                found.setdefault(label + name, []).append(run_and_time(command_of([]), asked))
     return found
 
 
 @contextmanager
-def served(url: str | None) -> Iterator[str]:
+def server_with_services(url: str | None) -> Iterator[str]:
     """The URL of a server with services; one of our own where none is named."""
     if url is not None:
         yield url
@@ -131,12 +133,12 @@ def main() -> None:
     parser.add_argument("--against", type=Path, metavar="TREE")
     parser.add_argument("--json", type=Path, metavar="FILE")
     chosen = parser.parse_args()
-    with served(chosen.nats) as url, tempfile.TemporaryDirectory() as byte_code:
+    with server_with_services(chosen.nats) as url, tempfile.TemporaryDirectory() as byte_code:
         environ = environment(url, None, byte_code)
-        timed(command_of(["apply", "-f", str(QUEUES)]), environ)
+        run_and_time(command_of(["apply", "-f", str(QUEUES)]), environ)
         for number in range(WORKLOADS):
             words = ["submit", "-q", "research", "--name", f"start-{number}", "--cpu", "4"]
-            timed(command_of([*words, "--", "true"]), environ)
+            run_and_time(command_of([*words, "--", "true"]), environ)
         found = measured(url, chosen.rounds, chosen.against, byte_code)
     medians = {
         name: {

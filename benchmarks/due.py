@@ -160,7 +160,7 @@ class Controller:
 async def measured(
     count: int, rate: int, seconds: int, idle: float, nats: str | None = None
 ) -> list[str]:
-    """The answer, a line each."""
+    """The figures, one line each."""
     async with system(nats) as (url, access, find):
         bus = await Bus.connect(url, name="admit-bench", access=access)
         try:
@@ -292,7 +292,7 @@ async def _cpu(find: Find, seconds: float) -> str:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=10_000, help="due in one second")
     parser.add_argument("--rate", type=int, default=200, help="due a second, where spread")

@@ -71,7 +71,7 @@ def bench_plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIM
     )
 
 
-async def cost(count: int, variants: int, full: int, kept: int, nats: str | None) -> Cost:
+async def measured_cost(count: int, variants: int, full: int, kept: int, nats: str | None) -> Cost:
     """What one family costs. Raises SetupError."""
     what = bench_plan(count, variants, full)
     told: Counter[str] = Counter()
@@ -105,7 +105,7 @@ async def cost(count: int, variants: int, full: int, kept: int, nats: str | None
         cpu_ms=report.cpu_ms_per_workload,
         messages=report.persisted_messages_per_second * report.wall_seconds / count,
         decisions=sum(told[word] for word in DECISIONS) / count,
-        bytes_kept=await held(kept, variants, full) if kept and nats is None else 0.0,
+        bytes_kept=await bytes_per_admitted(kept, variants, full) if kept and nats is None else 0.0,
         told=(
             f"{count} {each}: all admitted after {took:.1f} s, {per_second:.0f} a second; all "
             f"ended after {report.wall_seconds:.1f} s; {uses}, "
@@ -115,7 +115,7 @@ async def cost(count: int, variants: int, full: int, kept: int, nats: str | None
     )
 
 
-async def held(count: int, variants: int, full: int) -> float:
+async def bytes_per_admitted(count: int, variants: int, full: int) -> float:
     """Bytes that the services' process grows by for each that is admitted and runs on."""
     what = bench_plan(count + WARM, variants, full, FOR_EVER)
     async with system(None) as (url, access, find):
@@ -150,7 +150,7 @@ async def _submit(publisher: Publisher, what: BenchPlan, begin: int, end: int) -
     await publisher.until_acknowledged(30.0)
 
 
-def compared(family: Cost, regular: Cost, variants: int) -> list[str]:
+def comparison_lines(family: Cost, regular: Cost, variants: int) -> list[str]:
     """Two runs side by side, a line each."""
     lines = [
         family.told,
@@ -171,7 +171,7 @@ def compared(family: Cost, regular: Cost, variants: int) -> list[str]:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--families", type=int, default=10_000)
     parser.add_argument("--variants", type=int, default=3, help="of each family; at most 16")
@@ -185,9 +185,9 @@ def command() -> list[str]:
         raise SetupError("--full must leave a flavor, and --kept be at least 0")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         of = found.families, found.kept, found.nats
-        regular = runner.run(cost(of[0], 0, 0, *of[1:]))
-        family = runner.run(cost(of[0], found.variants, found.full, *of[1:]))
-    return compared(family, regular, found.variants)
+        regular = runner.run(measured_cost(of[0], 0, 0, *of[1:]))
+        family = runner.run(measured_cost(of[0], found.variants, found.full, *of[1:]))
+    return comparison_lines(family, regular, found.variants)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The faults of `chaos --servers 3`: what is broken, for how long, and how it is mended again."""
+"""The faults of `chaos --servers 3`: what they break, for how long, and how they are repaired."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Fleet:
         ]
 
     def crashed(self) -> list[str]:
-        """A sentence for each service in which a bug showed, though it went on afterwards."""
+        """A sentence for each service that logged a bug and went on afterwards."""
         found = []
         for name in self.services:
             lines = self.log_of(name).read_text(errors="replace").splitlines()
@@ -85,7 +85,7 @@ class Fleet:
         return found
 
     def begun_anew(self) -> dict[str, int]:
-        """How often services told that they begin anew, by the reason."""
+        """How often services logged that they begin anew, by reason."""
         found: Counter[str] = Counter()
         for name in self.services:
             for line in self.log_of(name).read_text(errors="replace").splitlines():
@@ -103,7 +103,8 @@ class Fleet:
 
 
 class Fault(NamedTuple):
-    """``kind``: what the table calls it. ``begin`` breaks something and answers what mends it."""
+    """``kind``: the name in the table. ``begin`` makes the fault and returns the function that
+    repairs it."""
 
     kind: str
     seconds: float

@@ -218,7 +218,7 @@ async def _apply(core: Bus, objects: list[dict[str, Any]]) -> None:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--flood", type=int, default=20_000, help="submissions at once")
     parser.add_argument("--jobs", type=int, default=15, help="single jobs before the flood")

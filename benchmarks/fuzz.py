@@ -1,11 +1,11 @@
-"""Junk on every subject and every key while workloads run and services are killed: does all go on?
+"""Publishes junk on every subject and key while workloads run and services are killed.
 
 ``python -m benchmarks.fuzz [--messages 100000] [--minutes 25] [--seed 1] [--keep FOLDER]``: a
 nats-server and every service as a process of its own, of the workload-controller and the scheduler
-two. Junk is published all the while (`benchmarks.junk`), workloads are submitted, and now and
-then a service is killed with ``kill -9`` and started again. In the end every workload of ours must
-be finished, no job may have run twice at once, no process may have ended by itself, and once the
-junk is over the log must come to rest.
+two. Junk is published all the time (`benchmarks.junk`), workloads are submitted, and now and then a
+service is killed with ``kill -9`` and started again. At the end every submitted workload must be
+finished, no job may have run twice at once, no process may have ended by itself, and after the last
+junk nothing may be published on the log any more.
 
 Left out, since only permissions prevent their abuse: facts that a program understands about our
 workloads (a foreign ``finished`` finishes), keys of our own workloads and manifests in the bucket,
@@ -44,8 +44,8 @@ from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.workload import stored
 from admittance.workload.phase import phase
-from benchmarks.chaos_jobs import job
-from benchmarks.junk import SANE, Junk, Seen, draw
+from benchmarks.chaos_jobs import submission_of
+from benchmarks.junk import SANE, Junk, SeenMessage, random_publication
 from benchmarks.trail import read_trail
 
 TWICE: Final = ("workload-controller", "scheduler")
@@ -79,8 +79,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Services:
-    """Every service as a process, killed and started again at will. ``ended``: those that ended by
-    themselves, with their last words."""
+    """Every service as a process, which can be killed and started again. ``ended``: the services
+    that ended by themselves, with the last lines of their logs."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
@@ -124,7 +124,7 @@ class Services:
         self.children[name] = Child(process, log)
 
     async def look(self) -> None:
-        """Notes which ended by themselves, and starts them again."""
+        """Notes the services that ended by themselves, and starts them again."""
         for name, child in list(self.children.items()):
             if not child.running:
                 self.ended.append(f"{name}: {child.last_log_line()[:300]}")
@@ -145,14 +145,14 @@ class Services:
 
 
 class Fuzz:
-    """One run. ``names``: those that junk is published under."""
+    """One run. ``names``: the names of workloads that junk uses."""
 
     def __init__(self, bus: Bus, running: Services, chance: random.Random, trail: Path) -> None:
         self._bus = bus
         self._running = running
         self._chance = chance
         self._trail = trail
-        self.corpus: list[Seen] = []
+        self.corpus: list[SeenMessage] = []
         self.said: Counter[str] = Counter()
         self.submitted: list[str] = []
         self.published = self.refused = 0
@@ -166,7 +166,7 @@ class Fuzz:
         await self._bus.nc.listen(f"admit.check.requested.{CONTROLLER}.>", self._asked)
 
     def _collect(self, subject: bytes, _: bytes, data: bytes, __: bytes) -> None:
-        seen = Seen(subject.decode("utf-8", "replace"), data[:20_000])
+        seen = SeenMessage(subject.decode("utf-8", "replace"), data[:20_000])
         if len(self.corpus) < CORPUS_MAX:
             self.corpus.append(seen)
         elif f".{SANE}" in seen.subject or self._chance.random() < 0.05:
@@ -188,7 +188,8 @@ class Fuzz:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def permitted(self, junk: Junk) -> bool:
-        """Whether no permission is needed against it; see the module."""
+        """Whether the fuzz may publish the junk: the docstring of the module lists what it leaves
+        out."""
         parts = junk.subject.split(".")
         if len(junk.subject) > 900 or any(not part for part in parts):
             return False
@@ -223,11 +224,11 @@ class Fuzz:
         return parts[2] in ("clusterqueue", "cohort") and b"cohort" in junk.data
 
     async def publish(self, count: int) -> None:
-        """Publishes so many pieces of junk."""
+        """Publishes that many junk messages."""
         names = [*(f"junk-{n}" for n in range(30)), *self.submitted[-20:], *QUEUES, "=ZZ", "a_b"]
         kept: list[Outgoing] = []
         for _ in range(count):
-            junk = draw(self._chance, self.corpus, names, DOMAINS, self.permitted)
+            junk = random_publication(self._chance, self.corpus, names, DOMAINS, self.permitted)
             self.published += 1
             self.said[_family(junk.subject)] += 1
             if junk.subject.startswith(("admit.api.", "admit.alive.")):
@@ -239,7 +240,7 @@ class Fuzz:
             self.refused += sum(not isinstance(one, int) for one in outcomes)
 
     async def pretend(self) -> None:
-        """Makes a consumer that is named like those of a leader."""
+        """Makes a consumer with the name of a leader's consumer."""
         stem = self._chance.choice(("workload-controller", "provisioning-check", "runner-x"))
         generation = self._chance.choice((1, 50, 10**15, 10**30))
         name = f"{stem}-{generation}-{self._chance.choice((1, 2, 10**12))}"
@@ -252,15 +253,17 @@ class Fuzz:
             )
 
     async def submit(self) -> None:
-        """Submits one workload of ours."""
+        """Submits one valid workload."""
         name = f"{SANE}-{len(self.submitted)}"
         queue = QUEUES[len(self.submitted) % len(QUEUES)]
         subject = f"admit.workload.submitted.default.{name}"
-        await self._bus.publish(Outgoing(subject, job(name, queue, self._trail)), timeout=30.0)
+        await self._bus.publish(
+            Outgoing(subject, submission_of(name, queue, self._trail)), timeout=30.0
+        )
         self.submitted.append(name)
 
     async def unfinished(self) -> list[str]:
-        """The workloads of ours that have not ended, each with its phase."""
+        """The submitted workloads that have not ended, each with its phase."""
         found: dict[str, str] = dict.fromkeys(self.submitted, "missing")
         now = clock.now()
         for entry in await bucket.read_all(self._bus, "workload.default.*"):
@@ -277,7 +280,7 @@ def _family(subject: str) -> str:
 
 
 def _is_crowd(data: bytes) -> bool:
-    """It asks for more pods than this machine should run."""
+    """Whether a workload requests more pods than this machine should run."""
     try:
         spec = msgspec.json.decode(data)["workload"]["spec"]
         return any(not 0 <= one.get("count", 1) <= 4 for one in spec["podSets"])
@@ -286,7 +289,7 @@ def _is_crowd(data: bytes) -> bool:
 
 
 def manifests() -> list[dict[str, Any]]:
-    """Four queues: one alone, two in a cohort, one with an admission check."""
+    """The manifests of four queues: one alone, two in a cohort, one with an admission check."""
     version = "kueue.x-k8s.io/v1beta2"
 
     def made(kind: str, name: str, spec: dict[str, Any], **more: str) -> dict[str, Any]:
@@ -312,8 +315,9 @@ def manifests() -> list[dict[str, Any]]:
     return found
 
 
-async def stormed(messages: int, minutes: float, seed: int, folder: Path) -> list[str]:
-    """Runs and judges; the answer, a line each. Raises SetupError with what went wrong."""
+async def run_fuzz(messages: int, minutes: float, seed: int, folder: Path) -> list[str]:
+    """Runs the attack; returns the figures, one line each. Raises SetupError with every broken
+    promise."""
     trail = folder / "trail"
     trail.touch()
     server = EmbeddedServer(folder / "server")
@@ -367,7 +371,7 @@ async def _storm(
 
 
 async def _judged(fuzz: Fuzz, running: Services, bus: Bus, trail: Path) -> list[str]:
-    """Every broken promise, a line each."""
+    """The broken promises, one line each."""
     deadline = clock.monotonic() + PATIENCE
     left = await fuzz.unfinished()
     while left and clock.monotonic() < deadline:
@@ -403,7 +407,7 @@ def _lines(trail: Path) -> list[str]:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--minutes", type=float, default=25.0)
@@ -413,9 +417,9 @@ def command() -> list[str]:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         if found.keep:
             found.keep.mkdir(parents=True, exist_ok=True)
-            return runner.run(stormed(found.messages, found.minutes, found.seed, found.keep))
+            return runner.run(run_fuzz(found.messages, found.minutes, found.seed, found.keep))
         with tempfile.TemporaryDirectory(prefix="admit-fuzz-") as name:
-            return runner.run(stormed(found.messages, found.minutes, found.seed, Path(name)))
+            return runner.run(run_fuzz(found.messages, found.minutes, found.seed, Path(name)))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ class JobRun(NamedTuple):
     began: bool = True
 
 
-class JobTold(NamedTuple):
+class JobFacts(NamedTuple):
     """What the log and the bucket say of a job: how often ``finished``, ``started`` and ``stopped``
     stand on the log, and whether it has succeeded in the end."""
 
@@ -32,7 +32,7 @@ class JobTold(NamedTuple):
     succeeded: bool = False
 
 
-class Judged(NamedTuple):
+class JobVerdict(NamedTuple):
     """``broken``: a sentence for each broken promise. ``steps``: that were worked, and ``lost`` of
     them: that were worked once more since nothing had saved them."""
 
@@ -43,9 +43,9 @@ class Judged(NamedTuple):
     lost: int
 
 
-def judged(
-    name: str, goal: int, trace: Sequence[str], runs: Sequence[JobRun], told: JobTold
-) -> Judged:
+def verdict_on(
+    name: str, goal: int, trace: Sequence[str], runs: Sequence[JobRun], told: JobFacts
+) -> JobVerdict:
     """Whether everything that is promised of the job holds."""
     broken: list[str] = []
     newest = ""
@@ -74,13 +74,13 @@ def judged(
     again = [run.revision for run in runs if run.began and results and run.revision > min(results)]
     if again:
         broken.append(f"{name}: had a result at {min(results)} and ran again at {again[0]}")
-    return Judged(tuple(dict.fromkeys(broken)), starts, saves, steps, lost)
+    return JobVerdict(tuple(dict.fromkeys(broken)), starts, saves, steps, lost)
 
 
-def summed(all_of_them: Mapping[str, Judged]) -> Judged:
+def sum_of_verdicts(all_of_them: Mapping[str, JobVerdict]) -> JobVerdict:
     """All jobs together."""
     each = all_of_them.values()
-    return Judged(
+    return JobVerdict(
         tuple(sentence for one in each for sentence in one.broken),
         sum(one.runs for one in each),
         sum(one.saves for one in each),

@@ -28,7 +28,7 @@ class Junk(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Seen(NamedTuple):
+class SeenMessage(NamedTuple):
     """One publication of the corpus."""
 
     subject: str
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 # Payloads. ------------------------------------------------------------------------------
 
 
-def deep(levels: int, inner: str = "1") -> bytes:
+def nested_lists(levels: int, inner: str = "1") -> bytes:
     """Lists within lists."""
     return ("[" * levels + inner + "]" * levels).encode()
 
@@ -67,9 +67,9 @@ RAW: Final[tuple[bytes, ...]] = (
     b'{"a":',
     b'{"kind":1,"metadata":[],"spec":"x","status":7}',
     b'{"metadata":{"name":5},"status":{"log":{"fact":"x"}}}',
-    deep(100),
-    deep(900),
-    deep(100_000),
+    nested_lists(100),
+    nested_lists(900),
+    nested_lists(100_000),
     deep_object(500, "spec"),
     deep_object(500, "workload"),
     deep_object(990, "object"),
@@ -79,7 +79,7 @@ RAW: Final[tuple[bytes, ...]] = (
 )
 
 
-def mutated(chance: random.Random, data: bytes) -> bytes:
+def with_mutations(chance: random.Random, data: bytes) -> bytes:
     """The payload with something wrong in one or two places."""
     try:
         value = json.loads(data)
@@ -109,7 +109,7 @@ def _spoilt(chance: random.Random, value: Any) -> Any:
         case 2:
             inner[last] = chance.choice(HUGE)
         case 3:
-            inner[last] = json.loads(deep(chance.choice((20, 150, 400))))
+            inner[last] = json.loads(nested_lists(chance.choice((20, 150, 400))))
         case _:
             inner[last] = chance.choice(
                 ("9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "\udc80", "1e99999", "a" * 5000)
@@ -270,9 +270,9 @@ def _other_bucket(chance: random.Random, name: str) -> str:
     )
 
 
-def draw(
+def random_publication(
     chance: random.Random,
-    corpus: Sequence[Seen],
+    corpus: Sequence[SeenMessage],
     names: Sequence[str],
     domains: Sequence[str],
     permitted: Callable[[Junk], bool],
@@ -285,9 +285,12 @@ def draw(
 
 
 def _draw(
-    chance: random.Random, corpus: Sequence[Seen], names: Sequence[str], domains: Sequence[str]
+    chance: random.Random,
+    corpus: Sequence[SeenMessage],
+    names: Sequence[str],
+    domains: Sequence[str],
 ) -> Junk:
-    seen = chance.choice(corpus) if corpus else Seen("", b"")
+    seen = chance.choice(corpus) if corpus else SeenMessage("", b"")
     match chance.randrange(10):
         case 0:
             subject = unkept_subject(chance, names)
@@ -298,14 +301,14 @@ def _draw(
         case _:
             subject = seen.subject or log_subject(chance, names, domains)
             if chance.random() < 0.7:
-                subject = renamed(subject, chance.choice(names))
+                subject = with_last_token(subject, chance.choice(names))
     match chance.randrange(6):
         case 0 | 1:
             data = chance.choice(RAW)
         case 2:
             data = seen.data[: chance.randrange(len(seen.data) + 1)]
         case _:
-            data = mutated(chance, seen.data)
+            data = with_mutations(chance, seen.data)
             if chance.random() < 0.6:
                 # Under its own name, so that it passes the comparison with the subject.
                 data = as_of(subject, data)
@@ -313,7 +316,7 @@ def _draw(
     return Junk(subject, data, headers(chance, bucket=bucket))
 
 
-def renamed(subject: str, name: str) -> str:
+def with_last_token(subject: str, name: str) -> str:
     """The subject with another last token."""
     return f"{subject.rpartition('.')[0]}.{token(name) if name[:1] != '=' else name}"
 

@@ -43,7 +43,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     found = _arguments()
     report = measured(bench_plan(found.rate, found.seconds, found.checks), found.nats)
     if report.trouble:

@@ -86,7 +86,7 @@ async def _measured(rounds: int, load: BenchPlan, steady: BenchPlan) -> list[str
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("generator", type=Path, nargs="?", default=BASELINE)
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the workloads")

@@ -203,7 +203,7 @@ def _finished(name: str) -> bytes:
     return _encode({"namespace": "default", "name": name})
 
 
-async def booked(bus: Bus) -> int:
+async def count_bookings(bus: Bus) -> int:
     """How many bookings the pools keep."""
     return len(await read_all(bus, "_pool.>", bucket=PROVIDERS))
 
@@ -213,7 +213,7 @@ async def _until_booked(bus: Bus, wanted: int) -> None:
     found = -1
     while clock.monotonic() < deadline:
         with suppress(AdmittanceError):
-            found = await booked(bus)
+            found = await count_bookings(bus)
             if found == wanted:
                 return
         await asyncio.sleep(0.02)
@@ -221,7 +221,7 @@ async def _until_booked(bus: Bus, wanted: int) -> None:
 
 
 async def measured(requests: int, rate: float, bookings: int) -> list[str]:
-    """The answer, a line each. Raises SetupError when something does not come."""
+    """The figures, one line each. Raises SetupError when something does not come."""
     with tempfile.TemporaryDirectory(prefix="admit-provisioning-") as folder:
         arguments = [
             "up",
@@ -301,7 +301,7 @@ def kill(pid: int) -> None:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--requests", type=int, default=1000, help="in flight at once")
     parser.add_argument("--rate", type=float, default=50.0, help="provisioned a second")

@@ -145,7 +145,7 @@ def _kill(processes: list[psutil.Process]) -> None:
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pending", type=int, default=50_000)
     found = parser.parse_args()

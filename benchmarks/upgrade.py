@@ -53,7 +53,7 @@ def bench_plan(families: int, checks: int = 0) -> BenchPlan:
 
 
 async def measured(families: int, checks: int, nats: str | None) -> list[str]:
-    """The answer, a line each. Raises SetupError when an upgrade does not come."""
+    """The figures, one line each. Raises SetupError when an upgrade does not come."""
     what = bench_plan(families, checks)
     async with system(nats) as (url, access, _):
         bus = await Bus.connect(url, name="admit-bench", access=access)
@@ -110,7 +110,7 @@ async def _upgrades(jobs: Jobs, families: int) -> tuple[list[float], list[float]
 
 
 def command() -> list[str]:
-    """The answer, a line each."""
+    """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--families", type=int, default=300)
     parser.add_argument("--checks", type=int, default=0, help="of each variant; at most 8")

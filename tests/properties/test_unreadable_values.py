@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from benchmarks.junk import RAW, deep, mutated
+from benchmarks.junk import RAW, nested_lists, with_mutations
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,7 +122,7 @@ def test_a_reader_refuses_junk_with_a_reason(case: Case, data: bytes) -> None:
 def test_a_reader_raises_nothing_but_unreadable(case: Case, seed: int, raw: bytes) -> None:
     reading, value = case
     chance = random.Random(seed)
-    for data in (raw, mutated(chance, value), value[: chance.randrange(len(value) + 1)]):
+    for data in (raw, with_mutations(chance, value), value[: chance.randrange(len(value) + 1)]):
         try:
             reading(data)
         except (Unreadable, Undecodable) as error:
@@ -132,7 +132,7 @@ def test_a_reader_raises_nothing_but_unreadable(case: Case, seed: int, raw: byte
 
 @given(seed=SEEDS, stage=st.sampled_from(sorted(STAGES)))
 def test_a_leader_continues_with_any_value_at_a_workload_key(seed: int, stage: str) -> None:
-    data = mutated(random.Random(seed), STAGES[stage][1])
+    data = with_mutations(random.Random(seed), STAGES[stage][1])
     leader = Leader(**_queue(stage))
     leader.controller.load(KEY, data, 50, {})
     leader.revision, leader.sequence = 60, 100
@@ -151,7 +151,7 @@ def test_a_leader_continues_with_any_value_at_a_manifest_key(seed: int, key: str
     leader = Leader(**CHECKED)
     submitted = facts.Submitted(**ME, workload=msgspec.Raw(msgspec.json.encode(a_manifest())))
     leader.hear(submitted)
-    leader.controller.load(key, mutated(random.Random(seed), leader.values[key]), 50, {})
+    leader.controller.load(key, with_mutations(random.Random(seed), leader.values[key]), 50, {})
     leader.revision = 60
     afterwards(leader)
     leader.hear(submitted)
@@ -160,7 +160,7 @@ def test_a_leader_continues_with_any_value_at_a_manifest_key(seed: int, key: str
 
 @given(seed=SEEDS, stage=st.sampled_from(sorted(STAGES)))
 def test_every_watcher_continues_with_a_readable_workload(seed: int, stage: str) -> None:
-    data = mutated(random.Random(seed), STAGES[stage][1])
+    data = with_mutations(random.Random(seed), STAGES[stage][1])
     try:
         found = read(KEY, data)
     except Unreadable:
@@ -185,7 +185,7 @@ def test_every_watcher_continues_with_a_readable_workload(seed: int, stage: str)
 @given(seed=SEEDS, key=st.sampled_from(sorted(VALUES)))
 def test_a_scheduler_continues_with_a_readable_manifest(seed: int, key: str) -> None:
     try:
-        found: Any = read_manifest(key, mutated(random.Random(seed), VALUES[key]))
+        found: Any = read_manifest(key, with_mutations(random.Random(seed), VALUES[key]))
     except Unreadable:
         return
     scheduler = _scheduler(**CHECKED)
@@ -229,10 +229,15 @@ def test_an_impossible_sequence_number_gives_none(text: str | bytes | None) -> N
 
 
 def test_how_deep_json_may_be_does_not_depend_on_the_caller() -> None:
-    check_depth(deep(LEVELS_MAX))
+    check_depth(nested_lists(LEVELS_MAX))
     check_depth(b'"' + b"[" * 1000 + b'"')
     check_depth(b"[{}]" * 1000)
-    for data in (deep(LEVELS_MAX + 1), b"[" * 10**6, b'{"a\\"[":' * 200, b'["' + b'\\"[' * 10**5):
+    for data in (
+        nested_lists(LEVELS_MAX + 1),
+        b"[" * 10**6,
+        b'{"a\\"[":' * 200,
+        b'["' + b'\\"[' * 10**5,
+    ):
         if data[:2] == b'["':
             check_depth(data)
             continue

@@ -6,7 +6,7 @@ from benchmarks import chaos_cluster, faults
 
 
 async def test_jobs_survive_a_cluster_that_starts_and_breaks() -> None:
-    lines = await chaos_cluster.survived(
+    lines = await chaos_cluster.run_cluster_chaos(
         servers=3,
         minutes=0.0,
         seed=1,

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.bus
 
 
 async def test_families_are_counted_by_what_they_cost() -> None:
-    family = await families.cost(20, 3, 2, 0, None)
+    family = await families.measured_cost(20, 3, 2, 0, None)
     assert family.decisions >= 1
     assert family.messages > 10  # a parent, three variants, and what becomes of them
     assert family.per_second > 0

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from benchmarks.junk import Junk, Seen, draw
+from benchmarks.junk import Junk, SeenMessage, random_publication
 
 from admittance.events.subjects import COMMITS, STREAM
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -73,8 +73,11 @@ async def test_services_start_and_take_over_on_junk_and_doctor_names_it(
     cluster: Cluster, bus: Bus, nats_server: TestServer, tmp_path: Path
 ) -> None:
     chance = random.Random(12)
-    corpus = [Seen(subject, data) for subject, data in VALUES_OF_A_STORY]
-    await _publish(bus, [draw(chance, corpus, NAMES, ["queue-a"], _permitted) for _ in range(400)])
+    corpus = [SeenMessage(subject, data) for subject, data in VALUES_OF_A_STORY]
+    await _publish(
+        bus,
+        [random_publication(chance, corpus, NAMES, ["queue-a"], _permitted) for _ in range(400)],
+    )
     await _publish(bus, [Junk(subject, data, {}) for subject, data in KNOWN])
     value = a_manifest("ahead") | {"status": {"log": {"fact": 10**15}}}
     await _publish(bus, [Junk("$KV.admittance.workload.ns.ahead", json.dumps(value).encode(), {})])

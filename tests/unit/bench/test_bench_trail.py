@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.chaos_jobs import judged
+from benchmarks.chaos_jobs import broken_promises
 from benchmarks.trail import Replay, Trail, read_trail, replay
 
 from admittance.events import facts
@@ -82,5 +82,5 @@ def test_replay_finds_usage_over_quota(told: list[Fact], over: int) -> None:
 def test_every_broken_guarantee_is_reported(
     unfinished: list[str], trail: Trail, over: tuple[str, ...], want: str
 ) -> None:
-    broken = judged(2, unfinished, trail, Replay(over, {}, 2))
+    broken = broken_promises(2, unfinished, trail, Replay(over, {}, 2))
     assert (want in broken[0]) if want else not broken

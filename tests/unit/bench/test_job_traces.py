@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.job_traces import JobRun, JobTold, judged
+from benchmarks.job_traces import JobFacts, JobRun, verdict_on
 
 TRACE = ["start 0 7", "step 1 7", "saved 1 7", "start 1 9", "step 2 9", "done 2 9"]
 RUNS = [JobRun(4, "stopped"), JobRun(6, "succeeded")]
-TOLD = JobTold(finished=1, started=2, stopped=1, succeeded=True)
+TOLD = JobFacts(finished=1, started=2, stopped=1, succeeded=True)
 
 
 def test_a_stopped_and_resumed_job_keeps_every_guarantee() -> None:
-    found = judged("j", 2, TRACE, RUNS, TOLD)
+    found = verdict_on("j", 2, TRACE, RUNS, TOLD)
     assert found.broken == ()
     assert (found.runs, found.saves, found.steps, found.lost) == (2, 1, 2, 0)
 
 
 def test_steps_that_nothing_had_saved_are_counted() -> None:
     trace = ["start 0 7", "step 1 7", "start 0 9", "step 1 9", "step 2 9", "done 2 9"]
-    assert judged("j", 2, trace, RUNS, TOLD).lost == 1
+    assert verdict_on("j", 2, trace, RUNS, TOLD).lost == 1
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,11 @@ def test_steps_that_nothing_had_saved_are_counted() -> None:
     ],
 )
 def test_a_broken_guarantee_is_reported_as_a_sentence(
-    trace: list[str], runs: list[JobRun], told: JobTold, sentence: str
+    trace: list[str], runs: list[JobRun], told: JobFacts, sentence: str
 ) -> None:
-    assert judged("j", 2, trace, runs, told).broken == (sentence,)
+    assert verdict_on("j", 2, trace, runs, told).broken == (sentence,)
 
 
 def test_a_rerun_that_never_began_breaks_nothing() -> None:
     runs = [JobRun(4, "succeeded"), JobRun(6, "stopped", began=False)]
-    assert judged("j", 2, TRACE, runs, TOLD).broken == ()
+    assert verdict_on("j", 2, TRACE, runs, TOLD).broken == ()
