@@ -310,7 +310,7 @@ MUTATIONS: Final = {
         (Patch(VirtualMachine, "renewed_at", property(lambda _: 1e9, lambda *_: None)),),
         scenario,
         f"gives up its quota, and .* runs on|{_RUNS_TWICE}",
-        37,
+        31,
     ),
     "checks that come later would never be asked": Mutation(
         (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 10
@@ -343,7 +343,10 @@ MUTATIONS: Final = {
         74,
     ),
     "a check would send a workload round forever": Mutation(
-        (Patch(check_verdicts, "paced", _unpaced),), checked, "sends it round at once", 29
+        (Patch(check_verdicts, "with_paced_retry", _unpaced),),
+        checked,
+        "sends it round at once",
+        29,
     ),
     "a lost schedule would never come due": Mutation(
         (
@@ -427,7 +430,7 @@ MUTATIONS: Final = {
         1,
     ),
     "a request that is not kept would be sent": Mutation(
-        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 8
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 46
     ),
 }
 """By what would happen without the mechanism."""
