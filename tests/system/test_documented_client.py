@@ -1,64 +1,136 @@
-"""The program in the docs, unchanged, submits a job and receives the fact of its end."""
+"""The programs in the docs run on a locked system with the credentials that the docs make."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from getpass import getuser
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from admittance.cli.bench.system import embedded
+from admittance.cli.bench.system import Child, embedded
 from support.fork_server import run_admit
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "submit-from-any-language.md"
+CHECKS = ROOT / "docs" / "checks.md"
+PROVIDERS = ROOT / "docs" / "providers.md"
 SAMPLES = ROOT / "deploy" / "samples"
 
 
-async def printed_by(program: str) -> str:
+class System:
+    """A locked `admit up` with the queues of the samples. ``folder``: the working folder of
+    commands and programs, with the data folder ``.data`` of the docs."""
+
+    def __init__(self, child: Child) -> None:
+        self.url = child.url
+        self.folder = child.log.parent
+        (self.folder / ".data").symlink_to("data")
+
+    async def admit(self, *words: str) -> str:
+        """What a command of the admin prints."""
+        login = {"ADMIT_NATS_URL": self.url, "ADMIT_NATS_CREDS": ".data/auth/admin.creds"}
+        done = await asyncio.to_thread(run_admit, *words, env=login, cwd=self.folder)
+        assert done.status == 0, done.err
+        return done.out
+
+    async def add_user(self, page: Path, name: str) -> str:
+        """Runs the command of the page that adds the user; returns the credentials file."""
+        words = words_that_add(page, name)
+        await self.admit(*words)
+        return words[-1]
+
+    @asynccontextmanager
+    async def program(self, text: str, log: Path, env: Mapping[str, str]) -> AsyncIterator[None]:
+        """Runs the Python program until the end of the block."""
+        with log.open("wb") as out:
+            running = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", text),
+                env={**os.environ, "ADMIT_NATS_URL": self.url, **env},
+                cwd=self.folder,
+                stdout=out,
+                stderr=out,
+            )
+        try:
+            yield
+        finally:
+            running.terminate()
+            await asyncio.wait_for(running.wait(), 60)
+
+
+def words_that_add(page: Path, name: str) -> list[str]:
+    """The command of the page that adds the user."""
+    (line,) = set(re.findall(rf"^admit (auth add \w+ {name} .*)$", page.read_text(), re.M))
+    return str(line).split()
+
+
+def block(page: Path, language: str) -> str:
+    """The first block of the page in the language."""
+    found = re.search(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def system() -> AsyncIterator[System]:
+    rules = [f"--run-as=user:{name}={getuser()}" for name in ("ada", "admin")]
+    async with embedded(*rules) as child:
+        made = System(child)
+        await made.admit("apply", "-f", str(SAMPLES / "queues.yaml"))
+        yield made
+
+
+async def test_the_python_of_the_docs_submits_a_job_that_runs(system: System) -> None:
+    await system.add_user(PAGE, "ada")
+    text = block(PAGE, "python")
+    assert "nats://127.0.0.1:4222" in text
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program),
+        *(sys.executable, "-c", text.replace("nats://127.0.0.1:4222", system.url)),
+        cwd=system.folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
     out, _ = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, out.decode()
-    return out.decode()
+    assert "'reason': 'Succeeded'" in out.decode()
+    assert await system.admit("logs", "workload", "hello") == "hello\n"
+    assert "by ada" in await system.admit("events", "--workload", "hello")
 
 
-async def admit(url: str, *words: str) -> str:
-    done = await asyncio.to_thread(run_admit, "--nats", url, *words)
-    assert done.status == 0, done.err
-    return done.out
+@pytest.mark.parametrize(
+    ("page", "user", "queue"), [(CHECKS, "freeze", "freezable"), (PROVIDERS, "rack", "rack")]
+)
+async def test_program_of_a_page_works_with_the_credentials_of_the_page(
+    system: System, tmp_path: Path, page: Path, user: str, queue: str
+) -> None:
+    (tmp_path / "rack").mkdir()
+    (tmp_path / "rack" / "node-1").touch()
+    manifests = SAMPLES / "providers" / "manifests.yaml"
+    if page is CHECKS:
+        manifests = tmp_path / "manifests.yaml"
+        manifests.write_text(block(page, "yaml"))
+    await system.admit("apply", "-f", str(manifests))
+    text = block(page, "python").replace("/tmp/", f"{tmp_path}/")
+    login = {"ADMIT_NATS_CREDS": await system.add_user(page, user)}
+    log = tmp_path / "log"
+    job = ("submit", "-q", queue, "--name", f"of-{user}", "--wait", "--timeout", "50s")
+    async with system.program(text, log, login):
+        await system.admit(*job, "--", "true")
+    assert "permission" not in log.read_text()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def url() -> AsyncIterator[str]:
-    """`admit up` with the queues of the samples."""
-    async with embedded("--insecure") as system:
-        await admit(system.url, "apply", "-f", str(SAMPLES / "queues.yaml"))
-        yield system.url
-
-
-async def test_the_python_of_the_docs_submits_a_job_that_runs(url: str) -> None:
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    assert "nats://127.0.0.1:4222" in found.group(1)
-    program = found.group(1).replace("nats://127.0.0.1:4222", url)
-    assert "'reason': 'Succeeded'" in await printed_by(program)
-    assert await admit(url, "logs", "workload", "hello") == "hello\n"
-
-
-async def test_the_samples_are_accepted_and_run_to_their_end(url: str) -> None:
+async def test_the_samples_are_accepted_and_run_to_their_end(system: System) -> None:
     for name in ("job.yaml", "workload.yaml"):
-        await admit(url, "submit", "-f", str(SAMPLES / name))
+        await system.admit("submit", "-f", str(SAMPLES / name))
     for name in ("count-words", "nightly-report", "train"):
-        await admit(url, "wait", "workload", name, "--for", "Finished", "--timeout", "60")
-    printed = await admit(url, "logs", "workload", "count-words")
+        await system.admit("wait", "workload", name, "--for", "Finished", "--timeout", "60")
+    printed = await system.admit("logs", "workload", "count-words")
     assert printed.count("counting for research") == 4  # completions, of parallelism 2

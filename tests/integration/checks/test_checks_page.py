@@ -138,7 +138,7 @@ async def test_the_loop_around_the_nats_command_is_a_check(
 ) -> None:
     put_tools_on_path(tmp_path, monkeypatch)
     flag = tmp_path / "freeze"
-    program = block("sh").replace("/tmp/freeze", str(flag))
+    program = block("sh", 1).replace("/tmp/freeze", str(flag))
     # A process for every message takes its time.
     only = ("answers", "acknowledges")
     report = await tried(bus, nats_server.url, "bash", "-c", program, only=only)

@@ -80,15 +80,25 @@ async def eventually(claim: Callable[[], Awaitable[bool]], why: Callable[[], str
 
 
 class Admit:
-    """The command `admit` against one system."""
+    """The command `admit` against one system, as its admin if the system is locked."""
 
     def __init__(self, system: Child) -> None:
         self.url = system.url
+        self._users = system.log.parent / "data" / "auth"
+        self._login = {"ADMIT_NATS_URL": self.url}
+        if self._users.exists():
+            self._login["ADMIT_NATS_CREDS"] = str(self._users / "admin.creds")
+
+    async def add(self, role: str, name: str, *words: str) -> dict[str, str]:
+        """Adds a user to the locked system; returns the variables with which it logs in."""
+        file = str(self._users.parent / f"{name}.creds")
+        await self("auth", "add", role, name, *words, "--dir", self._users, "-o", file)
+        return {"ADMIT_NATS_URL": self.url, "ADMIT_NATS_CREDS": file}
 
     async def __call__(self, *arguments: str | Path, text: str = "") -> str:
         """What it answers; fails with its error."""
-        words, env = tuple(map(str, arguments)), {"ADMIT_NATS_URL": self.url}
-        done = await asyncio.to_thread(run_admit, *words, env=env, stdin=text)
+        words = tuple(map(str, arguments))
+        done = await asyncio.to_thread(run_admit, *words, env=self._login, stdin=text)
         assert done.status == 0, f"admit {' '.join(words)}: {done.err}{done.out}"
         return done.out
 

@@ -61,10 +61,10 @@ def manifests(meter: Meters, namespace: str = "default", **spec: Any) -> str:
 
 
 @asynccontextmanager
-async def check(folder: Path, admit: Admit) -> AsyncIterator[Program]:
+async def check(folder: Path, login: dict[str, str]) -> AsyncIterator[Program]:
     """The check itself; ended in order."""
     command = (sys.executable, FOLDER / "budget.py")
-    settings = {"ADMIT_NATS_URL": admit.url, "ADMIT_DATA_DIR": str(folder / "state")}
+    settings = {**login, "ADMIT_DATA_DIR": str(folder / "state")}
     async with program(folder / "check.log", *command, **settings) as running:
         yield running
 
@@ -86,10 +86,11 @@ async def test_a_namespace_over_its_budget_is_delayed_until_the_next_week(
 ) -> None:
     for namespace in ("default", "research"):
         await meter.shows(namespace, 0)
-    async with embedded("--insecure") as system:
+    async with embedded() as system:
         admit = Admit(system)
+        login = await admit.add("check", "budget", "--controller", "example.com/budget")
         await admit("apply", "-f", "-", text=manifests(meter))
-        async with check(tmp_path, admit):
+        async with check(tmp_path, login):
             # Within the budget of 100: both run, and so does the other namespace's.
             await meter.spend("default", 60)
             for name, namespace in (("a", "default"), ("b", "default"), ("c", "research")):
@@ -119,10 +120,11 @@ async def test_a_namespace_over_its_budget_is_delayed_until_the_next_week(
 async def test_a_held_job_starts_in_the_next_week(meter: Meters, tmp_path: Path) -> None:
     await meter.shows("turning", 0)
     await meter.spend("turning", 150)
-    async with embedded("--insecure") as system:
+    async with embedded() as system:
         admit = Admit(system)
+        login = await admit.add("check", "budget", "--controller", "example.com/budget")
         await admit("apply", "-f", "-", text=manifests(meter, "turning"))
-        async with check(tmp_path, admit):
+        async with check(tmp_path, login):
             # The turn is chosen once the check runs, so that a slow start does not pass it.
             turn = clock.now().replace(microsecond=0) + timedelta(seconds=10)
             week = {"resetWeekday": turn.strftime("%A"), "resetTime": turn.strftime("%H:%M:%S")}
@@ -142,14 +144,15 @@ async def test_a_restarted_check_stops_jobs_that_it_admitted_before(
     meter: Meters, tmp_path: Path
 ) -> None:
     await meter.shows("crashing", 0)
-    async with embedded("--insecure") as system:
+    async with embedded() as system:
         admit = Admit(system)
+        login = await admit.add("check", "budget", "--controller", "example.com/budget")
         await admit("apply", "-f", "-", text=manifests(meter, "crashing"))
-        async with check(tmp_path, admit) as killed:
+        async with check(tmp_path, login) as killed:
             await start(admit, "a", "crashing")
             await admit.wait("a", "Running", "crashing")
             await killed.kill()
         await meter.spend("crashing", 150)
         assert "Running" in await admit("-n", "crashing", "get", "workload", "a")
-        async with check(tmp_path, admit):
+        async with check(tmp_path, login):
             await admit.wait("a", "Backoff", "crashing")

@@ -40,10 +40,9 @@ CASES += ("remembers",)
 needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 
 
-def block(language: str) -> str:
-    """The block of the page in that language."""
-    [found] = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return str(found)
+def block(language: str, number: int = 0) -> str:
+    """A block of the page in that language."""
+    return str(re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[number])
 
 
 @pytest.fixture
@@ -116,7 +115,7 @@ async def test_the_loop_around_the_nats_command_is_a_provider(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put_tools_on_path(tmp_path, monkeypatch)
-    program = block("sh").replace("/tmp/rack", str(rack))
+    program = block("sh", 1).replace("/tmp/rack", str(rack))
     # A process for every message takes its time.
     only = ("answers", "overtaken", "frees", "acknowledges")
     report = await tried(bus, nats_server.url, "bash", "-c", program, only=only)
