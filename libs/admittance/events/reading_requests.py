@@ -13,11 +13,13 @@ class Objects(Request, frozen=True, kw_only=True):
     without a namespace in the subject, the objects that have none.
 
     ``kind``: the first token of the keys in the bucket, such as ``workload``. ``after``: only
-    objects with a later revision; the reply has at most ``limit`` objects."""
+    objects with a later revision; the reply has at most ``limit`` objects. ``inParts``: the reply
+    may come in several messages, and then has more objects; without it, at most 500."""
 
     kind: str
     after: int = 0
     limit: int = 500
+    in_parts: bool = False
 
 
 class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -31,10 +33,12 @@ class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 class ObjectsReply(Reply, frozen=True, kw_only=True):
     """``last``: the ``after`` of the next request; 0 if these are the last objects. An object that
-    changes between two requests is in both replies; the later one is right."""
+    changes between two requests is in both replies; the later one is right. ``parts``: the number
+    of messages of this reply, in each of which ``last`` is the same."""
 
     objects: tuple[ObjectEntry, ...] = ()
     last: int = 0
+    parts: int = 1
 
 
 class RunnerConsumer(Request, frozen=True, kw_only=True):

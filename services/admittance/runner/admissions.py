@@ -25,7 +25,12 @@ from admittance.events.subjects import BUCKET, runner_consumer, workload_key
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last_by_direct_get
-from admittance.runtime.bus.outside_reads import list_objects, objects_subject
+from admittance.runtime.bus.outside_reads import (
+    FirstPart,
+    list_objects,
+    objects_subject,
+    request_in_parts,
+)
 from admittance.runtime.bus.pull_consumer import MadeConsumer
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
@@ -175,8 +180,14 @@ class AdmissionReader:
         made = await self._ask(subject, request, RunnerConsumerReply)
         return MadeConsumer(made.consumer, made.after, made.pending, made.last)
 
-    async def _ask_objects(self, subject: str, request: Objects) -> ObjectsReply:
-        return await self._ask(subject, request, ObjectsReply)
+    async def _ask_objects(
+        self, subject: str, request: Objects, on_first: FirstPart
+    ) -> list[ObjectsReply]:
+        data = _encode(request)
+        parts = await request_in_parts(self.bus, subject, data, ObjectsReply, on_first=on_first)
+        if parts[0].error:
+            raise Unavailable(f"{subject}: {parts[0].error}")
+        return parts
 
     async def _ask(self, subject: str, request: Request, reply: type[R]) -> R:
         answer = await self.bus.request(subject, _encode(request))

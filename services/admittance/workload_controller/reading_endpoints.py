@@ -180,7 +180,7 @@ def reading_endpoints(bus: Bus, outcome: OutcomeOf = no_outcome) -> Mapping[str,
     }
 
 
-async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply:
+async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply | micro.Parts:
     request = msgspec.json.decode(data, type=Objects)
     kind = token(plain(request.kind))
     if kind.startswith("_"):
@@ -188,11 +188,25 @@ async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply:
     _, _, _, *within = subject.split(".")
     namespace = ["*" if ns == ALL_NAMESPACES else token(plain(ns)) for ns in within]
     pattern = ".".join([kind, *namespace, "*"])
-    limit = max(1, min(request.limit, OBJECTS_MAX))
-    page = await bucket.read_page(bus, pattern, after=request.after, limit=limit)
-    fitting = objects_reply(page)
-    complete = len(page) < limit and fitting.last == page[-1].revision if page else True
-    return replace(fitting, last=0) if complete else fitting
+    most = OBJECTS_IN_PARTS_MAX if request.in_parts else OBJECTS_MAX
+    limit = max(1, min(request.limit, most))
+    page = await bucket.read_page(
+        bus, pattern, after=request.after, limit=limit, bytes_max=OBJECTS_BYTES
+    )
+    size = sum(len(entry.value or b"") for entry in page)
+    # The server may have ended the page because of its size, in which headers count, too.
+    complete = len(page) < limit and size < OBJECTS_BYTES // 4
+    if not request.in_parts:
+        fitting = objects_reply(page)
+        complete = complete and (not page or fitting.last == page[-1].revision)
+        return replace(fitting, last=0) if complete else fitting
+    last = 0 if complete else page[-1].revision
+    parts: list[ObjectsReply] = []
+    while page or not parts:
+        part = objects_reply(page)
+        page = [entry for entry in page if entry.revision > part.last]
+        parts.append(part)
+    return micro.Parts(tuple([replace(one, last=last, parts=len(parts)) for one in parts]))
 
 
 async def _events(bus: Bus, outcome: OutcomeOf, data: bytes, subject: str) -> EventsReply:
@@ -240,7 +254,12 @@ SAID_MAX: Final = 1000
 
 
 OBJECTS_MAX: Final = 500
-"""The most objects in one reply."""
+"""The most objects in a reply of one message."""
+OBJECTS_IN_PARTS_MAX: Final = 2_500
+"""The most objects in a reply of several messages. While the workload-controller makes a reply, it
+handles no facts: about 10 ms for so many objects of 1 kB (measured)."""
+OBJECTS_BYTES: Final = 8 * 1024 * 1024
+"""The bytes after which the server ends the page of a reply."""
 
 
 def objects_reply(entries: Sequence[bucket.Entry]) -> ObjectsReply:

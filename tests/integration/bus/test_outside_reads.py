@@ -15,10 +15,12 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import last_by_direct_get
 from admittance.runtime.bus.outside_reads import (
     PAGE,
+    FirstPart,
     KeyFollower,
     list_objects,
     objects_subject,
     read_directly,
+    request_in_parts,
 )
 from admittance.runtime.errors import StaleRevision
 from admittance.workload_controller.reading_endpoints import reading_endpoints
@@ -103,10 +105,11 @@ async def test_a_list_of_several_pages_has_every_object(bus: Bus) -> None:
     await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
 
     async def listed(kind: str, namespace: str | None) -> list[Entry]:
-        async def ask(request: Objects) -> ObjectsReply:
-            subject = objects_subject(namespace)
-            answer = await bus.request(subject, msgspec.json.encode(request))
-            return msgspec.json.decode(answer, type=ObjectsReply)
+        async def ask(request: Objects, on_first: FirstPart) -> list[ObjectsReply]:
+            data = msgspec.json.encode(request)
+            return await request_in_parts(
+                bus, objects_subject(namespace), data, ObjectsReply, on_first=on_first
+            )
 
         return await list_objects(bus, ask, kind)
 
@@ -121,6 +124,26 @@ async def test_a_list_of_several_pages_has_every_object(bus: Bus) -> None:
     assert [one.key for one in await listed("clusterqueue", "")] == ["clusterqueue.q"]
     answer = await bus.request("admit.api.objects", b'{"kind":"_admittance"}')
     assert "is not a kind" in json.loads(answer)["error"]
+
+
+async def test_a_long_page_comes_in_parts_and_a_page_without_parts_is_cut(bus: Bus) -> None:
+    value = json.dumps("x" * 400_000).encode()
+    keys = [f"workload.ns.w{number}" for number in range(7)]
+    await bus.publish_all([put_message(one, value, expected=None) for one in keys])
+    await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
+    subject = objects_subject("ns")
+    parts = await request_in_parts(
+        bus, subject, b'{"kind":"workload","inParts":true}', ObjectsReply
+    )
+    assert [one.parts for one in parts] == [4, 4, 4, 4]
+    assert [one.key for reply in parts for one in reply.objects] == keys
+    cut = msgspec.json.decode(await bus.request(subject, b'{"kind":"workload"}'), type=ObjectsReply)
+    assert [one.key for one in cut.objects] == keys[:2]
+    assert (cut.parts, cut.last) == (1, cut.objects[-1].revision)
+    nothing = await request_in_parts(
+        bus, objects_subject("none"), b'{"kind":"workload","inParts":true}', ObjectsReply
+    )
+    assert nothing == [ObjectsReply()]
 
 
 async def test_headers_of_a_publisher_do_not_hide_those_of_the_server(bus: Bus) -> None:

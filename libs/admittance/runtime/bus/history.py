@@ -133,20 +133,25 @@ async def _attempt(
 
 def _message(data: bytes, raw: bytes) -> StoredMessage:
     sequence, subject = place_of(raw)
-    time = time_of(_added(raw, b"Nats-Time-Stamp").decode())
+    time = time_of(_added(raw, _TIME).decode())
     return StoredMessage(sequence, time, subject, data, Headers(raw))
 
 
 def place_of(raw: bytes) -> tuple[int, str]:
     """Sequence and subject of a stored message, from the headers of a direct get."""
-    return int(_added(raw, b"Nats-Sequence")), text_of(_added(raw, b"Nats-Subject"))
+    return int(_added(raw, _SEQUENCE)), text_of(_added(raw, _SUBJECT))
 
 
-def _added(raw: bytes, name: bytes) -> bytes:
-    """The value of a header that the server added: the last header of that name, because the
-    publisher may have sent a header of the same name.
+_SEQUENCE: Final = b"\r\nNats-Sequence: "
+_SUBJECT: Final = b"\r\nNats-Subject: "
+_TIME: Final = b"\r\nNats-Time-Stamp: "
+
+
+def _added(raw: bytes, start: bytes) -> bytes:
+    """The value of a header that the server added: the last one that begins with ``start``, because
+    the publisher may have sent a header of the same name.
     """
-    at = raw.rindex(b"\r\n" + name + b": ") + len(name) + 4
+    at = raw.rindex(start) + len(start)
     return raw[at : raw.index(b"\r\n", at)]
 
 

@@ -11,10 +11,12 @@ each reconnect.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Final
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
+import nats.errors
 
 from admittance.events import subjects
 from admittance.events.names import token
@@ -23,16 +25,106 @@ from admittance.events.subjects import ALL_NAMESPACES
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, get_directly, read_page
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import Subscription, text_of
+from admittance.runtime.bus.connection import (
+    Connection,
+    PermissionDenied,
+    Subscription,
+    status,
+    text_of,
+)
 from admittance.runtime.errors import AccessDenied, Unavailable
 from admittance.runtime.tasks import set_within
 
-PAGE: Final = 500
+PAGE: Final = 2_500
 DIRECT_PAGE: Final = 5_000
 DIRECT_BYTES: Final = 8 * 1024 * 1024
 """The bytes after which the server ends a page of a batched direct get. The server closes the
 connection of a client for which 64 MiB wait, so a page is far smaller.
 """
+
+
+class InParts(Protocol):
+    """One message of an answer that comes in ``parts`` messages."""
+
+    @property
+    def parts(self) -> int: ...
+
+
+P = TypeVar("P", bound=InParts)
+
+
+def _ignore(_first: object) -> None:
+    pass
+
+
+async def ask_in_parts(
+    nc: Connection,
+    subject: str,
+    data: bytes,
+    reply: type[P],
+    *,
+    timeout: float,
+    on_first: Callable[[P], None] = _ignore,
+) -> list[P]:
+    """All messages of an answer that comes in several messages. ``on_first`` gets the first one as
+    soon as it comes. Raises PermissionDenied, NoRespondersError, TimeoutError, and the errors of
+    decoding.
+    """
+    found: list[P] = []
+    complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_answer(_subject: bytes, _reply: bytes, body: bytes, headers: bytes) -> None:
+        if complete.done():
+            return
+        if status(headers) == "503":
+            complete.set_exception(nats.errors.NoRespondersError())
+            return
+        try:
+            found.append(msgspec.json.decode(body, type=reply))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            complete.set_exception(error)
+            return
+        if len(found) == 1:
+            on_first(found[0])
+        if len(found) >= found[0].parts:
+            complete.set_result(None)
+
+    def on_denied(denied: str) -> None:
+        if denied == subject.lower() and not complete.done():
+            complete.set_exception(PermissionDenied(nc.denied))
+
+    subscription = await nc.listen(nc.new_inbox(), on_answer)
+    nc.on_denied.append(on_denied)
+    try:
+        await nc.publish(subject, data, reply=subscription.subject)
+        async with asyncio.timeout(timeout):
+            await complete
+    finally:
+        nc.on_denied.remove(on_denied)
+        await nc.unlisten(subscription)
+    return found
+
+
+async def request_in_parts(
+    bus: Bus,
+    subject: str,
+    data: bytes,
+    reply: type[P],
+    *,
+    timeout: float = 5.0,
+    on_first: Callable[[P], None] = _ignore,
+) -> list[P]:
+    """Asks as `ask_in_parts` does. Raises AccessDenied, or Unavailable if nothing responds or the
+    answer is not complete in time.
+    """
+    try:
+        return await ask_in_parts(bus.nc, subject, data, reply, timeout=timeout, on_first=on_first)
+    except nats.errors.NoRespondersError:
+        raise Unavailable(f"no responder on {subject}") from None
+    except PermissionDenied as error:
+        raise AccessDenied(str(error)) from None
+    except (nats.errors.Error, TimeoutError) as error:
+        raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
 
 
 def objects_subject(namespace: str | None) -> str:
@@ -44,24 +136,43 @@ def objects_subject(namespace: str | None) -> str:
     return f"admit.api.objects.{ALL_NAMESPACES if namespace is None else token(namespace)}"
 
 
-async def list_objects(
-    bus: Bus, ask: Callable[[Objects], Awaitable[ObjectsReply]], kind: str
-) -> list[Entry]:
-    """All objects of a kind that ``ask`` returns page by page, by key. ``ask`` sends a request on
-    an `objects_subject`. Raises what ``ask`` raises, Unavailable, and Refused.
+FirstPart: TypeAlias = Callable[[ObjectsReply], None]
+AskObjects: TypeAlias = Callable[[Objects, FirstPart], Coroutine[None, None, list[ObjectsReply]]]
+"""A function that sends a request on an `objects_subject` and returns all parts of the reply. The
+second argument gets the first part as soon as it comes.
+"""
+
+
+async def list_objects(bus: Bus, ask: AskObjects, kind: str) -> list[Entry]:
+    """All objects of a kind that ``ask`` returns page by page, by key. Raises what ``ask`` raises,
+    Unavailable, and Refused.
     """
     found: dict[str, Entry] = {}
-    after = 0
-    while True:
-        reply = await ask(Objects(kind=kind, after=after, limit=PAGE))
-        for one in reply.objects:
-            if one.value is not msgspec.UNSET:
-                found[one.key] = Entry(one.key, bytes(one.value), one.revision)
-            elif (entry := await get_directly(bus, one.key)) is not None:
-                found[one.key] = entry
-        after = reply.last
-        if not after:
-            return _present(found)
+    asked: deque[asyncio.Task[list[ObjectsReply]]] = deque()
+
+    def begin(after: int) -> None:
+        request = Objects(kind=kind, after=after, limit=PAGE, in_parts=True)
+        asked.append(asyncio.create_task(ask(request, go_on)))
+
+    def go_on(first: ObjectsReply) -> None:
+        # The service makes the next page while this program reads the parts of this one.
+        if first.last:
+            begin(first.last)
+
+    begin(0)
+    try:
+        while asked:
+            for one in (one for reply in await asked[0] for one in reply.objects):
+                if one.value is not msgspec.UNSET:
+                    found[one.key] = Entry(one.key, bytes(one.value), one.revision)
+                elif (entry := await get_directly(bus, one.key)) is not None:
+                    found[one.key] = entry
+            asked.popleft()
+    finally:
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    return _present(found)
 
 
 async def read_directly(bus: Bus, pattern: str, *, bucket: str = subjects.BUCKET) -> list[Entry]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import nats.errors
-from nats.aio.msg import Msg
 
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
@@ -33,20 +32,20 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import NOT_PERMITTED, Bus, Outgoing
 from admittance.runtime.bus.connection import PermissionDenied
-from admittance.runtime.bus.outside_reads import list_objects, objects_subject, read_directly
+from admittance.runtime.bus.outside_reads import (
+    FirstPart,
+    InParts,
+    ask_in_parts,
+    list_objects,
+    objects_subject,
+    read_directly,
+)
 from admittance.runtime.bus.streams import NO_STREAM
 from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, TooBig, Unavailable
 from admittance.runtime.server_url import BadUrl, read_urls
 from admittance.runtime.telemetry import logger, tracing
 
 R = TypeVar("R", bound=Reply)
-
-
-class InParts(Protocol):
-    """One message of an answer that comes in ``parts`` messages."""
-
-    @property
-    def parts(self) -> int: ...
 
 
 P = TypeVar("P", bound=InParts)
@@ -141,33 +140,10 @@ class Link:
     ) -> list[P]:
         """Asks as `ask` does, and returns all messages of an answer that comes in several
         messages."""
-        nc = self.bus.nc
         subject = f"admit.api.{what}" + ("" if namespace is None else f".{token(namespace)}")
         data = _data(request)
-        answers: asyncio.Queue[Msg | None] = asyncio.Queue()
-
-        def on_denied(denied: str) -> None:
-            if denied == subject.lower():
-                answers.put_nowait(None)
-
-        inbox = nc.new_inbox()
-        subscription = await nc.subscribe(inbox, cb=answers.put)
-        nc.on_denied.append(on_denied)
-        found: list[P] = []
-        try:
-            with self._sentences(subject, timeout):
-                await nc.publish(subject, data, reply=inbox)
-                async with asyncio.timeout(timeout):
-                    while not found or len(found) < found[0].parts:
-                        if (message := await answers.get()) is None:
-                            raise PermissionDenied(nc.denied)
-                        if (message.headers or {}).get("Status") == "503":
-                            raise nats.errors.NoRespondersError
-                        found.append(msgspec.json.decode(message.data, type=reply))
-        finally:
-            nc.on_denied.remove(on_denied)
-            await subscription.unsubscribe()
-        return found
+        with self._sentences(subject, timeout):
+            return await ask_in_parts(self.bus.nc, subject, data, reply, timeout=timeout)
 
     @contextmanager
     def _sentences(self, subject: str, timeout: float) -> Iterator[None]:
@@ -228,11 +204,19 @@ class Link:
         return without + with_one
 
     async def _listed_in(self, kind: str, pattern: str, namespace: str | None) -> list[Entry]:
-        async def ask(request: Objects) -> ObjectsReply:
-            reply = await self.ask_subject(objects_subject(namespace), request, ObjectsReply)
-            if reply.error:
-                raise AnswerIsNo(f"cannot read {pattern}: {reply.error}")
-            return reply
+        subject = objects_subject(namespace)
+
+        async def ask(request: Objects, on_first: FirstPart) -> list[ObjectsReply]:
+            data = _data(request)
+            with self._sentences(subject, ASK_SECONDS):
+                parts = await ask_in_parts(
+                    *(self.bus.nc, subject, data, ObjectsReply),
+                    timeout=ASK_SECONDS,
+                    on_first=on_first,
+                )
+            if parts[0].error:
+                raise AnswerIsNo(f"cannot read {pattern}: {parts[0].error}")
+            return parts
 
         if not self.call.has_login:
             # A server without logins lets every client read the whole bucket, which is quicker than
