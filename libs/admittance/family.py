@@ -111,9 +111,7 @@ _TAG_LEAST: Final = 8
 """The fewest characters of the tag that are kept when a variant's name is cut."""
 
 
-def variant_name(
-    parent: str, parent_uid: str, tag: str, *, limit: int = NAME_MAX, force_hash: bool = False
-) -> str:
+def variant_name(parent: str, parent_uid: str, tag: str, *, force_hash: bool = False) -> str:
     """Returns the workload name of a parent's variant with the tag ``tag``, which is a flavor or
     the name of an explicit variant.
 
@@ -122,10 +120,10 @@ def variant_name(
     add the hash to a name of any length, because another workload has the plain name.
     """
     tail = f"{_MIDDLE}{tag}"
-    if not force_hash and len(parent) + len(tail) <= limit:
+    if not force_hash and len(parent) + len(tail) <= NAME_MAX:
         return parent + tail
     digest = sha1(f"{parent_uid}\n{tag}".encode(), usedforsecurity=False).hexdigest()[:_HASH]
-    room = limit - len(_MIDDLE) - len(digest) - 1
+    room = NAME_MAX - len(_MIDDLE) - len(digest) - 1
     kept = tag[: max(_TAG_LEAST, room // 2)]
     head = parent[: room - len(kept)].rstrip("-.")
     return f"{head}{_MIDDLE}{kept.rstrip('-.')}-{digest}"

@@ -323,11 +323,10 @@ def test_min_parallelism_of_a_job_becomes_min_count() -> None:
             workload_of(a_job(parallelism=20, annotations=least))
 
 
-def test_a_job_without_queue_is_refused_without_an_argument() -> None:
+def test_a_job_without_a_queue_is_refused() -> None:
     job = a_job(labels={"kueue.x-k8s.io/queue-name": ""})
     with pytest.raises(ManifestError, match="name of a LocalQueue"):
         workload_of(job)
-    assert workload_of(job, queue="other").spec.queue_name == "other"
 
 
 def test_a_generated_name_ends_with_the_given_suffix() -> None:

@@ -89,16 +89,12 @@ def _template(job: Job, count: int) -> PodTemplate:
     )
 
 
-def workload_of(job: Job, *, suffix: str = "", queue: str = "", namespace: str = "") -> Workload:
+def workload_of(job: Job, *, suffix: str = "") -> Workload:
     """The workload of a job, with one pod set ``main``. Raises ManifestError.
 
-    ``suffix`` completes a generateName; ``queue`` overrides the job's label; ``namespace`` is the
-    default. ``suspend`` is ignored, since each job waits for its admission. `resolve_priority` adds
-    the priority of a class.
+    ``suffix`` completes a generateName. ``suspend`` is ignored, since each job waits for its
+    admission. `resolve_priority` adds the priority of a class.
     """
-    if queue:
-        labels = {**job.metadata.labels, QUEUE_LABEL: queue}
-        job = replace(job, metadata=replace(job.metadata, labels=labels))
     problems = validate(job)
     if problems:
         raise ManifestError(problems, about=f"Job {job.metadata.name}".rstrip())
@@ -129,7 +125,7 @@ def workload_of(job: Job, *, suffix: str = "", queue: str = "", namespace: str =
             maximum_execution_time_seconds=_seconds(job),
         ),
     )
-    done = with_defaults(workload, namespace)
+    done = with_defaults(workload)
     assert isinstance(done, Workload)
     return done
 

@@ -120,7 +120,6 @@ def accept(
     raw: bytes | msgspec.Raw | Mapping[str, Any],
     *,
     namespace: str = "",
-    source: str = "",
     document: str = "",
     priority_of: Callable[[str], int | None] | None = None,
     flavors_max: int = VARIANTS_MAX,
@@ -130,7 +129,7 @@ def accept(
     ``priority_of`` returns the value of a WorkloadPriorityClass; a workload gets its priority
     before it is validated. ``flavors_max``: as for `validate`.
     """
-    accepted = decode_object(raw, namespace=namespace, source=source, document=document)
+    accepted = decode_object(raw, namespace=namespace, document=document)
     if priority_of is not None and isinstance(accepted.manifest, Workload):
         resolved = resolve_priority(accepted.manifest, priority_of)
         accepted = accepted._replace(manifest=resolved)
@@ -139,7 +138,6 @@ def accept(
         value = raw if isinstance(raw, Mapping) else _any.decode(raw)
         raise ManifestError(
             _as_written(problems, value, accepted.manifest),
-            source=source,
             document=document,
             about=name_of(accepted.manifest),
         )

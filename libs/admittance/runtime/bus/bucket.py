@@ -159,6 +159,10 @@ async def read_all(
     return [entry for entry in found.values() if entry.value is not None]
 
 
+BATCH: Final = 2000
+"""The most messages that a BucketReader requests at once."""
+
+
 class BucketReader:
     """Reads the current entries under some patterns, then every change, in the order of revisions.
 
@@ -175,7 +179,6 @@ class BucketReader:
         patterns: Sequence[str] = (">",),
         *,
         bucket: str = subjects.BUCKET,
-        batch: int = 2000,
         request: ConsumerRequest | None = None,
     ) -> None:
         self._request = request
@@ -183,7 +186,6 @@ class BucketReader:
         self._stream = f"KV_{bucket}"
         self._prefix = f"$KV.{bucket}."
         self._patterns = [self._prefix + pattern for pattern in patterns]
-        self._batch = batch
         self.loaded = asyncio.Event()
         self.last = 0
         self._read = 0
@@ -198,7 +200,7 @@ class BucketReader:
         that was read: then everything must be read again.
         """
         pull = self._pull = PullConsumer(
-            self._bus, self._stream, self._make, self._on_raw, batch=self._batch
+            self._bus, self._stream, self._make, self._on_raw, batch=BATCH
         )
         await pull.start()
         pull.failed.add_done_callback(lambda _: self._ready.set())

@@ -56,14 +56,12 @@ class Consumers:
         created.
         """
 
-    async def ensure_durable(self, start_at: int) -> int:
+    async def ensure_durable(self) -> int:
         """Creates the durable or updates its settings. Returns how many facts the durable has to
-        deliver. A new durable starts at the sequence ``start_at``, or at the first fact if it is 0.
-        Raises Refused, and SetupError if the stream is missing.
+        deliver. A new durable starts at the first fact. Raises Refused, and SetupError if the
+        stream is missing.
         """
         start: dict[str, Any] = {"deliver_policy": "all"}
-        if start_at:
-            start = {"deliver_policy": "by_start_sequence", "opt_start_seq": start_at}
         try:
             info = await self._bus.api(f"CONSUMER.INFO.{self._stream}.{self._name}")
             kept = ("deliver_policy", "opt_start_seq")

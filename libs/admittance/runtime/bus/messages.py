@@ -164,15 +164,15 @@ def _encoded(letter: DeadLetter) -> bytes:
         return _encode(msgspec.structs.replace(letter, reason=reason))
 
 
-async def with_retries(handle: Callable[[], Awaitable[T]], *, attempts: int = ATTEMPTS) -> T:
+async def with_retries(handle: Callable[[], Awaitable[T]]) -> T:
     """Calls the function ``handle`` until it succeeds. ``handle`` must load, decide and commit anew
     at each call.
 
     Repeats the call after StaleRevision, Unavailable and Busy, and raises the error after
-    ``attempts`` calls; raises any other exception at once.
+    `ATTEMPTS` calls; raises any other exception at once.
     """
     pause = 0.01
-    for left in range(attempts - 1, -1, -1):
+    for left in range(ATTEMPTS - 1, -1, -1):
         try:
             return await handle()
         except StaleRevision:

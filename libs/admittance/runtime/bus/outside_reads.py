@@ -221,11 +221,9 @@ class KeyFollower:
         read: Callable[[], Awaitable[Sequence[Entry]]],
         *,
         again_seconds: float,
-        bucket: str = subjects.BUCKET,
     ) -> None:
         self._bus = bus
-        self._prefix = f"$KV.{bucket}."
-        self._bucket = bucket
+        self._prefix = f"$KV.{subjects.BUCKET}."
         self._patterns = patterns
         self._read = read
         self._again = again_seconds
@@ -316,9 +314,7 @@ class KeyFollower:
         counts = {key: self._heard.pop(key) for key in keys}
         for key in keys:
             del self._due[key]
-        found = await asyncio.gather(
-            *(get_directly(self._bus, key, bucket=self._bucket) for key in keys)
-        )
+        found = await asyncio.gather(*(get_directly(self._bus, key) for key in keys))
         changed = self._newer([entry for entry in found if entry is not None])
         for key in counts.keys() - {entry.key for entry in changed} - self._due.keys():
             count = counts[key] + 1

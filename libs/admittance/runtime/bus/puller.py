@@ -102,9 +102,9 @@ class Puller:
     ``name``: the name of the durable. With ``ack="all"``, the consumers are named
     ``<name>-<generation>-<n>``, where ``generation`` is the epoch of the lease. Each consumer
     continues where the newest consumer before it stopped, and a reader of an older generation gets
-    Superseded. ``start_at``: the sequence at which to start if there is no earlier consumer; 0
-    means the first fact on the log. ``request``: makes the consumer in place of the Puller, after
-    the given sequence, or where the maker decides.
+    Superseded. Without an earlier consumer the reader starts at the first fact on the log.
+    ``request``: makes the consumer in place of the Puller, after the given sequence, or where the
+    maker decides.
     """
 
     def __init__(
@@ -113,24 +113,20 @@ class Puller:
         name: str,
         filters: Sequence[str],
         *,
-        stream: str = subjects.STREAM,
         ack: Literal["all", "explicit"] = "all",
         generation: int = 0,
         batch: int = 1000,
         ack_wait: float = 30.0,
-        start_at: int = 0,
         request: ConsumerRequest | None = None,
     ) -> None:
         self._bus = bus
         self._request = request
         self._name = name
-        self._stream = stream
-        self._consumers = Consumers(bus, stream, name, filters, ack_wait=ack_wait)
+        self._consumers = Consumers(bus, subjects.STREAM, name, filters, ack_wait=ack_wait)
         self._ack_all = ack == "all"
         self._generation = generation
-        self._start_at = start_at
         self._batch = batch
-        self.floor = start_at - 1 if start_at else 0
+        self.floor = 0
         """Every message of the log up to this sequence is acknowledged."""
         self.last = 0
         """The newest sequence returned by `batch`."""
@@ -168,7 +164,7 @@ class Puller:
         make = self._create_generation if self._ack_all else self._ensure_durable
         if self._request is not None:
             make = self._requested
-        pull = PullConsumer(self._bus, self._stream, make, self._on_raw, batch=self._batch)
+        pull = PullConsumer(self._bus, subjects.STREAM, make, self._on_raw, batch=self._batch)
         self._pull = pull
         try:
             await pull.start()
@@ -341,7 +337,7 @@ class Puller:
         return made.name
 
     async def _ensure_durable(self) -> str:
-        self.pending = await self._consumers.ensure_durable(self._start_at)
+        self.pending = await self._consumers.ensure_durable()
         return self._name
 
 
