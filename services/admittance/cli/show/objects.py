@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -40,7 +42,8 @@ class PoolUsage(NamedTuple):
     bookings: Sequence[Booking]
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """An object as read: its key in the bucket, its bytes, and their revision. ``pool_usage``: what
     is booked, if the object is a MachinePool and the caller has read its bookings.
     """
@@ -79,28 +82,32 @@ class Found(NamedTuple):
         except BROKEN:
             return None
 
-    def workload(self) -> StoredWorkload:
-        """The object as a workload. Raises AnswerIsNo if it cannot be decoded."""
+    @cached_property
+    def _workload(self) -> StoredWorkload:
         from admittance.workload.bucket_reader import read
 
+        return read(self.key, self.data)
+
+    def workload(self) -> StoredWorkload:
+        """The object as a workload, decoded once. Raises AnswerIsNo if it cannot be decoded."""
         try:
-            return read(self.key, self.data)
+            return self._workload
         except BROKEN as error:
             raise AnswerIsNo(f"{self.key} in the bucket is not a workload: {error}") from None
 
     def is_readable(self) -> bool:
         """Whether the services can read the object."""
-        from admittance.workload.bucket_reader import read, read_manifest
-
         kind = self.key.split(".")[0]
         try:
             if kind == "workload":
-                read(self.key, self.data)
-            elif kind == CAPACITY:
+                return self.is_workload()
+            if kind == CAPACITY:
                 from admittance.provisioning.records import read_record
 
                 read_record(self.key, self.data)
             else:
+                from admittance.workload.bucket_reader import read_manifest
+
                 read_manifest(self.key, self.data)
         except BROKEN:
             return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -66,9 +67,9 @@ def with_usage(found: Found, bookings: Sequence[Booking], now: datetime) -> Foun
     try:
         pool = _pool(found)
     except BadPool:
-        return found._replace(pool_usage=PoolUsage(None, {}, () if found.namespace else ordered))
+        return replace(found, pool_usage=PoolUsage(None, {}, () if found.namespace else ordered))
     counted = machine_counts(pool, bookings, now), machine_counts_by_kind(pool, bookings, now)
-    return found._replace(pool_usage=PoolUsage(*counted, ordered))
+    return replace(found, pool_usage=PoolUsage(*counted, ordered))
 
 
 def wrong(found: Found) -> str:

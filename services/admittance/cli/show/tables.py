@@ -119,10 +119,11 @@ def _workload(found: Found, now: datetime, _counters: Counters) -> tuple[str, ..
 def _workload_line(line: Line, now: datetime, reasons: Reasons = NO_REASONS) -> tuple[str, ...]:
     found, workload = line.found, line.workload
     spec = head(workload)
+    where = phase(workload, now)
     reason, message = reason_of(workload, now)
-    if phase(workload, now) is Phase.PENDING and reason != ON_HOLD:
+    if where is Phase.PENDING and reason != ON_HOLD:
         reason, message = reasons.get((found.namespace, found.name), (reason, message))
-    if line.why and not spec.active and phase(workload, now) is Phase.DEACTIVATED:
+    if line.why and not spec.active and where is Phase.DEACTIVATED:
         reason = line.why
     admission = workload.status.admission
     ran = duration_seconds(workload, now)
@@ -134,7 +135,7 @@ def _workload_line(line: Line, now: datetime, reasons: Reasons = NO_REASONS) -> 
         f"{line.mark}{found.name}",
         spec.queue_name or NOTHING,
         str(spec.priority or 0),
-        str(phase(workload, now)),
+        str(where),
         flavors_of(workload),
         age(workload.metadata.creation_timestamp, now),
         age(started_at(workload), now),
