@@ -90,33 +90,49 @@ async def test_the_raw_protocol_sends_heartbeats(bus: Bus, nats_server: TestServ
         await process.wait()
 
 
-STAND_IN = """#!{python}
-import asyncio, os, sys
-import nats
+STAND_IN = """#!{python} -IS
+import os, socket, sys
 
-async def main(what, *words):
-    nc = await nats.connect(os.environ["NATS_URL"])
-    if (what, words[0]) == ("consumer", "next"):
-        _, stream, durable, raw, timeout, seconds = words
-        assert (raw, timeout, seconds) == ("--raw", "--timeout", "30s"), words
-        inbox = nc.new_inbox()
-        subscription = await nc.subscribe(inbox)
-        await nc.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{{stream}}.{{durable}}",
-            b'{{"batch":1,"expires":2000000000}}',
-            reply=inbox,
-        )
-        message = await subscription.next_msg(timeout=3)
-        print(message.data.decode())
-        if not message.reply:
-            sys.exit("no message received")
-        await nc.publish(message.reply, b"+ACK")
-    else:
-        assert (what, *words[:2]) == ("pub", "--jetstream", "--no-templates"), words
-        await nc.request(words[2], words[3].encode())
-    await nc.close()
+what, *words = sys.argv[1:]
+host, port = os.environ["NATS_URL"].removeprefix("nats://").split(":")
+link = socket.create_connection((host, int(port)))
+lines = link.makefile("rb")
+lines.readline()
+inbox = f"_INBOX.{{os.getpid()}}"
 
-asyncio.run(main(*sys.argv[1:]))
+def publish(subject, data, reply=""):
+    link.sendall(f"PUB {{subject}} {{reply}} {{len(data)}}\\r\\n".encode() + data + b"\\r\\n")
+
+def answer():
+    "The reply subject and the data of the next message; a status of the server has none."
+    while True:
+        line = lines.readline().split()
+        if line[:1] == [b"PING"]:
+            link.sendall(b"PONG\\r\\n")
+        elif line[:1] in ([b"MSG"], [b"HMSG"]):
+            headers = int(line[-2]) if line[0] == b"HMSG" else 0
+            data = lines.read(int(line[-1]) + 2)[headers:-2]
+            return line[3].decode() if len(line) == (6 if headers else 5) else "", data
+
+link.sendall(b'CONNECT {{"verbose":false,"headers":true}}\\r\\n')
+link.sendall(f"SUB {{inbox}} 1\\r\\n".encode())
+if (what, words[0]) == ("consumer", "next"):
+    _, stream, durable, raw, timeout, seconds = words
+    assert (raw, timeout, seconds) == ("--raw", "--timeout", "30s"), words
+    next = f"$JS.API.CONSUMER.MSG.NEXT.{{stream}}.{{durable}}"
+    publish(next, b'{{"batch":1,"expires":2000000000}}', inbox)
+    reply, data = answer()
+    print(data.decode())
+    if not reply:
+        sys.exit("no message received")
+    publish(reply, b"+ACK")
+    link.sendall(b"PING\\r\\n")
+    while lines.readline().split() != [b"PONG"]:
+        pass
+else:
+    assert (what, *words[:2]) == ("pub", "--jetstream", "--no-templates"), words
+    publish(words[2], words[3].encode(), inbox)
+    answer()
 """
 """What the page uses of the nats command, for where that is not installed."""
 
