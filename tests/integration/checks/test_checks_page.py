@@ -95,7 +95,7 @@ import os, socket, sys
 
 what, *words = sys.argv[1:]
 host, port = os.environ["NATS_URL"].removeprefix("nats://").split(":")
-link = socket.create_connection((host, int(port)))
+link = socket.create_connection((host, int(port)), timeout=20)
 lines = link.makefile("rb")
 lines.readline()
 inbox = f"_INBOX.{{os.getpid()}}"
@@ -103,13 +103,16 @@ inbox = f"_INBOX.{{os.getpid()}}"
 def publish(subject, data, reply=""):
     link.sendall(f"PUB {{subject}} {{reply}} {{len(data)}}\\r\\n".encode() + data + b"\\r\\n")
 
+def next_line():
+    return lines.readline().split() or sys.exit("the server has ended")
+
 def answer():
     "The reply subject and the data of the next message; a status of the server has none."
     while True:
-        line = lines.readline().split()
-        if line[:1] == [b"PING"]:
+        line = next_line()
+        if line[0] == b"PING":
             link.sendall(b"PONG\\r\\n")
-        elif line[:1] in ([b"MSG"], [b"HMSG"]):
+        elif line[0] in (b"MSG", b"HMSG"):
             headers = int(line[-2]) if line[0] == b"HMSG" else 0
             data = lines.read(int(line[-1]) + 2)[headers:-2]
             return line[3].decode() if len(line) == (6 if headers else 5) else "", data
@@ -127,7 +130,7 @@ if (what, words[0]) == ("consumer", "next"):
         sys.exit("no message received")
     publish(reply, b"+ACK")
     link.sendall(b"PING\\r\\n")
-    while lines.readline().split() != [b"PONG"]:
+    while next_line() != [b"PONG"]:
         pass
 else:
     assert (what, *words[:2]) == ("pub", "--jetstream", "--no-templates"), words
