@@ -1,7 +1,7 @@
 """Quota once more, plainly: everything is computed anew from the objects each time.
 
-The reference of `admittance.quota.tree`; source: docs/spec/scheduling.md#2. Shares no code but the
-reading of quantities.
+Manifests and what is used become a tree of the reference scheduler (`twin.tree`), which shares no
+code with `admittance.quota.tree`. Source: docs/spec/scheduling.md#2.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Any
 
 from admittance.api.units import amount
 from admittance.events.shapes import Admission
+
+from twin.objects import Place, Quota
+from twin.tree import Node
 
 FR = tuple[str, str]
 Usage = dict[FR, int]
@@ -26,36 +29,7 @@ def usage_of(admission: Admission) -> Usage:
     return usage
 
 
-class _Node:
-    def __init__(self, nominal: int, borrow: int | None, lend: int | None) -> None:
-        self.nominal, self.borrow, self.lend = nominal, borrow, lend
-        self.children: list[_Node] = []
-        self.parent: _Node | None = None
-        self.usage = 0
-        self.subtree = 0
-
-    def guaranteed(self) -> int:
-        return 0 if self.lend is None else max(0, self.subtree - self.lend)
-
-    def build(self) -> None:
-        self.subtree = self.nominal
-        for child in self.children:
-            child.build()
-            self.subtree += child.subtree - child.guaranteed()
-            self.usage += max(0, child.usage - child.guaranteed())
-
-    def available(self) -> int:
-        if self.parent is None:
-            return self.subtree - self.usage
-        above = self.parent.available()
-        private = self.guaranteed()
-        if self.borrow is not None:
-            cap = (self.subtree - private) - max(0, self.usage - private) + self.borrow
-            above = min(above, cap)
-        return max(0, private - self.usage) + above
-
-
-def _quota(spec: Any, fr: FR) -> tuple[int, int | None, int | None]:
+def _quota(spec: Any, fr: FR) -> Quota:
     for group in spec.resource_groups:
         for flavor in group.flavors:
             for resource in flavor.resources:
@@ -64,8 +38,8 @@ def _quota(spec: Any, fr: FR) -> tuple[int, int | None, int | None]:
                     borrow, lend = (
                         None if one is None else amount(resource.name, one) for one in limits
                     )
-                    return amount(resource.name, resource.nominal_quota), borrow, lend
-    return 0, None, None
+                    return Quota(amount(resource.name, resource.nominal_quota), borrow, lend)
+    return Quota()
 
 
 def available(
@@ -77,7 +51,7 @@ def available(
 ) -> int:
     """What may still be used in that queue; negative: it is over. Cohorts without a cycle."""
     mine = _built(queue, fr, queues, cohorts, usage)
-    return mine.available() if mine is not None else 0
+    return int(mine.available(fr)) if mine is not None else 0
 
 
 def exceeds(
@@ -90,15 +64,13 @@ def exceeds(
     """The queue, or a cohort that it takes from, uses more than it may."""
     node = _built(queue, fr, queues, cohorts, usage)
     while node is not None:
-        limit = node.subtree
+        limit = node.subtree(fr)
         if node.parent is not None:
-            if node.borrow is None:
-                limit = node.usage
-            else:
-                limit += node.borrow
-        if node.usage > limit:
+            borrow = node.quota(fr).borrow
+            limit = node.usage(fr) if borrow is None else limit + borrow
+        if node.usage(fr) > limit:
             return True
-        if node.usage <= node.guaranteed():
+        if node.usage(fr) <= node.guaranteed(fr):
             return False
         node = node.parent
     return False
@@ -110,36 +82,38 @@ def _built(
     queues: Mapping[str, Any],
     cohorts: Mapping[str, Any],
     usage: Mapping[str, Usage],
-) -> _Node | None:
-    nodes: dict[str, _Node] = {}
+) -> Node | None:
+    """The node of the queue in its tree; None: there is no such queue."""
+    nodes: dict[str, Node] = {}
 
-    def cohort(name: str) -> _Node:
+    def cohort(name: str) -> Node:
         found = nodes.get(name)
         if found is None:
             about = cohorts.get(name)
-            found = nodes[name] = _Node(*(_quota(about.spec, fr) if about else (0, None, None)))
-            parent = about.spec.parent_name if about is not None else ""
-            if parent:
-                found.parent = cohort(parent)
-                found.parent.children.append(found)
+            found = nodes[name] = _node(name, about, fr, is_queue=False)
+            if about is not None and about.spec.parent_name:
+                _join(found, cohort(about.spec.parent_name))
         return found
 
     # All of them, not only those that a queue names: a cohort lends to its siblings, too.
     for name in cohorts:
         cohort(name)
-    mine: _Node | None = None
+    mine: Node | None = None
     for name, about in queues.items():
-        node = _Node(*_quota(about.spec, fr))
-        node.usage = usage.get(name, {}).get(fr, 0)
+        node = _node(name, about, fr, is_queue=True)
+        node.used[fr] = usage.get(name, {}).get(fr, 0)
         if about.spec.cohort_name:
-            node.parent = cohort(about.spec.cohort_name)
-            node.parent.children.append(node)
+            _join(node, cohort(about.spec.cohort_name))
         if name == queue:
             mine = node
-    if mine is None:
-        return None
-    root = mine
-    while root.parent is not None:
-        root = root.parent
-    root.build()
     return mine
+
+
+def _node(name: str, about: Any, fr: FR, *, is_queue: bool) -> Node:
+    quota = _quota(about.spec, fr) if about is not None else Quota()
+    return Node(Place(name, is_queue, quotas={fr: quota}))
+
+
+def _join(node: Node, parent: Node) -> None:
+    node.parent = parent
+    parent.children.append(node)
