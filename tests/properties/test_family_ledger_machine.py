@@ -24,7 +24,7 @@ from admittance.scheduling.state.shared_quota import (
     restore_all_usage,
     restore_usage,
 )
-from simulation.invariants import naive
+from simulation.invariants import reference_quota
 from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler
 from support.examples import examples
@@ -214,7 +214,9 @@ class Ledger(RuleBasedStateMachine):
         usage = self.scheduler.should_be_used()
         for queue, node in catalog.tree.queues.items():
             for fr, cell in node.cells.items():
-                free = naive.available(queue, fr, catalog.cluster_queues, catalog.cohorts, usage)
+                free = reference_quota.available(
+                    queue, fr, catalog.cluster_queues, catalog.cohorts, usage
+                )
                 assert available(cell) == free, (queue, fr)
 
     @invariant()

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from admittance.events.facts import Assigned, Preempted
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
-from simulation.invariants import naive
+from simulation.invariants import reference_quota
 from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler
 from support.examples import examples
@@ -295,7 +295,9 @@ class Room(RuleBasedStateMachine):
         usage = self.scheduler.should_be_used(sorted(without))
         for queue in QUEUES:
             for fr in (*((flavor, "gpu") for flavor in ("r", "o", "s")), ("c", "cpu")):
-                found = naive.available(queue, fr, catalog.cluster_queues, catalog.cohorts, usage)
+                found = reference_quota.available(
+                    queue, fr, catalog.cluster_queues, catalog.cohorts, usage
+                )
                 yield queue, fr, found
 
 

@@ -17,7 +17,7 @@ from admittance.quota.cell import Cell
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.workload.phase import holds_quota
-from simulation.invariants import naive
+from simulation.invariants import reference_quota
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups, quota
 from support.examples import examples
@@ -158,7 +158,7 @@ class HandOver(RuleBasedStateMachine):
     @invariant()
     def quota_is_never_exceeded(self) -> None:
         for name in QUEUES if hasattr(self, "cores") else ():
-            free = naive.available(
+            free = reference_quota.available(
                 name,
                 ("default", "cpu"),
                 self.cores.core.catalog.cluster_queues,
@@ -215,15 +215,15 @@ class HandOver(RuleBasedStateMachine):
     def _holds(self, name: str) -> bool:
         return self.cores.has(name) and holds_quota(self.cores.stored(name))
 
-    def _written(self, *, plans: bool = True) -> dict[str, naive.Usage]:
+    def _written(self, *, plans: bool = True) -> dict[str, reference_quota.Usage]:
         """The usage without planned preemptions."""
-        usage: dict[str, naive.Usage] = {}
+        usage: dict[str, reference_quota.Usage] = {}
         for name in NAMES:
             if self._holds(name) and (plans or not self._waits_for_victims(name)):
                 admission = self.cores.stored(name).status.admission
                 assert admission is not None
                 held = usage.setdefault(admission.cluster_queue, {})
-                for fr, much in naive.usage_of(admission).items():
+                for fr, much in reference_quota.usage_of(admission).items():
                     held[fr] = held.get(fr, 0) + much
         return usage
 

@@ -20,7 +20,7 @@ from admittance.quota.cell import available
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
-from simulation.invariants import naive
+from simulation.invariants import reference_quota
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups, quota
 from support.examples import examples
@@ -303,15 +303,15 @@ class Planned(RuleBasedStateMachine):
 
     def _free(self, queue: str, without: set[str]) -> int:
         catalog = self.cores.core.catalog
-        usage: dict[str, naive.Usage] = {}
+        usage: dict[str, reference_quota.Usage] = {}
         for name in NAMES:
             if self._holds(name) and name not in without:
                 admission = self.cores.stored(name).status.admission
                 assert admission is not None
                 held = usage.setdefault(admission.cluster_queue, {})
-                for fr, much in naive.usage_of(admission).items():
+                for fr, much in reference_quota.usage_of(admission).items():
                     held[fr] = held.get(fr, 0) + much
-        return naive.available(queue, CPU, catalog.cluster_queues, catalog.cohorts, usage)
+        return reference_quota.available(queue, CPU, catalog.cluster_queues, catalog.cohorts, usage)
 
 
 def _reserved_at(cores: SteppedCores, name: str) -> object:

@@ -2,7 +2,7 @@
 
 Each version of a workload names the last fact that it holds. So when the log is acknowledged up to
 a point, of every fact before that point it is known which version it met; whether it counted then
-is asked of the twin.
+is asked of `fact_rules`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, decode
 from admittance.events.subjects import INPUTS
 from admittance.workload.stored import StoredWorkload
-from simulation.invariants.twin import Around, Counts, counts
+from simulation.invariants.fact_rules import Around, Counts, counts
 from simulation.nats.observed import Stored
 from simulation.transcript import Broken
 

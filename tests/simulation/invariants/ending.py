@@ -17,7 +17,7 @@ from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.families.roles import wanted_tags
 from admittance.workload.stored import StoredWorkload, head
 from simulation.actors.users import Publisher
-from simulation.invariants import naive
+from simulation.invariants import reference_quota
 from simulation.invariants.observer import Invariants
 from simulation.invariants.seen import Seen
 from simulation.invariants.siblings import PARENT, VARIANT
@@ -221,7 +221,7 @@ class Ending:
         name = queue.metadata.name  # type: ignore[attr-defined]
         for group in spec.resource_groups:
             for flavor in group.flavors:
-                left = naive.available(
+                left = reference_quota.available(
                     name, (flavor.name, "cpu"), inv.queues, inv.cohorts, inv.usage
                 )
                 if cpu <= max(0, left):

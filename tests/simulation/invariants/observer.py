@@ -19,15 +19,22 @@ from admittance.events.subjects import CAPACITY, DEADLETTER, OUTPUTS
 from admittance.workload.conditions import Type, find
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
-from simulation.invariants import deadlines, gates, lifecycle, naive, preemption, rows
+from simulation.invariants import (
+    deadlines,
+    gates,
+    lifecycle,
+    preemption,
+    reference_quota,
+    rows,
+)
 from simulation.invariants.effects import Effects
 from simulation.invariants.exclusive import Exclusive
+from simulation.invariants.fact_rules import Around
 from simulation.invariants.preemption import starting
 from simulation.invariants.quota import Accounts, Replans, worlds
 from simulation.invariants.rows import Paced
 from simulation.invariants.seen import Manifests, Seen, legal
 from simulation.invariants.siblings import VARIANT, Families
-from simulation.invariants.twin import Around
 from simulation.kernel import Kernel
 from simulation.nats.observed import Stored
 from simulation.transcript import Broken
@@ -63,6 +70,13 @@ class Invariants:
         self.locals: dict[tuple[str, str], Any] = {}
         self.flavors: dict[str, Any] = {}
         self.checks: dict[str, Any] = {}
+        self._objects: dict[str, dict[Any, Any]] = {
+            "clusterqueue": self.queues,
+            "cohort": self.cohorts,
+            "localqueue": self.locals,
+            "flavor": self.flavors,
+            "admissioncheck": self.checks,
+        }
         self.effects = Effects(Around(self.checks, limits.requeue_after))
         self._around = Manifests(self.queues, self.checks, self.flavors, self.locals)
         self.paced = Paced(limits, self.effects, self.checks)
@@ -82,7 +96,7 @@ class Invariants:
         self.exclusive = Exclusive(self.seen, self.families, self._around)
 
     @property
-    def usage(self) -> dict[str, naive.Usage]:
+    def usage(self) -> dict[str, reference_quota.Usage]:
         """What is used, by ClusterQueue."""
         return self.accounts.usage
 
@@ -95,23 +109,12 @@ class Invariants:
             self._workload(entry)
         elif prefix not in ("barrier", "_admittance", CAPACITY):
             self.paced.objects_changed()
-            about = None if entry.gone else decode_object(entry.data).manifest
-            kept: dict[Any, Any] | None = {
-                "clusterqueue": self.queues,
-                "cohort": self.cohorts,
-                "flavor": self.flavors,
-                "admissioncheck": self.checks,
-            }.get(prefix)
-            if prefix == "localqueue":
-                namespace, _, name = rest.partition(".")
-                if about is None:
-                    self.locals.pop((namespace, name), None)
-                else:
-                    self.locals[namespace, name] = about
-            elif kept is not None and about is not None:
-                kept[rest] = about
-            elif kept is not None:
-                kept.pop(rest, None)
+            kept = self._objects.get(prefix, {})
+            name = tuple(rest.split(".", 1)) if prefix == "localqueue" else rest
+            if entry.gone:
+                kept.pop(name, None)
+            else:
+                kept[name] = decode_object(entry.data).manifest
 
     def _variants_of_queue(self, parent: StoredWorkload) -> frozenset[str]:
         """Names of the variants that the ClusterQueue of the parent asks for."""
@@ -182,7 +185,7 @@ class Invariants:
         queue = after.workload.status.admission.cluster_queue
         for usage in worlds(self.seen, self.accounts, key, self.replans):
             for fr, much in after.usage.items():
-                if much and naive.exceeds(queue, fr, self.queues, self.cohorts, usage):
+                if much and reference_quota.exceeds(queue, fr, self.queues, self.cohorts, usage):
                     raise Broken(f"{key} is admitted, and {fr} of {queue} is over quota")
 
     def _step(self, key: str, before: Seen, after: Seen) -> None:
@@ -249,7 +252,7 @@ class Invariants:
                 raise Broken(f"{key} gets quota while the pods of {other} come up")
         for usage in worlds(self.seen, self.accounts, key, self.replans):
             for fr in grown:
-                left = naive.available(queue, fr, self.queues, self.cohorts, usage)
+                left = reference_quota.available(queue, fr, self.queues, self.cohorts, usage)
                 if left < 0:
                     raise Broken(f"{key} takes {fr} in {queue} over quota by {-left}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload, head
-from simulation.invariants.naive import Usage
+from simulation.invariants.reference_quota import Usage
 from simulation.transcript import Broken
 
 if TYPE_CHECKING:

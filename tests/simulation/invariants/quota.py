@@ -20,7 +20,7 @@ from admittance.events.subjects import workload_key
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
-from simulation.invariants.naive import Usage, usage_of
+from simulation.invariants.reference_quota import Usage, usage_of
 
 if TYPE_CHECKING:
     from simulation.invariants.seen import Seen

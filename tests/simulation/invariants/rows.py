@@ -16,9 +16,9 @@ from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
 from simulation.invariants.effects import Effects
+from simulation.invariants.fact_rules import reserved
 from simulation.invariants.seen import Manifests
 from simulation.invariants.siblings import PARENT
-from simulation.invariants.twin import reserved
 
 
 def broken(

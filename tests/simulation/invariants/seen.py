@@ -10,7 +10,7 @@ from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
-from simulation.invariants import lifecycle, naive
+from simulation.invariants import lifecycle, reference_quota
 from simulation.invariants.siblings import PARENT, place
 from simulation.nats.observed import Stored
 
@@ -53,7 +53,7 @@ class Seen:
         self.role = ""
         self.family = ""
         self.booked = False
-        self.usage: naive.Usage = {}
+        self.usage: reference_quota.Usage = {}
         self.seconds = lifecycle.AdmittedSeconds()
 
     @classmethod
@@ -70,7 +70,7 @@ class Seen:
             assert workload.status.admission is not None
             seen.booked = True
             if seen.role != PARENT:
-                seen.usage = naive.usage_of(workload.status.admission)
+                seen.usage = reference_quota.usage_of(workload.status.admission)
         return seen
 
     @property
