@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import stat
 import sys
 import tarfile
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from getpass import getuser
@@ -52,6 +54,11 @@ kind: LocalQueue
 metadata: {name: mine, namespace: mine}
 spec: {clusterQueue: mine}
 """
+LIMITS = """
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+userLimits: {maxManifestBytes: 4096, maxPendingPerLocalQueue: 1}
+"""
 AS_ANOTHER_USER = """
 import os, sys
 from admittance.cli.commands.program import invoke
@@ -64,6 +71,12 @@ status = invoke(["get", "workloads"])
 print("as another user:", status, file=sys.stderr)
 sys.exit(status)
 """
+
+
+def read_text(url: str) -> str:
+    """The text at a URL."""
+    with urllib.request.urlopen(url, timeout=LIMIT) as answer:
+        return str(answer.read().decode())
 
 
 class Folder:
@@ -366,3 +379,44 @@ async def test_jobs_of_other_users_need_a_unix_user_of_their_own(folder: Folder)
     _, events, _ = await folder.admit("events", "-n", "mine", "--workload", "by-mia")
     assert "FailedToStart" in events
     assert "started" not in events
+
+
+async def test_limits_of_people_refuse_submissions_and_count_them(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    config = tmp_path / "configuration.yaml"
+    config.write_text(LIMITS)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        admin = f"127.0.0.1:{probe.getsockname()[1]}"
+    submit = ("submit", "-q", "research", "--cpu", "50", "--anyway", "--name")
+    async with folder.up("--config", str(config), "--admin", admin):
+        assert (await folder.admit("apply", "-f", str(SAMPLES / "queues.yaml")))[0] == 0
+        assert (await folder.admit(*submit, "one", "--", "true"))[0] == 0
+        for words, refusal in (
+            (("two", "--", "true"), "LocalQueue default/research has 1 pending workloads, 1 are"),
+            (("three", "--", "true", "x" * 5_000), "the manifest has "),
+        ):
+            status, out, err = await folder.admit(*submit, *words)
+            assert (status, out) == (1, "")
+            (line,) = err.splitlines()
+            assert refusal in line
+        metrics = await asyncio.to_thread(read_text, f"http://{admin}/metrics")
+    for reason in ("LocalQueueFull", "ManifestTooLarge"):
+        assert f'refused_user_requests_total{{reason="{reason}"}} 1' in metrics
+
+
+async def test_deletion_of_a_capacity_request_names_its_user(folder: Folder) -> None:
+    story = folder.root / "story.yaml"
+    text = (SAMPLES / "provisioning" / "story.yaml").read_text()
+    story.write_text(text.replace('command: [sleep, "2"]', "command: [sleep, infinity]"))
+    machines = str(SAMPLES / "provisioning" / "machines.yaml")
+    for words in (
+        ("apply", "-f", machines, "-f", str(story)),
+        ("wait", "workload", "other-on-spot", "--for", "Running", "--timeout", "60"),
+        ("delete", "provisioningrequest", "other-on-spot-spot-machines-1"),
+        ("delete", "workload", "other-on-spot", "other-on-reservation"),
+    ):
+        status, _, err = await folder.admit(*words)
+        assert status == 0, err
+    told = (await folder.admit("events", "--workload", "other-on-spot"))[1]
+    assert "the request was deleted by admin" in told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -78,6 +78,21 @@ class LabelSelectorRequirement(Strict, frozen=True, kw_only=True):
     key: LabelKey
     operator: Operator
     values: tuple[LabelValue, ...] = ()
+
+
+APPLIED_BY: Final = "admittance.dev/applied-by"
+"""The annotation with the user that applied the object last, or marked it for deletion. Only the
+workload-controller sets the annotation, from the user that the server knows."""
+
+
+def with_user(meta: ObjectMeta, user: str) -> ObjectMeta:
+    """The metadata with the annotation `APPLIED_BY` set to the user; "": without the annotation."""
+    notes = {name: value for name, value in meta.annotations.items() if name != APPLIED_BY}
+    if user:
+        notes[APPLIED_BY] = user
+    if notes == meta.annotations:
+        return meta
+    return msgspec.structs.replace(meta, annotations=notes)
 
 
 class LabelSelector(Strict, frozen=True, kw_only=True):

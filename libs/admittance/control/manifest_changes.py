@@ -21,7 +21,7 @@ from admittance.api.checks import AdmissionCheck, Foreign
 from admittance.api.kinds import KINDS
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest
-from admittance.api.meta import ObjectMeta
+from admittance.api.meta import APPLIED_BY, ObjectMeta, with_user
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue, conflicts
 from admittance.api.reading.manifest import Document, accept, duplicates, encode
@@ -41,9 +41,6 @@ from admittance.workload.bucket_reader import names_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
 
-APPLIED_BY: Final = "admittance.dev/applied-by"
-"""The annotation with the user that applied the manifest last, or marked it for deletion. Only the
-workload-controller sets the annotation, from the user that the server knows."""
 PARAMETERS_MAX: Final = 400_000
 """How many bytes the parameters of a check may have. One message of 1 MiB carries the parameters of
 a check together with the workload."""
@@ -169,14 +166,6 @@ def users_of_object(objects: Objects, workloads: Workloads, prefix: str, name: s
         and known.workload.status.admission.cluster_queue == name
         and holds_quota(known.workload)
     ]
-
-
-def with_user(meta: ObjectMeta, user: str) -> ObjectMeta:
-    """The metadata with the annotation `APPLIED_BY` set to the user; "": without the annotation."""
-    notes = {name: value for name, value in meta.annotations.items() if name != APPLIED_BY}
-    if user:
-        notes[APPLIED_BY] = user
-    return meta if notes == meta.annotations else replace(meta, annotations=notes)
 
 
 def deletion_mark(key: str, kept: StoredObject, now: datetime, user: str = "") -> PlannedWrite:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.meta import APPLIED_BY
 from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import CheckState
 from admittance.provisioning import steps
@@ -90,6 +91,12 @@ def is_marked_for_deletion(record: Record) -> bool:
     return record.metadata.deletion_timestamp is not None
 
 
+def deletion_reason(record: Record) -> str:
+    """Why the deleted request is cancelled, with the user that deleted it, if that is known."""
+    user = record.metadata.annotations.get(APPLIED_BY, "")
+    return f"{steps.DELETED} by {user}" if user else steps.DELETED
+
+
 def differs_from_config(
     record: Record, config: ProvisioningRequestConfigSpec, work: StoredWorkload
 ) -> bool:
@@ -170,7 +177,7 @@ class SlotDecider:
             if kept.record.status.cancelled or why:
                 return self._end(view, kept, why)
             if is_marked_for_deletion(kept.record):
-                return self._cancel(slot, kept, steps.DELETED)
+                return self._cancel(slot, kept, deletion_reason(kept.record))
         step = self._step_for_lost(view)
         if step is not None:
             return step
@@ -227,7 +234,9 @@ class SlotDecider:
             if not is_stored and record.spec.id not in memory.cancelled:
                 # If publishing the request fails, the provider may have received it all the same,
                 # so the request stays cancelled.
-                record = cancelled_record(record, record.status.cancelled or steps.DELETED)
+                record = cancelled_record(
+                    record, record.status.cancelled or deletion_reason(record)
+                )
                 observed.replace_lost(slot, record)
                 return Step(slot, fact=cancelled_fact(record))
             if not is_stored:

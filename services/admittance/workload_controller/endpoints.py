@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from admittance.api.kinds import kind_named
 from admittance.api.limits import MANIFEST_BYTES_MAX
+from admittance.api.meta import with_user
 from admittance.control.manifest_changes import (
     deletion_mark,
     planned_writes,
@@ -142,7 +143,9 @@ class Endpoints:
                 f"the subject names namespace {namespace}, the request {request.namespace}"
             )
         if request.kind.lower() in REQUEST_KINDS:
-            reply = await delete_request(self._bus, request.namespace, request.name, clock.now())
+            reply = await delete_request(
+                self._bus, request.namespace, request.name, clock.now(), user
+            )
             if reply.outcome != "absent":
                 return reply
         kind = kind_named(request.kind)
@@ -212,9 +215,11 @@ DELETE_ATTEMPTS: Final = 10
 DEFERRED: Final = "provisioning-check takes it back first"
 
 
-async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> DeleteReply:
-    """Marks the provisioning request of that name for deletion. Raises Unavailable or Refused if
-    that fails.
+async def delete_request(
+    bus: Bus, namespace: str, name: str, now: datetime, user: str = ""
+) -> DeleteReply:
+    """Marks the provisioning request of that name for deletion by the user. Raises Unavailable or
+    Refused if that fails.
     """
     key = object_key(CAPACITY, namespace, name)
     for _ in range(DELETE_ATTEMPTS):
@@ -229,7 +234,7 @@ async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> 
         else:
             if record.metadata.deletion_timestamp is not None:
                 return DeleteReply(outcome="deferred", error=DEFERRED)
-            meta = replace(record.metadata, deletion_timestamp=now)
+            meta = replace(with_user(record.metadata, user), deletion_timestamp=now)
             going = replace(record, metadata=meta)
             message = bucket.put_message(key, encode(going), expected=entry.revision)
             outcome = "deferred"
@@ -237,6 +242,6 @@ async def delete_request(bus: Bus, namespace: str, name: str, now: datetime) -> 
             await bus.publish(message)
         except StaleRevision:
             continue
-        log.info("request_deleted", namespace=namespace, name=name)
+        log.info("request_deleted", namespace=namespace, name=name, user=user)
         return DeleteReply(outcome=outcome, error=DEFERRED if outcome == "deferred" else "")
     return DeleteReply(error="it changes all the time: delete again")

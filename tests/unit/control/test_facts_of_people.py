@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.api.meta import APPLIED_BY
 from admittance.api.reading.manifest import accept
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.control.fold import fold
 from admittance.control.manifest_changes import (
-    APPLIED_BY,
     deletion_mark,
     message_about,
     planned_writes,

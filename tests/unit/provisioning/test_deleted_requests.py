@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from admittance.api.meta import with_user
 from admittance.events import provisioning as facts
 from admittance.provisioning.steps import DELETED
 from support.builders import NOON
 from unit.provisioning.test_requests_follow import Story
 
 
-def delete(story: Story) -> None:
-    """Marks the request like `admit delete`."""
+def delete(story: Story, user: str = "") -> None:
+    """Marks the request like `admit delete` of the user."""
     ((name, (record, _)),) = story.bucket.items()
-    marked = replace(record, metadata=replace(record.metadata, deletion_timestamp=NOON))
+    meta = replace(with_user(record.metadata, user), deletion_timestamp=NOON)
+    marked = replace(record, metadata=meta)
     story.revision += 1
     story.bucket[name] = marked, story.revision
     story.core.observed.record(("ns", name), marked, story.revision)
@@ -45,6 +47,17 @@ def test_a_deleted_request_is_made_again_while_the_workload_waits(
     assert record.metadata.deletion_timestamp is None
     story.apply_status(facts.Provisioned)
     assert story.last[0] == "Ready"
+
+
+def test_the_cancellation_names_the_user_that_deleted_the_request() -> None:
+    story = Story()
+    story.reserved()
+
+    delete(story, user="ada")
+
+    assert reasons(story) == ["the request was deleted by ada"]
+    ((record, _),) = story.bucket.values()
+    assert record.metadata.annotations == {}
 
 
 def test_a_deleted_request_is_not_made_again_when_the_check_is_ready() -> None:

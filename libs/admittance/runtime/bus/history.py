@@ -207,6 +207,12 @@ async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Stor
 
 
 async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
+    """The message of the log with that sequence, read from the leader of the stream; None if the
+    log has no such message."""
+    return await _from_leader(bus, subjects.STREAM, {"seq": sequence})
+
+
+async def message_by_direct_get(bus: Bus, sequence: int) -> StoredMessage | None:
     """The message of the log with that sequence, from any replica; None if the log has no such
     message. Raises Unavailable or Refused."""
     found = await read_messages(bus, ["admit.>"], after=sequence - 1, limit=1)

@@ -29,7 +29,7 @@ from admittance.replay.decision import (
 )
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import StoredMessage, message_at, read_messages
+from admittance.runtime.bus.history import StoredMessage, message_by_direct_get, read_messages
 from admittance.scheduling.state.config import Config, config_from
 from admittance.workload.limits import Limits, limits_from
 from admittance.workload_controller.checkpoints import checkpoints
@@ -58,7 +58,7 @@ async def replay_decision(call: Call, sequence: int) -> int:
 
 async def _target(found: Link, sequence: int) -> LoggedDecision:
     bus = found.bus
-    message = await message_at(bus, sequence)
+    message = await message_by_direct_get(bus, sequence)
     if message is None:
         state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
         raise BadInput(
@@ -76,7 +76,7 @@ async def _target(found: Link, sequence: int) -> LoggedDecision:
 
 async def _config(bus: Bus, target: LoggedDecision) -> Config:
     """The configuration of the scheduler that made the decision, from its epoch."""
-    found = await message_at(bus, target.epoch)
+    found = await message_by_direct_get(bus, target.epoch)
     if found is None:
         return Config()
     try:
@@ -207,7 +207,7 @@ async def _rebuild(
 
 async def _limits(bus: Bus, epoch: int) -> Limits:
     """The limits of the leader of the workload-controller that published ``epoch``."""
-    found = await message_at(bus, epoch)
+    found = await message_by_direct_get(bus, epoch)
     if found is None:
         return Limits()
     try:
