@@ -140,7 +140,7 @@ class LeaseState:
 
     # Actions. -----------------------------------------------------------------------
 
-    def wanted(self, domains: Iterable[str]) -> list[Takeover]:
+    def domains_to_take(self, domains: Iterable[str]) -> list[Takeover]:
         """The domains that this instance should take now: domains without a live leader for which
         the instance is the heir.
 

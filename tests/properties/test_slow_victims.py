@@ -43,7 +43,7 @@ class Slow:
         world.cycle = idle = 0
         while world.cycle < CYCLES:
             left = self.let_go(world.cycle)
-            competes = world.core.rouse(now=world.now)
+            competes = world.core.wake_due(now=world.now)
             if (not competes or idle >= IDLE) and not self.going:
                 world.cycle -= idle
                 break

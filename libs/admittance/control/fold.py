@@ -101,7 +101,7 @@ class BatchFold:
         self._state = state
         self._now = now
         self._working: dict[str, VersionedWorkload] = {}
-        self._says: dict[str, tuple[OutboxEntry, ...]] = {}
+        self._outboxes: dict[str, tuple[OutboxEntry, ...]] = {}
         self._groups: dict[str, int] = {}
         self._group_members: dict[int, list[str]] = {}
         self._families = BatchFamilies(state.workloads, self._known)
@@ -161,7 +161,7 @@ class BatchFold:
             self._note_outcome(logged, change)
             change = Change(known.workload, (), FactOutcome.APPLIED, change.reason, change.message)
         givers: list[quota_handover.Giver] = []
-        if isinstance(fact, facts.Assigned) and change.says:
+        if isinstance(fact, facts.Assigned) and change.outbox:
             invalid = quota_handover.moved_sibling(fact, self._known, self._working.__contains__)
             if fact.preempts and not invalid:
                 givers, invalid = self._givers(fact, logged)
@@ -206,7 +206,7 @@ class BatchFold:
                 # of a previous leader that read half of the batch would create the workload.
                 puts.append(Put(key, before.revision, None, known.fact, known.trace, None, group))
                 continue
-            workload = with_log(known.workload, known.fact, self._says.get(key, ()))
+            workload = with_log(known.workload, known.fact, self._outboxes.get(key, ()))
             value = stored.encode(workload)
             puts.append(Put(key, before.revision, value, known.fact, known.trace, workload, group))
         return Commit(puts, self._notes, self._dead, self._echoes, self._outcomes, through, rest)
@@ -298,7 +298,7 @@ class BatchFold:
         return self._working.get(key) or self._state.workloads.get(key)
 
     def _has_machine_entry(self, key: str) -> bool:
-        return any(say.what not in _FOR_PEOPLE for say in self._says.get(key, ()))
+        return any(entry.what not in _FOR_PEOPLE for entry in self._outboxes.get(key, ()))
 
     def _context(self, fact: Fact, logged: LogMessage) -> TransitionContext:
         now = self._now
@@ -353,9 +353,9 @@ class BatchFold:
     ) -> None:
         workload = change.workload
         if workload is None:
-            self._says.pop(key, None)
+            self._outboxes.pop(key, None)
         else:
-            self._says[key] = change.says
+            self._outboxes[key] = change.outbox
         if trace is None:
             trace = logged.trace or known.trace
         if key in self._groups or self._families.ref(key) is not None:
@@ -365,9 +365,9 @@ class BatchFold:
             workload, known.revision, max(known.fact, logged.sequence), trace
         )
         self._families.note(key, known.workload, workload)
-        if workload is None and change.says and known.workload is not None:
+        if workload is None and change.outbox and known.workload is not None:
             # A deleted object has no outbox, so its messages are published as notes.
-            last = with_log(known.workload, logged.sequence, change.says)
+            last = with_log(known.workload, logged.sequence, change.outbox)
             self._notes += self._state.message_builder.messages(
                 last, known.revision, self._now, known.trace
             )
@@ -376,7 +376,7 @@ class BatchFold:
         """The bytes of the object with this fact applied, if they are too many; otherwise 0."""
         if key not in self._measured or change.workload is None or len(logged.data) <= SMALL:
             return 0
-        length = len(stored.encode(with_log(change.workload, logged.sequence, change.says)))
+        length = len(stored.encode(with_log(change.workload, logged.sequence, change.outbox)))
         return length if length > VALUE_MAX else 0
 
     def _void(

@@ -49,7 +49,7 @@ class ProviderHeartbeats:
         """
         self._heard_at.setdefault(provisioning_class, now)
 
-    def hear(self, provisioning_class: str, beat: ProviderAlive, now: float) -> bool:
+    def record(self, provisioning_class: str, beat: ProviderAlive, now: float) -> bool:
         """Records a heartbeat. Returns whether the provider is new or has restarted, so that it may
         have lost requests, or not have sent its last answers.
         """

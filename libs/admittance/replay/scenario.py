@@ -146,7 +146,7 @@ def settle(system: MinimalSystem, watch: Callable[[Sequence[Decided]], None] | N
     idle = 0
     system.cycle = 0
     while system.cycle < CYCLES_MAX:
-        if not system.core.rouse(now=system.now):
+        if not system.core.wake_due(now=system.now):
             return system.cycle - idle
         if idle >= IDLE:
             return system.cycle - idle

@@ -157,16 +157,16 @@ class Scheduler:
         state = self._state
         # Only cycles with heads are counted, because the age of a cursor must not depend on calls
         # without work.
-        self._cycle.number += self.rouse(now=now)
+        self._cycle.number += self.wake_due(now=now)
         for domain in list(state.busy):
             if domain in state.busy and domain.owned:
                 yield self.decide(domain, now=now)
         if state.loop_guarded:
-            LoopGuard(state).let_go(now)
+            LoopGuard(state).requeue_waiting(now)
         if not state.busy:
             self._cycle.number = max(self._cycle.number, self._counted)
 
-    def rouse(self, *, now: datetime) -> bool:
+    def wake_due(self, *, now: datetime) -> bool:
         """Wakes parked workloads that may compete again after a flush or because their time has
         come. Returns whether any workload competes."""
         state = self._state

@@ -28,19 +28,19 @@ class Change(NamedTuple):
     """The result of `admittance.workload.transitions.transition`.
 
     ``workload`` None: the workload is deleted. With an outcome other than APPLIED the workload is
-    unchanged and ``says`` is empty.
+    unchanged and ``outbox`` is empty.
     """
 
     workload: StoredWorkload | None
-    says: tuple[OutboxEntry, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
     outcome: FactOutcome = FactOutcome.APPLIED
     reason: str = ""
     message: str = ""
 
 
-def applied(workload: StoredWorkload, *says: OutboxEntry) -> Change:
+def applied(workload: StoredWorkload, *outbox: OutboxEntry) -> Change:
     """Returns the change of a fact that took effect."""
-    return Change(workload, says)
+    return Change(workload, outbox)
 
 
 def ignored(workload: StoredWorkload | None, reason: str, message: str = "") -> Change:
@@ -72,9 +72,11 @@ def with_condition(
     return with_status(workload, conditions=conditions)
 
 
-def with_log(workload: StoredWorkload, fact: int, says: tuple[OutboxEntry, ...]) -> StoredWorkload:
+def with_log(
+    workload: StoredWorkload, fact: int, outbox: tuple[OutboxEntry, ...]
+) -> StoredWorkload:
     """The workload with its position on the log and its outbox."""
-    return with_status(workload, log=LogPosition(fact=fact, says=says))
+    return with_status(workload, log=LogPosition(fact=fact, says=outbox))
 
 
 def with_spec(workload: StoredWorkload, **fields: Any) -> StoredWorkload:

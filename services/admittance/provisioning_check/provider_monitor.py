@@ -135,7 +135,7 @@ class ProviderMonitor:
             return
         if not known and len(self._heartbeats.classes()) >= CLASSES_MAX:
             return
-        if self._heartbeats.hear(name, heartbeat, clock.monotonic()):
+        if self._heartbeats.record(name, heartbeat, clock.monotonic()):
             self._restarted[name] = None
         self._wake.set()
 

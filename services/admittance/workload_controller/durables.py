@@ -49,7 +49,7 @@ class Durables:
         """
 
     @property
-    def owes(self) -> bool:
+    def has_pending_deletions(self) -> bool:
         """Whether some durables are to be deleted later, so that `after` must be called from time
         to time."""
         return bool(self._owed)

@@ -118,10 +118,10 @@ class ManifestWriter:
         await self.tidy()
 
     @property
-    def owes(self) -> bool:
+    def has_pending_deletions(self) -> bool:
         """Whether some durables are to be deleted later, so that `tidy` must be called from time to
         time."""
-        return self._durables.owes
+        return self._durables.has_pending_deletions
 
     async def tidy(self) -> None:
         """Deletes durables that no manifest requires."""
@@ -203,6 +203,6 @@ class Deletions:
                     await self._manifests.remove(key, kept)
 
     async def _tidy(self) -> None:
-        if self._manifests.owes:
+        if self._manifests.has_pending_deletions:
             async with self._manifests.lock:
                 await self._manifests.tidy()

@@ -163,8 +163,8 @@ def _without_asking_later(
     change = transition(workload, fact, at)
     if not isinstance(fact, QueueChanged):
         return change
-    says = tuple(say for say in change.says if say.what != "check_requested")
-    return change._replace(says=says)
+    outbox = tuple(entry for entry in change.outbox if entry.what != "check_requested")
+    return change._replace(outbox=outbox)
 
 
 def _of_any_cycle(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:

@@ -58,8 +58,8 @@ class TrackedWorkload:
             if before is not None:
                 self._is_a_way(before, fact)
             self._watch.saw("w", self.workload, self.now)
-        self.outbox = change.says
-        self.outbox_kinds = [say.what for say in change.says]
+        self.outbox = change.outbox
+        self.outbox_kinds = [entry.what for entry in change.outbox]
         return self
 
     def _is_a_way(self, before: Phase, fact: Fact) -> None:
@@ -110,7 +110,7 @@ class TrackedWorkload:
 
     def noted(self) -> dict[str, str]:
         """Reason to message of what the last fact led to that people should know."""
-        return {say.reason: say.message for say in self.outbox if say.what == "noted"}
+        return {entry.reason: entry.message for entry in self.outbox if entry.what == "noted"}
 
     # What happens. --------------------------------------------------------------------------
 

@@ -8,14 +8,14 @@ D = "cohort-team"
 
 
 def taken(lease: LeaseState, epoch: int) -> None:
-    assert [take.domain for take in lease.wanted([D])] == [D]
+    assert [take.domain for take in lease.domains_to_take([D])] == [D]
     assert lease.took(D, epoch)
 
 
 def test_a_vacant_domain_is_taken_once() -> None:
     me = LeaseState("me")
-    assert me.wanted([D]) == [Takeover(D, 0)]
-    assert me.wanted([D]) == []
+    assert me.domains_to_take([D]) == [Takeover(D, 0)]
+    assert me.domains_to_take([D]) == []
 
 
 def test_nothing_is_decided_before_the_barrier_has_come_back() -> None:
@@ -36,7 +36,7 @@ def test_the_echo_of_an_earlier_barrier_is_not_ours() -> None:
 
 def test_an_echo_that_overtook_the_acknowledgement_counts() -> None:
     me = LeaseState("me")
-    me.wanted([D])
+    me.domains_to_take([D])
     me.echoed(D, 7)
     assert me.took(D, 7)
     assert me.fence(D) == 7
@@ -77,15 +77,15 @@ def test_a_domain_stays_with_its_owner_while_that_beats() -> None:
     me = LeaseState("me")
     me.epoch_seen(D, 3, "you")
     me.alive("you")
-    assert me.wanted([D]) == []
+    assert me.domains_to_take([D]) == []
     me.gone("you")
-    assert me.wanted([D]) == [Takeover(D, 3)]
+    assert me.domains_to_take([D]) == [Takeover(D, 3)]
 
 
 def test_a_domain_of_an_earlier_run_is_taken_over_at_once() -> None:
     me = LeaseState("me")
     me.epoch_seen(D, 3, "me")
-    assert me.wanted([D]) == [Takeover(D, 3)]
+    assert me.domains_to_take([D]) == [Takeover(D, 3)]
 
 
 def test_exactly_one_of_several_leaders_takes_each_vacant_domain() -> None:
@@ -95,7 +95,7 @@ def test_exactly_one_of_several_leaders_takes_each_vacant_domain() -> None:
         for name in names:
             lease.alive(name)
     domains = [f"queue-{n}" for n in range(100)]
-    takers = [take.domain for lease in tenures for take in lease.wanted(domains)]
+    takers = [take.domain for lease in tenures for take in lease.domains_to_take(domains)]
     assert sorted(takers) == sorted(domains)
 
 
@@ -103,14 +103,14 @@ def test_what_was_lost_may_be_taken_again_from_the_newest_epoch() -> None:
     me = LeaseState("me")
     taken(me, 7)
     me.lost(D)
-    assert me.wanted([D]) == [Takeover(D, 7)]
+    assert me.domains_to_take([D]) == [Takeover(D, 7)]
 
 
 def test_a_takeover_that_failed_is_tried_again() -> None:
     me = LeaseState("me")
-    me.wanted([D])
+    me.domains_to_take([D])
     me.not_taken(D)
-    assert me.wanted([D]) == [Takeover(D, 0)]
+    assert me.domains_to_take([D]) == [Takeover(D, 0)]
 
 
 def test_a_domain_without_its_epoch_on_the_log_is_taken_as_a_new_domain() -> None:
@@ -119,7 +119,7 @@ def test_a_domain_without_its_epoch_on_the_log_is_taken_as_a_new_domain() -> Non
     me.echoed(D, 7)
     assert me.forgotten(D, 7)
     assert me.fence(D) is None
-    assert me.wanted([D]) == [Takeover(D, 0)]
+    assert me.domains_to_take([D]) == [Takeover(D, 0)]
 
 
 def test_an_epoch_that_arrives_during_the_log_query_is_kept() -> None:

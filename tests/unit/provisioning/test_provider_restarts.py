@@ -12,29 +12,29 @@ from support.builders import NOON
 def test_a_provider_that_restarts_within_three_heartbeats_is_queried() -> None:
     providing = ProviderHeartbeats(10.0)
     first = ProviderAlive(instance="a", since=NOON)
-    assert providing.hear("class", first, 0.0)
-    assert not providing.hear("class", first, 10.0)
+    assert providing.record("class", first, 0.0)
+    assert not providing.record("class", first, 10.0)
     later = ProviderAlive(instance="a", since=NOON + timedelta(seconds=12))
-    assert providing.hear("class", later, 13.0)
-    assert not providing.hear("class", later, 20.0)
+    assert providing.record("class", later, 13.0)
+    assert not providing.record("class", later, 20.0)
 
 
 def test_replicas_with_alternating_heartbeats_are_queried_once_each() -> None:
     providing = ProviderHeartbeats(10.0)
     replicas = [ProviderAlive(instance=name, since=NOON) for name in "ab"]
-    assert [providing.hear("class", one, 0.0) for one in replicas] == [True, True]
-    assert [providing.hear("class", one, 1.0) for one in replicas] == [False, False]
+    assert [providing.record("class", one, 0.0) for one in replicas] == [True, True]
+    assert [providing.record("class", one, 1.0) for one in replicas] == [False, False]
 
 
 def test_a_provider_without_a_start_time_is_queried_after_silence() -> None:
     providing = ProviderHeartbeats(10.0)
-    assert providing.hear("class", ProviderAlive(), 0.0)
-    assert not providing.hear("class", ProviderAlive(), 29.0)
-    assert providing.hear("class", ProviderAlive(), 59.0)
+    assert providing.record("class", ProviderAlive(), 0.0)
+    assert not providing.record("class", ProviderAlive(), 29.0)
+    assert providing.record("class", ProviderAlive(), 59.0)
 
 
 def test_any_number_of_instances_needs_little_room() -> None:
     providing = ProviderHeartbeats(10.0)
     for number in range(3 * INSTANCES_MAX):
-        providing.hear("class", ProviderAlive(instance=str(number), since=NOON), 0.0)
+        providing.record("class", ProviderAlive(instance=str(number), since=NOON), 0.0)
     assert len(providing._started["class"]) <= INSTANCES_MAX

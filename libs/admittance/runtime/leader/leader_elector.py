@@ -242,7 +242,7 @@ class LeaderElector:
         fresh = [domain for domain in domains if domain not in self._known]
         if fresh:
             await self._read(fresh)
-        wanted = self.lease.wanted(self._due(domains))
+        wanted = self.lease.domains_to_take(self._due(domains))
         if not wanted:
             return []
         try:

@@ -135,10 +135,10 @@ class Cycle:
         workloads before that one are parked without a refusal, so that they block no workload."""
         found: WorkloadInfo | None = head
         while found is not None and not found.in_flight:
-            hindrance = families.why_not_tried(self._state, queue, found)
-            if hindrance is None:
+            inadmissible = families.why_not_tried(self._state, queue, found)
+            if inadmissible is None:
                 return found
-            park_workload(queue, found, hindrance, now)
+            park_workload(queue, found, inadmissible, now)
             families.wake_on_policy_change(self._state, queue, found)
             found = queue.head()
         domain.update_queue(queue)
@@ -151,10 +151,10 @@ class Cycle:
         has_progress = False
         entries: list[CycleEntry] = []
         for queue, workload in heads:
-            hindrance = self._hindrance(queue, workload)
-            if hindrance is not None:
-                park_workload(queue, workload, hindrance, now)
-                if hindrance.reason == LOOP:
+            inadmissible = self._why_not_nominated(queue, workload)
+            if inadmissible is not None:
+                park_workload(queue, workload, inadmissible, now)
+                if inadmissible.reason == LOOP:
                     self._loops.wait(workload)
                 has_progress = True
                 continue
@@ -182,14 +182,18 @@ class Cycle:
         the caller can ask more. Changes nothing.
         """
         search = self._nominator.search(queue, workload)
-        hindrance = self._hindrance(queue, workload)
-        if hindrance is None and workload.family is not None:
-            hindrance = families.why_not_tried(self._state, queue, workload)
+        inadmissible = self._why_not_nominated(queue, workload)
+        if inadmissible is None and workload.family is not None:
+            inadmissible = families.why_not_tried(self._state, queue, workload)
         domain = queue.domain
         cursor = None
-        if hindrance is None and domain is not None and queue in domain.ready:
+        if inadmissible is None and domain is not None and queue in domain.ready:
             cursor = self._cursor(domain, queue, workload, self.number + 1)
-        return hindrance, self._nominator.nominate(queue, workload, cursor, search=search), search
+        return (
+            inadmissible,
+            self._nominator.nominate(queue, workload, cursor, search=search),
+            search,
+        )
 
     def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
         """Returns a `Search` for victims of a workload that holds quota of the queue."""
@@ -235,7 +239,7 @@ class Cycle:
             return True
         return self._fair_sharing and status in (EntryStatus.SKIPPED, EntryStatus.GATED)
 
-    def _hindrance(self, queue: Queue, workload: WorkloadInfo) -> Inadmissible | None:
+    def _why_not_nominated(self, queue: Queue, workload: WorkloadInfo) -> Inadmissible | None:
         """Returns why the head is not even nominated; None: the head is nominated."""
         if workload.problem is not None:
             return workload.problem
@@ -245,7 +249,7 @@ class Cycle:
         if not self.catalog.selects_namespace(queue.name, namespace):
             return namespace_mismatch(namespace)
         if workload.preemptions:
-            return self._loops.hindrance(workload)
+            return self._loops.why_waiting(workload)
         return None
 
     def _cursor(

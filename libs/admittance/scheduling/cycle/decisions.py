@@ -141,7 +141,7 @@ class CycleDecisions:
                 Preempted(
                     **self._fields(victim.workload),
                     reason=victim.reason,
-                    message=loops.told(workload, victim, message),
+                    message=loops.with_consequence(workload, victim, message),
                     by=f"{workload.key[0]}/{workload.key[1]}",
                     by_uid=workload.uid,
                     scan=next(scans),
@@ -172,7 +172,7 @@ class CycleDecisions:
                     uid=other.uid,
                     revision=other.revision,
                     reason=victim.reason,
-                    message=loops.told(entry.workload, victim, message),
+                    message=loops.with_consequence(entry.workload, victim, message),
                     grounds=why,
                     times=loops.times(entry.workload, other),
                 )

@@ -68,12 +68,14 @@ class Nominator:
     def may_remember(self, workload: WorkloadInfo) -> bool:
         """Returns whether a nomination of the workload holds until the version of its domain
         changes."""
-        return self._remembers and (self._loops is None or not self._loops.barred(workload))
+        return self._remembers and (
+            self._loops is None or not self._loops.forbidden_victims(workload)
+        )
 
     def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
         """Returns the `Search` for one nomination of the workload."""
         gone = self.gone
-        if self._loops is not None and (barred := self._loops.barred(workload)):
+        if self._loops is not None and (barred := self._loops.forbidden_victims(workload)):
             gone = gone | barred
         held = family_quota_of(workload) if workload.family is not None else None
         if held is not None:

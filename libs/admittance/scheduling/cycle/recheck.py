@@ -250,7 +250,7 @@ def decide_victims(
             Preempted(
                 **state.decision_fields(victim.workload, domain, now),
                 reason=victim.reason,
-                message=loops.told(workload, victim, message),
+                message=loops.with_consequence(workload, victim, message),
                 by=f"{workload.key[0]}/{workload.key[1]}",
                 by_uid=workload.uid,
                 grounds=why,

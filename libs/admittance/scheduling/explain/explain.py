@@ -27,8 +27,8 @@ from admittance.scheduling.explain import family_summary, remedies
 from admittance.scheduling.explain.flavor_report import (
     VICTIMS_MAX,
     FlavorReport,
-    going_of,
     holders,
+    preemption_victim_of,
     report_flavors,
 )
 from admittance.scheduling.explain.preemption_blockers import count_with_noun
@@ -221,13 +221,13 @@ def evaluate(
 ) -> Evaluation:
     """Returns the decision that the next cycle would make about the workload. ``why``: why no cycle
     considers the workload."""
-    hindrance, (assignment, victims), search = cycle.consider(queue, workload)
+    inadmissible, (assignment, victims), search = cycle.consider(queue, workload)
     closed = ""
     if queue.in_cycle:
         closed = f"ClusterQueue {queue.name} is in a cycle of cohorts"
     report = report_flavors(state, queue, workload, assignment, search, closed=closed)
-    if why is None and hindrance is not None:
-        why = Refusal(reason=hindrance.reason, message=hindrance.message)
+    if why is None and inadmissible is not None:
+        why = Refusal(reason=inadmissible.reason, message=inadmissible.message)
     if why is None and assignment.mode == FIT and queue.domain is not None:
         why = in_flight.WAITS_FOR_PODS_READY if state.pods_ready.blocks(queue.domain) else None
     flavors = {place.name: place.flavors for place in assignment.places}
@@ -243,7 +243,7 @@ def evaluate(
             flavors=flavors,
             counts=counts,
             level=assignment.level,
-            victims=tuple(going_of(one) for one in victims[:VICTIMS_MAX]),
+            victims=tuple(preemption_victim_of(one) for one in victims[:VICTIMS_MAX]),
             victims_left_out=max(0, len(victims) - VICTIMS_MAX),
         )
     else:
@@ -304,7 +304,11 @@ def _waits_for(
 ) -> tuple[PreemptionVictim, ...]:
     """Returns the workloads that are being preempted for the given workload and still hold
     quota."""
-    found = {one.workload: going_of(one) for one in evaluation.victims if one.workload.is_leaving}
+    found = {
+        one.workload: preemption_victim_of(one)
+        for one in evaluation.victims
+        if one.workload.is_leaving
+    }
     for other in state.victims_by_preemptor.get(workload.uid, ()):
         if other.charge is not None and other not in found and other.is_leaving:
             found[other] = _going(other)
@@ -313,7 +317,7 @@ def _waits_for(
 
 def _going(workload: WorkloadInfo) -> PreemptionVictim:
     preempted = workload.preempted_by
-    return going_of(Victim(workload, preempted.rule if preempted is not None else ""))
+    return preemption_victim_of(Victim(workload, preempted.rule if preempted is not None else ""))
 
 
 def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, ...]:

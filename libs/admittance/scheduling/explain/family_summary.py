@@ -114,7 +114,9 @@ def _verdict(
     workload = one.workload
     family = workload.family
     assert family is not None and family.state is not None
-    hindrance = families.why_not_tried(state, queue, workload) if workload.charge is None else None
+    inadmissible = (
+        families.why_not_tried(state, queue, workload) if workload.charge is None else None
+    )
     if workload.charge is None and not workload.competes and not one.desired.active:
         phase = "Rejected" if one.desired.why is ActivityReason.REJECTED else "Deactivated"
         explained = replace(explained, phase=phase)
@@ -125,7 +127,7 @@ def _verdict(
         why=str(one.desired.why),
         admitted=family.state.admitted == workload.key[1],
         gate="Open" if family.variants[workload].is_open else "Closed",
-        set_aside=hindrance.message if hindrance is not None and one.desired.active else "",
+        set_aside=inadmissible.message if inadmissible is not None and one.desired.active else "",
         explained=explained,
     )
 
@@ -176,20 +178,20 @@ def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInf
     if family.state is None:
         yield "its parent workload, which is not known yet"
         return
-    hindrance = families.why_not_tried(state, queue, workload)
-    if hindrance is None:
+    inadmissible = families.why_not_tried(state, queue, workload)
+    if inadmissible is None:
         return
     desired = families.desired_state(state, queue, workload)
     if desired is None:
         yield f"a variant {family.tag(workload)} in ClusterQueue {queue.name}"
     elif families.why_busy(family):
-        yield f"a change of its family: {hindrance.message}"
+        yield f"a change of its family: {inadmissible.message}"
     elif not desired.active:
         at = changes_next(family.state, family.variant_states(), queue.rules, state.now)
         when = f" at {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
-        yield f"activation by the policy of its family{when}: {hindrance.message}"
+        yield f"activation by the policy of its family{when}: {inadmissible.message}"
     else:
-        yield f"the turn of its better sibling: {hindrance.message}"
+        yield f"the turn of its better sibling: {inadmissible.message}"
 
 
 EVALUATED_NEXT: Final = "PendingEvaluation"

@@ -383,7 +383,9 @@ def _verdict(
             message=closed or _message(one, outcome, len(victims), queue, bounded),
             shortfalls=tuple(shortfall(obstacle) for obstacle in one.obstacles),
             rooms=tuple(rooms),
-            victims=tuple(going_of(victim) for victim in list(victims.values())[:VICTIMS_MAX]),
+            victims=tuple(
+                preemption_victim_of(victim) for victim in list(victims.values())[:VICTIMS_MAX]
+            ),
             victims_left_out=max(0, len(victims) - VICTIMS_MAX),
         ),
         needs,
@@ -409,7 +411,7 @@ def _message(
             return what
 
 
-def going_of(victim: Victim) -> PreemptionVictim:
+def preemption_victim_of(victim: Victim) -> PreemptionVictim:
     """Returns the victim in the form of the reply."""
     workload = victim.workload
     reported = workload.preempted_by

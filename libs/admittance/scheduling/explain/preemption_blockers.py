@@ -286,7 +286,7 @@ def protection_rule(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo)
     candidate for preemption."""
     assert other.charge is not None
     queue = other.charge.queue
-    if other in LoopGuard(state).barred(need.workload):
+    if other in LoopGuard(state).forbidden_victims(need.workload):
         return loop_guard.REASON
     if queue is need.queue:
         if need.policy.within == "Never":

@@ -75,7 +75,7 @@ def search(
     attempt = _Search(policy, preemptor, need, contested, lists.commons)
     ordered = lists.in_order()
     if over and not tries[0]:
-        taken = attempt.come_within(ordered, over)
+        taken = attempt.fit_within_nominal(ordered, over)
         if taken:
             return fill_back(taken, need, borrowing=False)
     for borrowing in tries:
@@ -156,7 +156,7 @@ class _Search:
             restore_victim(one)
         return []
 
-    def come_within(
+    def fit_within_nominal(
         self,
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: Mapping[FlavorResource, int],

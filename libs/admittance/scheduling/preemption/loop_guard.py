@@ -71,7 +71,7 @@ class LoopGuard:
         considered now."""
         return 1 + sum(one.count for one in victim.preemptions if one.by_uid == preemptor.uid)
 
-    def told(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
+    def with_consequence(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
         """Returns the message of a preemption. If preemptor and victim are in a loop, the message
         names the consequence."""
         times = self.times(preemptor, victim.workload)
@@ -89,7 +89,7 @@ class LoopGuard:
 
     # Separating. ----------------------------------------------------------------------------
 
-    def barred(self, preemptor: WorkloadInfo) -> frozenset[WorkloadInfo]:
+    def forbidden_victims(self, preemptor: WorkloadInfo) -> frozenset[WorkloadInfo]:
         """The workloads that the loop guard forbids the preemptor to preempt now. Only workloads
         whose priority is not lower than the preemptor's can be among them."""
         pairs = self._taken.get(preemptor.uid)
@@ -103,7 +103,7 @@ class LoopGuard:
             and self._is_parted(victim, count)
         )
 
-    def hindrance(self, victim: WorkloadInfo) -> Inadmissible | None:
+    def why_waiting(self, victim: WorkloadInfo) -> Inadmissible | None:
         """Why the victim waits for a preemptor with a higher priority; None: the victim need not
         wait."""
         for count in victim.preemptions:
@@ -118,7 +118,7 @@ class LoopGuard:
         return None
 
     def wait(self, victim: WorkloadInfo) -> None:
-        """Notes that the victim is inadmissible because of `hindrance`. The victim competes again
+        """Notes that the victim is inadmissible because of `why_waiting`. The victim competes again
         when the preemptor has had its turn, or when the pause of the loop guard is over."""
         self._state.loop_guarded[victim] = None
         for count in victim.preemptions:
@@ -127,10 +127,10 @@ class LoopGuard:
                 heappush(self._state.timers, (until, victim.key))
 
     def park(self, queue: Queue, preemptor: WorkloadInfo, now: datetime) -> bool:
-        """Parks a preemptor that found no victims because of `barred`; returns whether the
-        preemptor was parked. The preemptor is parked alone, because other workloads of its class
-        may preempt."""
-        spared = self.barred(preemptor)
+        """Parks a preemptor that found no victims because of `forbidden_victims`; returns whether
+        the preemptor was parked. The preemptor is parked alone, because other workloads of its
+        class may preempt."""
+        spared = self.forbidden_victims(preemptor)
         if not spared:
             return False
         counts = [self._taken[preemptor.uid][one] for one in spared]
@@ -146,10 +146,10 @@ class LoopGuard:
         park_workload(queue, preemptor, Inadmissible(REASON, message), now)
         return True
 
-    def let_go(self, now: datetime) -> None:
+    def requeue_waiting(self, now: datetime) -> None:
         """Requeues the victims that waited for a preemptor to be tried, after the preemptor was
         tried."""
-        for victim in [one for one in self._state.loop_guarded if self.hindrance(one) is None]:
+        for victim in [one for one in self._state.loop_guarded if self.why_waiting(one) is None]:
             del self._state.loop_guarded[victim]
             if victim.inadmissible is not None and victim.inadmissible.reason == REASON:
                 self._state.requeue(victim, now)

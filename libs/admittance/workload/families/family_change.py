@@ -75,7 +75,7 @@ class FamilyTransition:
         self.context = context
         without_checks = cast("QueueView", QueuesWithoutChecks(context.queues))
         self.parent_context = context._replace(queues=without_checks)
-        self._says: dict[str, list[OutboxEntry]] = {}
+        self._outboxes: dict[str, list[OutboxEntry]] = {}
         self._desired: dict[str, DesiredState] | None = None
         self.parent_name = members.parent.metadata.name if members.parent is not None else ""
         self._rules: FamilyRules | None = None
@@ -135,36 +135,36 @@ class FamilyTransition:
         self._desired = None
         if name == self.parent_name:
             self.parent = change.workload
-            says = change.says
+            outbox = change.outbox
         else:
             if change.workload is None:
                 self.variants.pop(name, None)
             else:
                 self.variants[name] = change.workload
-            says = tuple(say for say in change.says if say.what not in PARENT_ONLY)
-        before = self._says.setdefault(name, [])
-        for say in says:
-            if say.what in QUIET:
+            outbox = tuple(entry for entry in change.outbox if entry.what not in PARENT_ONLY)
+        before = self._outboxes.setdefault(name, [])
+        for entry in outbox:
+            if entry.what in QUIET:
                 before[:] = [one for one in before if one.what not in QUIET]
-            before.append(say)
+            before.append(entry)
 
-    def keep(self, workload: StoredWorkload, *says: OutboxEntry) -> None:
+    def keep(self, workload: StoredWorkload, *outbox: OutboxEntry) -> None:
         """Records a new version of a member, with the outbox entries that follow from it."""
-        self.put(workload.metadata.name, applied(workload, *says))
+        self.put(workload.metadata.name, applied(workload, *outbox))
 
     def drop_notices(self, name: str) -> None:
         """Removes the member's outbox entries for users, because they are no longer true."""
-        said = self._says.get(name)
+        said = self._outboxes.get(name)
         if said is not None:
             said[:] = [one for one in said if one.what not in QUIET]
 
     def touched(self, name: str) -> bool:
         """Whether the fact has changed the member ``name`` so far."""
-        return name in self._says
+        return name in self._outboxes
 
     def outbox_entry(self, name: str, what: str) -> OutboxEntry | None:
         """The member's outbox entry of the kind ``what``."""
-        return next((say for say in self._says.get(name, ()) if say.what == what), None)
+        return next((entry for entry in self._outboxes.get(name, ()) if entry.what == what), None)
 
     def result(self, name: str, own: Change) -> FamilyChange:
         """Returns all changes of the transition. ``own``: the first change of the member ``name``,
@@ -173,11 +173,11 @@ class FamilyTransition:
             one: Change(
                 self.parent if one == self.parent_name else self.variants.get(one), tuple(said)
             )
-            for one, said in self._says.items()
+            for one, said in self._outboxes.items()
         }
         mine = changes.pop(name, None)
         if mine is not None:
-            own = Change(mine.workload, mine.says, FactOutcome.APPLIED, own.reason, own.message)
+            own = Change(mine.workload, mine.outbox, FactOutcome.APPLIED, own.reason, own.message)
         if self.parent_name in changes:
             changes[self.parent_name] = changes.pop(self.parent_name)
         return FamilyChange(own, changes)

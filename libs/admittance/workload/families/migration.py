@@ -244,11 +244,11 @@ def _competes_again(family: FamilyTransition) -> None:
     ):
         return
     reason, message = requeued.reason, requeued.message
-    says: tuple[OutboxEntry, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
     if pending_reason(parent, family.parent_context) is None:
-        says = (OutboxEntry(what="requeued", reason=reason, message=message),)
+        outbox = (OutboxEntry(what="requeued", reason=reason, message=message),)
     requeued_parent = with_condition(parent, Type.REQUEUED, True, reason, message, now=family.now)
-    family.keep(requeued_parent, *says)
+    family.keep(requeued_parent, *outbox)
 
 
 def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
@@ -310,9 +310,9 @@ def _reset_variant(
         if new != variant:
             family.keep(new)
         return
-    says: tuple[OutboxEntry, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
     if is_reserved(variant):
-        says = withdrawals(variant, OF_PARENT)
+        outbox = withdrawals(variant, OF_PARENT)
         variant = without_reservation(variant, "PendingEvaluation", "", context)
     conditions = without_condition(variant.status.conditions, Type.BLOCKED_ON_PREEMPTION_GATES)
     reason, message = pending_reason(variant, context) or ("PendingEvaluation", "")
@@ -323,5 +323,5 @@ def _reset_variant(
     fields |= fresh_rows(variant, context, forget=True)
     family.put(
         variant.metadata.name,
-        applied(with_status(variant, conditions=conditions, requeue_state=None, **fields), *says),
+        applied(with_status(variant, conditions=conditions, requeue_state=None, **fields), *outbox),
     )

@@ -67,15 +67,15 @@ def update_parent_status(family: FamilyTransition, *, requested: bool = False) -
         return
     reason, message = pending
     before = find(parent, Type.QUOTA_RESERVED)
-    says: tuple[OutboxEntry, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
     if before is None or before.reason != reason:
-        says = (OutboxEntry(what="pending", reason=reason, message=message),)
-    if says or before is None or before.message != message:
+        outbox = (OutboxEntry(what="pending", reason=reason, message=message),)
+    if outbox or before is None or before.message != message:
         updated = with_condition(
             updated, Type.QUOTA_RESERVED, False, reason, message, now=family.now
         )
     if updated != parent:
-        family.keep(updated, *says)
+        family.keep(updated, *outbox)
 
 
 def _wait(family: FamilyTransition, desired: dict[str, DesiredState]) -> RequeueState | None:

@@ -203,7 +203,7 @@ def _reject_parent(family: FamilyTransition) -> bool:
     message = f"{REJECTED}every variant was rejected: {each}"[:MESSAGE_MAX]
     change = deactivate(parent, REJECTION, message, family.parent_context, cause="AdmissionCheck")
     rejected = OutboxEntry(what="rejected", reason="AdmissionCheckRejected", message=message)
-    family.put(family.parent_name, change._replace(says=(rejected, *change.says)))
+    family.put(family.parent_name, change._replace(outbox=(rejected, *change.outbox)))
     return True
 
 

@@ -212,7 +212,7 @@ def wake_if_over(change: Change, context: TransitionContext) -> Change:
     woken = wake(workload, context)
     if woken.workload is None or woken.workload is workload:
         return change
-    return woken._replace(says=(*change.says, *woken.says))
+    return woken._replace(outbox=(*change.outbox, *woken.outbox))
 
 
 class RetryDelay(NamedTuple):

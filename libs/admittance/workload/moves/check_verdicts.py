@@ -171,27 +171,29 @@ def _stored(
     rows = with_row(workload.status.admission_checks, new)
     if frozen:
         change = with_wait(workload, rows, context)
-        return change._replace(says=(*remarks, *change.says))
+        return change._replace(outbox=(*remarks, *change.outbox))
     kept = with_status(workload, admission_checks=rows)
-    says: tuple[OutboxEntry, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
     if ready and late:
-        says = (_note(UPDATES_TOO_LATE, new, "its additions to the pods come after their start"),)
+        outbox = (_note(UPDATES_TOO_LATE, new, "its additions to the pods come after their start"),)
     elif admitted and moved and not ready:
         # The verdict Pending does not stop a running job.
-        says = (_note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),)
+        outbox = (
+            _note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),
+        )
     elif (
         reserved
         and new.reason == PREEMPTION_REQUIRED != row.reason
         and not workload.status.pending_preemption
     ):
-        says = (_note(PREEMPTION_REQUIRED, new, "the reservation preempts no workload"),)
+        outbox = (_note(PREEMPTION_REQUIRED, new, "the reservation preempts no workload"),)
     if not admitted and reserved:
         conflict = contradiction(kept, context)
         if conflict is not None:
             return conflict
     # The last Ready verdict is stored without admitting the workload, because the scheduler must
     # confirm the reservation first.
-    return applied(kept, *remarks, *says)
+    return applied(kept, *remarks, *outbox)
 
 
 def _plain(fact: facts.CheckReported) -> tuple[dict[str, object], ...]:
@@ -219,7 +221,7 @@ def contradiction(workload: StoredWorkload, context: TransitionContext) -> Chang
     why = "; ".join(one.message for one in conflicts)[:MESSAGE_MAX]
     change = reject(workload, check, why, context)
     note = OutboxEntry(what="noted", reason="ConflictingChecks", message=why, detail=check)
-    return change._replace(says=(note, *change.says))
+    return change._replace(outbox=(note, *change.outbox))
 
 
 # Rejected. ------------------------------------------------------------------------------
@@ -411,7 +413,7 @@ def retried(
     listed = {row.name for row in new}
     counts = {n: c for n, c in workload.status.check_retry_counts.items() if n not in listed}
     change = with_wait(with_status(workload, check_retry_counts=counts), rows, context)
-    return change._replace(says=(*notes, *change.says))
+    return change._replace(outbox=(*notes, *change.outbox))
 
 
 def with_wait(workload: StoredWorkload, rows: Rows, context: TransitionContext) -> Change:
@@ -443,7 +445,7 @@ def rejected(
     reason, remarks = verdict_reason(fact, row)
     why = _joined(fact.message, remark)
     change = reject(workload, fact.check, why, context, reason=reason)
-    return change._replace(says=(*remarks, *change.says))
+    return change._replace(outbox=(*remarks, *change.outbox))
 
 
 def reject(
@@ -469,5 +471,5 @@ def reject(
     )
     return change._replace(
         workload=with_status(change.workload, admission_checks=rows),
-        says=(note, *change.says),
+        outbox=(note, *change.outbox),
     )

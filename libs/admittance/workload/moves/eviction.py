@@ -109,7 +109,7 @@ def evict(
     ``keep_rows``: the check rows stay until the wait for a check's Retry is over. ``cause``: the
     cause behind the reason, for the counters.
     """
-    says = withdrawals(workload, reason)
+    outbox = withdrawals(workload, reason)
     conditions = workload.status.conditions
     conditions = put(conditions, Type.EVICTED, True, reason, message, now=context.now)
     if preempted_as:
@@ -126,9 +126,9 @@ def evict(
     evicted = with_status(workload, **fields)
     evicted_entry = OutboxEntry(what="evicted", reason=reason, message=message, detail=cause)
     if is_true(workload, Type.ADMITTED):
-        return applied(evicted, evicted_entry, *says)
+        return applied(evicted, evicted_entry, *outbox)
     released = release(evicted, context)
-    return released._replace(says=(evicted_entry, *says, *released.says))
+    return released._replace(outbox=(evicted_entry, *outbox, *released.outbox))
 
 
 def release(workload: StoredWorkload, context: TransitionContext) -> Change:
@@ -229,13 +229,13 @@ def withdraw(
 ) -> Change:
     """T09, T18: ends the reservation of a workload without a job. Ending a reservation without a
     job does not count as an eviction."""
-    says = withdrawals(workload, reason)
+    outbox = withdrawals(workload, reason)
     dropped = without_reservation(
         with_status(workload, **fresh_rows(workload, context)), reason, message, context
     )
     if reason in COMPETES_AT_ONCE:
         dropped = with_condition(dropped, Type.REQUEUED, True, reason, message, now=context.now)
-    return applied(dropped, *says, OutboxEntry(what="pending", reason=reason, message=message))
+    return applied(dropped, *outbox, OutboxEntry(what="pending", reason=reason, message=message))
 
 
 def closed_gates(

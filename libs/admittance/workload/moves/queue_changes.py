@@ -81,7 +81,7 @@ def _checks_changed(
     if rows == status.admission_checks and not again:
         return ignored(workload, "Settled")
     have, had = ({row.name for row in each} for each in (rows, status.admission_checks))
-    says = [
+    outbox = [
         OutboxEntry(
             what="check_withdrawn",
             detail=name,
@@ -95,16 +95,16 @@ def _checks_changed(
     # added check stops the job.
     conflict = None if admitted else contradiction(kept, context)
     if conflict is not None:
-        return conflict._replace(says=(*says, *conflict.says))
+        return conflict._replace(outbox=(*outbox, *conflict.outbox))
     # If all checks are Ready now, the scheduler sees the change of the workload and confirms the
     # reservation.
-    says += check_requests(sorted(requestable | again | (have - had)), context)
-    return applied(kept, *says)
+    outbox += check_requests(sorted(requestable | again | (have - had)), context)
+    return applied(kept, *outbox)
 
 
 def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
     status = workload.status
-    conditions, says = _considered(workload, context)
+    conditions, outbox = _considered(workload, context)
     requeued = find(workload, Type.REQUEUED)
     spec = head(workload)
     namespace = workload.metadata.namespace
@@ -119,8 +119,8 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
         why = "AdmissionCheck" if retrying else RESTARTED[requeued.reason]
         message = wait_message(workload) if retrying else ""
         conditions = put(conditions, Type.REQUEUED, not retrying, why, message, now=context.now)
-        says = (
-            *says,
+        outbox = (
+            *outbox,
             OutboxEntry(what="pending" if retrying else "requeued", reason=why, message=message),
         )
     rows, counts = status.admission_checks, status.check_retry_counts
@@ -146,8 +146,8 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
         return ignored(workload, "Settled")
     if retrying and rows != status.admission_checks:
         after = with_status(after, requeue_state=requeue_state_of(workload, rows))
-        return wake_if_over(applied(with_wait_message(after, context), *says), context)
-    return applied(after, *says)
+        return wake_if_over(applied(with_wait_message(after, context), *outbox), context)
+    return applied(after, *outbox)
 
 
 def _considered(

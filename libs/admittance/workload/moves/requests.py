@@ -108,16 +108,16 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
     queued = queue and spec.role != PARENT
     required = context.queues.required_checks(queue, None) if queued else ()
     pending = pending_reason(new, context)
-    says: tuple[OutboxEntry, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
     if not spec.active:
         reason, message = "Deactivated", "The workload is deactivated"
     elif pending is not None:
         reason, message = pending
-        says = (OutboxEntry(what="pending", reason=reason, message=message),)
+        outbox = (OutboxEntry(what="pending", reason=reason, message=message),)
     else:
         reason, message = "PendingEvaluation", ""
     if fact.remark:
-        says = (*says, OutboxEntry(what="noted", reason="RegularWorkload", message=fact.remark))
+        outbox = (*outbox, OutboxEntry(what="noted", reason="RegularWorkload", message=fact.remark))
     return applied(
         with_status(
             new,
@@ -126,7 +126,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
             submitted_as=fact.message_id,
             submitted_by=fact.submitted_by,
         ),
-        *says,
+        *outbox,
     )
 
 
@@ -332,12 +332,12 @@ def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionCo
     message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
     done = with_condition(workload, Type.FINISHED, True, reason, message, now=context.now)
     done = with_status(done, exit_code=fact.exit_code)
-    says: tuple[OutboxEntry, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
     if fact.revision == 0 and is_true(workload, Type.ADMITTED) and not is_stopping(workload):
-        says = (OutboxEntry(what="evicted", reason="Finished", message=message),)
+        outbox = (OutboxEntry(what="evicted", reason="Finished", message=message),)
     if workload.metadata.deletion_timestamp is not None:
         return Change(None)
-    return applied(done, *says, *withdrawals(workload, "Finished"))
+    return applied(done, *outbox, *withdrawals(workload, "Finished"))
 
 
 def _is_result(workload: StoredWorkload, revision: int) -> bool:

@@ -52,13 +52,15 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
         pending_preemption=fact.pending_preemption,
         preemption_gates=with_use_noted(status.preemption_gates, preempts_workloads(fact), now),
     )
-    says = [OutboxEntry(what="quota_reserved", reason="QuotaReserved", message=message)]
+    outbox = [OutboxEntry(what="quota_reserved", reason="QuotaReserved", message=message)]
     if not required and fact.pending_preemption is None:
         admitted = admit(reserved, context)
-        return applied(admitted, *says, OutboxEntry(what="admitted", reason="Admitted"))
+        return applied(admitted, *outbox, OutboxEntry(what="admitted", reason="Admitted"))
     reason, message = "UnsatisfiedAdmissionChecks", "The workload waits for its admission checks"
-    says += check_requests((check.name for check in required), context)
-    return applied(with_condition(reserved, Type.ADMITTED, False, reason, message, now=now), *says)
+    outbox += check_requests((check.name for check in required), context)
+    return applied(
+        with_condition(reserved, Type.ADMITTED, False, reason, message, now=now), *outbox
+    )
 
 
 def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkload:
@@ -219,4 +221,4 @@ def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionConte
     change = evict(workload, reason, message, context)
     assert change.workload is not None, "an eviction deletes nothing"
     released = release(change.workload, context)
-    return released._replace(says=(*change.says, *released.says))
+    return released._replace(outbox=(*change.outbox, *released.outbox))

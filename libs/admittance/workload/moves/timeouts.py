@@ -93,7 +93,7 @@ def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContex
     reason = f"DeactivatedDueTo{OUT_OF_TIME}"
     change = deactivate(workload, reason, message, context, cause=OUT_OF_TIME)
     note = OutboxEntry(what="noted", reason=OUT_OF_TIME, message=message)
-    return change._replace(says=(note, *change.says))
+    return change._replace(outbox=(note, *change.outbox))
 
 
 def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Change:
@@ -106,7 +106,7 @@ def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Cha
     )
     change = wake_if_over(release(workload, context), context)
     note = OutboxEntry(what="noted", reason="ForcedRelease", message=message)
-    return change._replace(says=(note, *change.says))
+    return change._replace(outbox=(note, *change.outbox))
 
 
 def _late_checks(workload: StoredWorkload, context: TransitionContext) -> tuple[str, ...]:

@@ -21,21 +21,21 @@ def parked_scheduler() -> SteppedScheduler:
 def test_owning_a_domain_again_wakes_no_workload() -> None:
     scheduler = parked_scheduler()
     scheduler.core.own("queue-cq")
-    assert not scheduler.core.rouse(now=scheduler.now)
+    assert not scheduler.core.wake_due(now=scheduler.now)
     assert scheduler.parked() == ["large"]
 
 
 def test_a_woken_workload_competes_before_the_cycle() -> None:
     scheduler = parked_scheduler()
     scheduler.core.flush("cq")
-    assert scheduler.core.rouse(now=scheduler.now)
+    assert scheduler.core.wake_due(now=scheduler.now)
     assert scheduler.active() == ["large"]
 
 
 def test_a_stopped_queue_adds_nothing_to_a_cycle() -> None:
     scheduler = parked_scheduler()
     scheduler.queue("cq", resourceGroups=groups(default="1"), stopPolicy="Hold")
-    assert not scheduler.core.rouse(now=scheduler.now)
+    assert not scheduler.core.wake_due(now=scheduler.now)
 
 
 def test_a_cycle_without_heads_does_not_age_saved_searches() -> None:
@@ -53,9 +53,9 @@ def test_a_deleted_workload_without_a_queue_wakes_the_tree() -> None:
         "LocalQueue", "held", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns"
     )
     scheduler.submit("off", "held")
-    assert not scheduler.core.rouse(now=scheduler.now)
+    assert not scheduler.core.wake_due(now=scheduler.now)
     scheduler.gone("off")
-    assert scheduler.core.rouse(now=scheduler.now)
+    assert scheduler.core.wake_due(now=scheduler.now)
 
 
 def test_a_search_does_not_continue_in_another_cohort_tree() -> None:

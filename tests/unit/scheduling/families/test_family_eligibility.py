@@ -237,7 +237,7 @@ def test_free_quota_does_not_wake_a_variant_that_waits_for_its_family() -> None:
     scheduler.family("a")
     scheduler.settle()
     scheduler.core.flush("cq")
-    scheduler.core.rouse(now=scheduler.now)
+    scheduler.core.wake_due(now=scheduler.now)
     aside = {
         name: scheduler.core._state.workloads["ns", name].inadmissible
         for name in ("a-best", "a-worst")

@@ -47,7 +47,7 @@ def test_the_short_search_finds_the_same_victims(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = told(a_crowd(seed))
-    monkeypatch.setattr(classical._Search, "come_within", no_victims)
+    monkeypatch.setattr(classical._Search, "fit_within_nominal", no_victims)
     assert told(a_crowd(seed)) == short
 
 
