@@ -19,7 +19,7 @@ from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import head
 from support.builders import a_condition
-from support.cores.family_table import FamilyTable
+from support.cores.stepped_variants import SteppedVariants
 from support.examples import examples
 
 FLAVORS = ("a", "b", "c")
@@ -50,7 +50,7 @@ class FamiliesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = FamilyTable().offer(*FLAVORS)
+        self.table = SteppedVariants().offer(*FLAVORS)
         self.heard: list[facts.Fact] = []
 
     @initialize(begun=st.sampled_from(("not", "done", "admitted", "delayed")))

@@ -12,9 +12,9 @@ from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
-from support.cores.timer_stream import (
+from support.cores.stepped_timers import (
     LIMITS,
-    Table,
+    SteppedTimers,
     admitted,
     calm,
     evicted,
@@ -45,7 +45,7 @@ class _Rules:
 class TimersConverge(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.table = Table(begun=False)
+        self.table = SteppedTimers(begun=False)
         self.bucket: dict[str, StoredWorkload] = {}
         self.rules = _Rules()
         self.flying: list[Order] = []

@@ -296,7 +296,7 @@ def an_orphan_is_left_over(world: World) -> None:
     world.looks.families.at_rest(heals=True)
 
 
-@breaks("promised quota for ever")
+@breaks("promised quota forever")
 def a_promise_is_left_over(world: World) -> None:
     world.parent(PENDING)
     world.variant(0, PENDING, promised=admission("f0"))

@@ -22,7 +22,7 @@ from admittance.workload.conditions import is_true
 from admittance.workload.stored import StoredWorkload, head, owner_of
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.cores.family_table import a_cluster_queue
+from support.cores.stepped_variants import a_cluster_queue
 from support.requests import apply, ask, eventually, health, submit, workload, workloads
 from support.servers import TestServer, within
 from support.service_process import ServiceProcess

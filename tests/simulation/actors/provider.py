@@ -199,7 +199,7 @@ class Capacity:
                     holders.add(workload.metadata.uid)
         for one in sorted(self._booked | self._booked_in_pools()):
             if one.partition("/")[0] not in holders:
-                raise Broken(f"{one} is booked for nobody")
+                raise Broken(f"{one} is booked for no live workload")
         for key, stored in self._server.bucket.last.items():
             if key.startswith("provisioningrequest.") and not stored.gone:
                 raise Broken(f"{key} is still kept")

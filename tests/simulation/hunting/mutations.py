@@ -316,7 +316,10 @@ MUTATIONS: Final = {
         (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 10
     ),
     "a verdict on an earlier reservation would judge this one": Mutation(
-        (Patch(*_TRANSITION, _of_any_cycle),), checked, "does not count|nobody said", 1
+        (Patch(*_TRANSITION, _of_any_cycle),),
+        checked,
+        "does not count|no controller said|no verdict says",
+        1,
     ),
     "a slow check would never be heard beside a fast one": Mutation(
         (Patch(*_TRANSITION, _without_rounds),),
@@ -355,7 +358,7 @@ MUTATIONS: Final = {
             Patch(Schedules, "next_overdue_at", lambda _: None),
         ),
         _forgetful,
-        "waits|stuck|never comes to rest|reserved for ever",
+        "waits|stuck|never comes to rest|reserved forever",
         2,
     ),
     "a workload would be admitted beside its victims": Mutation(
@@ -416,7 +419,7 @@ MUTATIONS: Final = {
     "bookings would outlive their workloads": Mutation(
         (Patch(next_step, "cancel_reason", lambda *_: ""),),
         provided,
-        "booked for nobody|still kept",
+        "booked for no live workload|still kept",
         1,
     ),
     "providers would not be told of an end": Mutation(
@@ -426,7 +429,7 @@ MUTATIONS: Final = {
             Patch(ObservedState, "_add_lost", lambda *_: None),
         ),
         provided,
-        "booked for nobody",
+        "booked for no live workload",
         1,
     ),
     "a request that is not kept would be sent": Mutation(

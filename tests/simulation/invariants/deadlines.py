@@ -42,7 +42,7 @@ def _pods(
     before: StoredWorkload, reason: str, now: datetime, limits: PodsReadyLimits | None
 ) -> Iterator[str]:
     if limits is None:
-        yield f"it was evicted with {reason}, and nobody waits for pods"
+        yield f"it was evicted with {reason}, and no timeout of pods is configured"
         return
     if not is_true(before, Type.ADMITTED) or is_true(before, Type.PODS_READY):
         yield f"it was evicted with {reason}, and {PODS[reason]} is not so"
@@ -52,7 +52,7 @@ def _pods(
     since = _since(before, Type.PODS_READY if recovers else Type.ADMITTED)
     wait = limits.recovery if recovers else limits.timeout
     if wait is None:
-        yield f"it was evicted with {reason}, and recovery may take for ever"
+        yield f"it was evicted with {reason}, and recovery has no timeout"
     elif since is not None and now < since + wait:
         yield f"it was evicted with {reason} {(since + wait - now).total_seconds()} s too early"
 
@@ -61,7 +61,7 @@ def _execution(before: StoredWorkload, now: datetime) -> Iterator[str]:
     most = head(before).maximum_execution_time_seconds
     since = _since(before, Type.ADMITTED)
     if most is None or since is None or not is_true(before, Type.ADMITTED):
-        yield "it ran too long, and may run for ever"
+        yield "it ran too long, and has no limit"
         return
     spent = timedelta(seconds=before.status.accumulated_past_execution_time_seconds or 0)
     if now - since + spent < timedelta(seconds=most):

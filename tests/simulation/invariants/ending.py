@@ -112,7 +112,7 @@ class Ending:
         deleted = {(fact.namespace, fact.name) for fact in said if isinstance(fact, Deleted)}
         for fact in said:
             if not isinstance(fact, Submitted) or b'"role": "variant"' in bytes(fact.workload):
-                continue  # Nobody but its parent's makes a variant.
+                continue  # Only the variant-controller makes variants.
             if (fact.namespace, fact.name) not in deleted:
                 seen = self._inv.seen.get(workload_key(fact.namespace, fact.name))
                 if seen is None or seen.workload is None:
@@ -140,17 +140,17 @@ class Ending:
             case "evicting":
                 raise Broken(f"{key} is stuck in its eviction")
             case "reserved":
-                raise Broken(f"{key} is reserved for ever")
+                raise Broken(f"{key} is reserved forever")
             case "admitted":
                 raise Broken(f"{key} is admitted and does not run")
             case "off" if seen.booked:
-                raise Broken(f"{key} is off and holds quota for ever")
+                raise Broken(f"{key} is off and holds quota forever")
             case "waiting" if seen.role == PARENT and self._is_hopeless(workload):
                 pass
             case "waiting" if self._heals:
                 raise Broken(f"{key} waits, and everything is there")
             case "off" if self._heals and not self._may_be_off(workload):
-                raise Broken(f"{key} is off, and nobody wants that")
+                raise Broken(f"{key} is off, and no user turned it off")
             case "waiting":
                 self._waits(key, workload)
 
@@ -160,7 +160,7 @@ class Ending:
         return evicted is not None and evicted.reason.startswith("DeactivatedDueTo")
 
     def _is_hopeless(self, parent: StoredWorkload) -> bool:
-        """It says that its queue has no variant for it, and that is so."""
+        """It says that its queue has no variant for it, and has none."""
         queue = self._inv.queues.get(self._queue_of(parent))
         rules = rules_of(queue.spec) if queue is not None else None
         reserved = find(parent, Type.QUOTA_RESERVED)

@@ -89,7 +89,7 @@ class Exclusive:
             for wrong in self._passed_over(key, after):
                 raise Broken(f"{key} gets quota, and {wrong}")
             if new.status.pending_preemption is not None and not is_open(new):
-                raise Broken(f"{key} plans whom to preempt, and its gate is closed (4.8)")
+                raise Broken(f"{key} plans to preempt, and its gate is closed (4.8)")
 
     def decided(self, key: str, decision: Fact, sequence: int) -> None:
         """A scheduler has stated it."""

@@ -44,7 +44,7 @@ class Around(NamedTuple):
 
 
 def counts(workload: StoredWorkload | None, fact: Fact, around: Around) -> Counts:
-    """Whether fact changes a workload that is so."""
+    """Whether the fact changes this workload."""
     if workload is None:
         return Counts.OPEN if isinstance(fact, facts.Submitted) else Counts.NO
     if fact.uid and fact.uid != workload.metadata.uid:
@@ -76,7 +76,7 @@ def _yes(claim: bool) -> Counts:
 
 
 def reserved(workload: StoredWorkload) -> bool:
-    """It holds a reservation that nobody takes away at the moment."""
+    """It holds a reservation that is not being evicted."""
     return _holds(workload) and not is_true(workload, Type.EVICTED)
 
 

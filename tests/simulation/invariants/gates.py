@@ -142,7 +142,7 @@ def _admission(
             and sequence <= status.log.fact
             for sequence, said in effects.verdicts[key, name]
         ):
-            yield f"it was admitted, and nobody said Ready of {name} in this cycle (2.5)"
+            yield f"it was admitted, and no controller said Ready of {name} in this cycle (2.5)"
     yield from _conflicts(after, around)
 
 

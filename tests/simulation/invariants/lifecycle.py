@@ -29,8 +29,8 @@ def broken(
 ) -> list[str]:
     """What the write of ``new`` over ``old`` breaks, a sentence each; None: no workload.
 
-    ``stopped`` None: nobody knows which queues run, so that a workload which waits for one is
-    taken at its word.
+    ``stopped`` None: it is not known which queues run, so a workload that says it waits for one
+    is believed.
     """
     found: list[str] = []
     if new is not None:

@@ -57,8 +57,8 @@ class Invariants:
     def __init__(
         self, kernel: Kernel, slack: timedelta, limits: Limits, *, blocks: bool = False
     ) -> None:
-        """``slack``: by how much a clock may be ahead. ``blocks``: nobody may get quota afresh
-        while somebody's pods come up."""
+        """``slack``: by how much a clock may be ahead. ``blocks``: no workload may get quota
+        while pods of another come up."""
         self._blocks = blocks
         self._kernel = kernel
         self._slack = slack

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 OFTEN: Final = 40
-"""No workload of a run is preempted so often unless two of them take turns for ever."""
+"""No workload of a run is preempted so often unless two of them take turns forever."""
 
 
 def check(
@@ -110,8 +110,8 @@ def _is_allowed(workload: StoredWorkload, held: Usage) -> bool:
 def starting(
     seen: Mapping[str, Seen], key: str, queues: Mapping[str, Any], cohorts: Mapping[str, Any]
 ) -> str:
-    """Who in the tree of the workload was admitted before it got its quota, and has not had its
-    pods ready since; "" is nobody. Across trees decisions cross each other."""
+    """A workload in the same tree that was admitted before this one got its quota, and has not had
+    its pods ready since; "": there is none. Across trees decisions cross each other."""
     mine = seen[key].workload
     assert mine is not None
     tree = _tree_of(mine, queues, cohorts)

@@ -149,7 +149,7 @@ def worlds(
 ) -> Iterator[Mapping[str, Usage]]:
     """What may come to be used, as far as the workload at the key ``about`` holds its quota.
 
-    Whose new plan was assumed and did not come to be is left out: it is in the way of nobody, since
+    A planner whose new plan was assumed and never written is left out: it blocks no workload, since
     the recheck lets it go on only where there is room for it.
     """
     plans = planners(seen)
@@ -161,7 +161,7 @@ def worlds(
     sure = {key for key in plans if replans.holds(key, held.status.log.fact)}
     for going in _combinations(sorted(sure)):
         gone = {victim for key in going for victim in plans[key]}
-        # Whoever is a victim gives up its plan, and a planner that does not go on holds nothing.
+        # A victim gives up its plan, and a planner that does not go on holds nothing.
         gone |= set(plans) - set(going)
         if about not in gone and not gone & set(going):
             yield accounts.without(gone)

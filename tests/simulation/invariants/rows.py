@@ -52,7 +52,7 @@ def _asked(before: StoredWorkload | None, after: StoredWorkload) -> Iterator[str
         had = {row.name for row in before.status.admission_checks}
     asked = {say.detail for say in after.status.log.says if say.what == "check_requested"}
     for row in after.status.admission_checks:
-        # A row with a message tells why nobody can be asked.
+        # A row with a message says why its controller cannot be asked.
         if row.name not in had | asked and row.state == "Pending" and not row.message:
             yield f"{row.name} is listed and never asked (2.5)"
 
@@ -60,7 +60,7 @@ def _asked(before: StoredWorkload | None, after: StoredWorkload) -> Iterator[str
 def _rows(
     key: str, before: StoredWorkload, after: StoredWorkload, effects: Effects
 ) -> Iterator[str]:
-    """A row says what somebody said, and counts what there was to count."""
+    """A row says what its controller said, and counts what there was to count."""
     since, through = before.status.log.fact, after.status.log.fact
     rows = {row.name: row for row in before.status.admission_checks}
     conflicting = {one.detail for one in after.status.log.says if one.reason == "ConflictingChecks"}
@@ -74,7 +74,7 @@ def _rows(
         if row.state not in ("Pending", was) and not timers and row.name not in conflicting:
             states = [one.state for one in said]
             if row.state not in states and "Retry" not in states:
-                yield f"{row.name} turned {row.state}, and nobody said so (2.5)"
+                yield f"{row.name} turned {row.state}, and no verdict says so (2.5)"
         kept = before.status.check_retry_counts.get(row.name, 0)
         count = old.retry_count if old is not None else kept
         retries = sum(one.state == "Retry" for one in said) + timers
@@ -172,7 +172,7 @@ def _round(before: StoredWorkload, after: StoredWorkload) -> Iterator[str]:
 
 
 def _wait(workload: StoredWorkload) -> Iterator[str]:
-    """Whoever waits for checks waits for the last of them. 3.2."""
+    """A workload that waits for checks waits for the last of them. 3.2."""
     requeued = find(workload, Type.REQUEUED)
     if requeued is None or (requeued.status, requeued.reason) != ("False", "AdmissionCheck"):
         return

@@ -1,6 +1,6 @@
 """Invariants between a parent and its variants after each batch. docs/spec/lifecycle.md#4.
 
-Plainly, from what is stored: nothing is asked of those who decide.
+Computed from stored workloads only.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Families:
         return {key: self._seen[key] for key in sorted(self._variants.get(family, _NOTHING))}
 
     def whole(self, now: datetime, running: dict[str, str], abandoned: set[str]) -> None:
-        """A batch is whole. ``running``: jobs; those in ``abandoned`` nobody waits for: it grows by
+        """A batch is whole. ``running``: jobs; those in ``abandoned`` hold nothing up: it grows by
         those that have not stopped in time."""
         if not self._touched:
             return
@@ -223,7 +223,7 @@ class Families:
             if heals and one.where != "finished" and self._seen[parent].where == "finished":
                 raise Broken(f"{key} goes on without {parent}")
             if one.workload.status.promised is not None:
-                raise Broken(f"{key} is promised quota for ever")
+                raise Broken(f"{key} is promised quota forever")
 
 
 def _job(parent: StoredWorkload, revision: int) -> str:

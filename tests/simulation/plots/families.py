@@ -43,8 +43,8 @@ LONG_CALM = 900.0
 
 
 def families(rng: Random) -> Scenario:
-    """A few families whose checks race, and whose queue, users, runners and services do what they
-    like."""
+    """A few families: their checks race, their queue changes, and users, runners and services
+    interfere."""
     queues = FamilyQueues(rng)
     span = rng.choice((0.5, 6.0, 20.0))
     user_facts: list[UserFact] = []
@@ -187,7 +187,7 @@ def _user_changes(rng: Random, name: str, at: float) -> Iterator[UserFact]:
 
 def _forged(rng: Random, parent: str, name: str) -> Fact:
     """A variant that its user has written, of a parent that is not there."""
-    owner = {"apiVersion": API, "kind": "Workload", "name": parent, "uid": "nobody's"}
+    owner = {"apiVersion": API, "kind": "Workload", "name": parent, "uid": "unknown"}
     made = json.loads(bytes(workload_of(rng, name, "l0")))
     made["metadata"]["ownerReferences"] = [owner]
     made["spec"] |= {"role": "variant", "variant": "f0", "siblingIndex": 0}

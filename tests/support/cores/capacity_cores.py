@@ -208,7 +208,7 @@ class CapacityCores(TimedCores):
         return record
 
     def configure(self, name: str = "config", **spec: Any) -> None:
-        """The ProvisioningRequestConfig is so from now on. ``limit``, ``base``: of its retries."""
+        """Applies the ProvisioningRequestConfig. ``limit``, ``base``: of its retries."""
         retry = {
             "backoffLimitCount": spec.pop("limit", 3),
             "backoffBaseSeconds": spec.pop("base", 60),

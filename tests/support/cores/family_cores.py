@@ -30,8 +30,8 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 class Row(NamedTuple):
     """A line of a story's table. ``on``: the flavor that the parent is admitted on, "" is none;
     ``active``: the variants that may try or run, the best first; ``mig``: migrations so far;
-    ``starts``: of its job; ``used``: by flavor in the queue's order, of everybody, as the scheduler
-    has it."""
+    ``starts``: of its job; ``used``: by flavor in the queue's order, of all workloads, as the
+    scheduler counts it."""
 
     on: str
     active: str
@@ -303,7 +303,7 @@ class FamilyCores(TimedCores):
 
     def lived(self, name: str = "j") -> list[tuple[str, float]]:
         """When its job started and stopped."""
-        return [(what, at) for what, who, at in self.job_events if who == name and what != "freed"]
+        return [(what, at) for what, job, at in self.job_events if job == name and what != "freed"]
 
     def says_of(self, name: str, condition: str) -> str:
         """A condition's reason; "" when it is absent."""

@@ -35,7 +35,7 @@ class FamilyWatch:
         return bool(self._keys)
 
     def saw(self, key: str, workload: StoredWorkload | None) -> None:
-        """The workload is so from now on; None: it is gone."""
+        """This is the stored workload from now on; None: it was deleted."""
         role = head(workload).role if workload is not None else ""
         uid, name = self._keys.pop(key, ("", ""))
         if uid and name:

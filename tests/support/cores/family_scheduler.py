@@ -225,7 +225,7 @@ class FamilyScheduler(SteppedScheduler):
                     self.respec(name, active=wish.active)
 
     def later(self, seconds: float) -> None:
-        """It is so much later, and nothing else has happened."""
+        """Lets so many seconds pass."""
         self.now += timedelta(seconds=seconds)
         self.core.wake(now=self.now)
 

@@ -66,7 +66,7 @@ class SteppedCores:
     # Configuration. -------------------------------------------------------------------------
 
     def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
-        """An object of that kind is now so."""
+        """Applies an object of that kind."""
         value = an_object(kind, name, spec, namespace, **more)
         self._keep(kind, namespace, name, decode_object(value).manifest, msgspec.json.encode(value))
 

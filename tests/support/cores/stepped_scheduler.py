@@ -54,7 +54,7 @@ class SteppedScheduler:
     # Configuration. -------------------------------------------------------------------------
 
     def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
-        """An object of that kind is now so."""
+        """Applies an object of that kind."""
         manifest = decode_object(an_object(kind, name, spec, namespace, **more)).manifest
         self.revision += 1
         self.core.apply_object(kind, namespace, name, manifest, self.revision)
@@ -144,7 +144,7 @@ class SteppedScheduler:
         self.core.apply_workload(namespace, name, stored, self.revision, now=self.now)
 
     def change(self, workload: str, **status: Any) -> None:
-        """The status is now so; conditions as type to (is true, reason)."""
+        """Writes these fields of the status; conditions as type to (is true, reason)."""
         stored = self.stored[workload]
         new: Mapping[str, tuple[bool, str]] = status.pop("conditions", {})
         kept = tuple(one for one in stored.status.conditions if one.type not in new)
@@ -155,7 +155,7 @@ class SteppedScheduler:
         )
 
     def respec(self, workload: str, **changes: Any) -> None:
-        """The spec is now so."""
+        """Writes these fields of the spec."""
         stored = self.stored[workload]
         spec = {**json.loads(bytes(stored.spec)), **changes}
         raw = msgspec.Raw(json.dumps(spec).encode())

@@ -179,7 +179,7 @@ class TimedCores(SteppedCores):
 
     def starts(self, name: str) -> int:
         """How often the job was told to start."""
-        return sum(1 for what, who, _ in self.job_events if (what, who) == ("started", name))
+        return sum(1 for what, job, _ in self.job_events if (what, job) == ("started", name))
 
     def restart_all(self) -> None:
         """All cores start anew from what is stored."""

@@ -11,8 +11,8 @@ from admittance.timers.core import SETTLE
 from admittance.timers.schedules import ActualSchedule, Cancel, SetTimer, TimerSlot
 from admittance.workload.stored import StoredWorkload
 from support.builders import NOON
-from support.cores.timer_stream import (
-    Table,
+from support.cores.stepped_timers import (
+    SteppedTimers,
     a_workload,
     admitted,
     calm,
@@ -50,7 +50,7 @@ WAITING = TimerSlot("requeue", "ns", "w")
 def test_every_wait_of_a_workload_has_its_timer_on_the_stream(
     workload: StoredWorkload, expected: dict[str, int]
 ) -> None:
-    table = Table().with_check("slow", 90).with_check("quick", 20).has(workload).settled()
+    table = SteppedTimers().with_check("slow", 90).with_check("quick", 20).has(workload).settled()
     assert table.standing == {kind: seconds(at) for kind, at in expected.items()}
 
 
@@ -72,45 +72,52 @@ def test_every_wait_of_a_workload_has_its_timer_on_the_stream(
 def test_a_changed_workload_changes_its_timers(
     before: StoredWorkload, after: StoredWorkload | None, expected: dict[str, int]
 ) -> None:
-    table = Table().has(before).settled().has(after).settled()
+    table = SteppedTimers().has(before).settled().has(after).settled()
     assert table.standing == {kind: seconds(at) for kind, at in expected.items()}
 
 
 def test_a_namesake_that_waits_as_long_gets_a_timer_of_its_own() -> None:
-    table = Table().has(put_off(60, "one")).settled().has(None).has(put_off(60, "two")).settled()
+    table = (
+        SteppedTimers()
+        .has(put_off(60, "one"))
+        .settled()
+        .has(None)
+        .has(put_off(60, "two"))
+        .settled()
+    )
     assert table.bus.standing == {WAITING: ActualSchedule(seconds(60), "two")}
 
 
 def test_a_write_that_moves_no_time_orders_nothing() -> None:
-    table = Table().has(put_off(60)).settled().has(put_off(60))
+    table = SteppedTimers().has(put_off(60)).settled().has(put_off(60))
     assert table.later(5).orders() == []
 
 
 def test_timers_due_soon_are_set_at_once_and_the_rest_is_batched() -> None:
-    table = Table().has(put_off(5), "soon").has(put_off(6), "w")
+    table = SteppedTimers().has(put_off(5), "soon").has(put_off(6), "w")
     assert table.follow() == table_order(5, "soon", 1)
     assert table.timers.next_order_at() == NOON + SETTLE
     assert table.later(1).orders() == table_order(6, "w", 2)
 
 
 def table_order(at: float, name: str, revision: int) -> list[SetTimer]:
-    found = Table().has(put_off(at), name).later(1).orders()
+    found = SteppedTimers().has(put_off(at), name).later(1).orders()
     assert isinstance(found[0], SetTimer)
     return [SetTimer(found[0].slot, found[0].want._replace(revision=revision))]
 
 
 def test_a_wait_that_is_over_at_once_never_reaches_the_bus() -> None:
-    table = Table().has(evicted(0)).has(calm())
+    table = SteppedTimers().has(evicted(0)).has(calm())
     assert table.later(10).orders() == []
 
 
 def test_a_timer_in_the_past_is_ordered_at_once() -> None:
-    table = Table().later(100).has(put_off(60))
+    table = SteppedTimers().later(100).has(put_off(60))
     assert [type(order) for order in table.follow()] == [SetTimer]
 
 
 def test_a_timer_whose_time_has_come_is_not_cancelled() -> None:
-    table = Table().has(put_off(5))
+    table = SteppedTimers().has(put_off(5))
     table.follow()
     table.later(5).has(calm())
     assert table.later(10).orders() == []
@@ -118,12 +125,12 @@ def test_a_timer_whose_time_has_come_is_not_cancelled() -> None:
 
 
 def test_a_timer_that_is_not_needed_is_cancelled_before_its_time() -> None:
-    table = Table().has(put_off(60)).settled().has(calm())
+    table = SteppedTimers().has(put_off(60)).settled().has(calm())
     assert table.later(1).orders() == [Cancel(WAITING)]
 
 
 def test_a_longer_check_timeout_moves_the_timers_of_its_workloads() -> None:
-    table = Table().with_check("c", 60).with_check("other", 60)
+    table = SteppedTimers().with_check("c", 60).with_check("other", 60)
     table.has(judged(0, "c"), "a").has(judged(0, "other"), "b").settled()
     table.with_check("c", 90)
     orders = table.later(1).orders()
@@ -133,7 +140,7 @@ def test_a_longer_check_timeout_moves_the_timers_of_its_workloads() -> None:
 
 
 def test_a_deleted_check_sets_no_timeouts() -> None:
-    table = Table().with_check("c", 60).has(judged(0, "c")).settled()
+    table = SteppedTimers().with_check("c", 60).has(judged(0, "c")).settled()
     table.timers.apply_check("c", None, table.now)
     assert table.settled().standing == {}
     table.with_check("c", 30).settled()
@@ -141,7 +148,7 @@ def test_a_deleted_check_sets_no_timeouts() -> None:
 
 
 def test_an_unchanged_check_timeout_moves_no_timer() -> None:
-    table = Table().with_check("c", 60).has(judged(0, "c")).settled().with_check("c", 60)
+    table = SteppedTimers().with_check("c", 60).has(judged(0, "c")).settled().with_check("c", 60)
     assert table.later(5).orders() == []
 
 
@@ -161,7 +168,7 @@ def test_an_unchanged_check_timeout_moves_no_timer() -> None:
 def test_an_unusable_time_does_not_affect_other_timers(
     workload: StoredWorkload,
 ) -> None:
-    table = Table().has(workload, "odd").has(put_off(60)).settled()
+    table = SteppedTimers().has(workload, "odd").has(put_off(60)).settled()
     assert table.bus.standing[WAITING] == ActualSchedule(seconds(60), "u")
     assert table.has(calm(), "odd").settled().timers.wanted.unreadable == {}
 
@@ -170,7 +177,7 @@ def test_an_unusable_time_does_not_affect_other_timers(
 
 
 def test_a_slot_has_one_order_under_way() -> None:
-    table = Table().has(put_off(5))
+    table = SteppedTimers().has(put_off(5))
     first = table.orders()
     table.has(put_off(4))
     assert table.orders() == []
@@ -183,7 +190,7 @@ def test_a_slot_has_one_order_under_way() -> None:
 
 @pytest.mark.parametrize("took_effect", [True, False])
 def test_an_order_with_an_unknown_outcome_is_repeated(took_effect: bool) -> None:
-    table = Table().has(put_off(5))
+    table = SteppedTimers().has(put_off(5))
     (order,) = table.orders()
     if took_effect:
         table.bus.perform(order)
@@ -193,7 +200,7 @@ def test_an_order_with_an_unknown_outcome_is_repeated(took_effect: bool) -> None
 
 
 def test_a_wait_that_ends_while_its_order_is_unknown_is_cancelled() -> None:
-    table = Table().has(put_off(60)).later(1)
+    table = SteppedTimers().has(put_off(60)).later(1)
     (order,) = table.orders()
     table.bus.perform(order)
     table.timers.failed(order, table.now)
@@ -202,14 +209,14 @@ def test_a_wait_that_ends_while_its_order_is_unknown_is_cancelled() -> None:
 
 
 def test_many_orders_are_returned_in_parts() -> None:
-    table = Table()
+    table = SteppedTimers()
     for number in range(25):
         table.has(put_off(3), f"w{number}")
     assert [len(table.timers.orders(table.now, 10)) for _ in range(4)] == [10, 10, 5, 0]
 
 
 def test_a_clock_set_back_does_not_delay_orders() -> None:
-    table = Table().has(put_off(7200))
+    table = SteppedTimers().has(put_off(7200))
     table.now -= timedelta(hours=1)
     assert len(table.orders()) == 1
 
@@ -218,7 +225,7 @@ def test_a_clock_set_back_does_not_delay_orders() -> None:
 
 
 def test_nothing_is_ordered_before_the_stream_was_read() -> None:
-    table = Table(begun=False).has(put_off(3)).later(9)
+    table = SteppedTimers(begun=False).has(put_off(3)).later(9)
     assert table.orders() == []
     assert table.timers.next_order_at() is None
     table.compare()
@@ -226,7 +233,7 @@ def test_nothing_is_ordered_before_the_stream_was_read() -> None:
 
 
 def test_a_new_leader_orders_only_differences() -> None:
-    table = Table(begun=False)
+    table = SteppedTimers(begun=False)
     for name, at in (("same", 60), ("lost", 60), ("moved", 60)):
         table.has(put_off(at), name)
     table.bus.standing = {
@@ -256,7 +263,7 @@ def test_a_new_leader_orders_only_differences() -> None:
     ],
 )
 def test_a_changed_or_deleted_schedule_is_repaired(real: ActualSchedule | None, what: str) -> None:
-    table = Table().has(put_off(60)).settled()
+    table = SteppedTimers().has(put_off(60)).settled()
     if real is None:
         del table.bus.standing[WAITING]
     else:
@@ -269,14 +276,14 @@ def test_a_changed_or_deleted_schedule_is_repaired(real: ActualSchedule | None, 
 
 
 def test_an_orphaned_schedule_is_cancelled() -> None:
-    table = Table()
+    table = SteppedTimers()
     table.bus.standing[WAITING] = ActualSchedule(seconds(60), "u")
     assert table.compare().orphaned == (WAITING,)
     assert table.settled().standing == {}
 
 
 def test_a_fired_timer_is_not_missing() -> None:
-    table = Table().has(put_off(5))
+    table = SteppedTimers().has(put_off(5))
     table.follow()
     table.later(6)
     assert not table.compare()
@@ -284,7 +291,7 @@ def test_a_fired_timer_is_not_missing() -> None:
 
 
 def test_a_timer_fired_by_the_servers_clock_is_not_missing() -> None:
-    table = Table().has(put_off(5))
+    table = SteppedTimers().has(put_off(5))
     table.follow()
     table.later(4)
     table.bus.standing.clear()
@@ -292,7 +299,9 @@ def test_a_timer_fired_by_the_servers_clock_is_not_missing() -> None:
 
 
 def test_timers_changed_during_the_comparison_are_not_compared() -> None:
-    table = Table().has(put_off(60), "a").has(put_off(60), "b").has(put_off(4), "c").settled()
+    table = (
+        SteppedTimers().has(put_off(60), "a").has(put_off(60), "b").has(put_off(4), "c").settled()
+    )
     table.has(put_off(9), "flying").later(1)
     flying = table.orders()
     table.timers.begin_comparison()
@@ -314,7 +323,7 @@ def test_timers_changed_during_the_comparison_are_not_compared() -> None:
 
 
 def test_a_timer_without_effect_is_set_again_with_growing_delays() -> None:
-    table = Table().has(put_off(5))
+    table = SteppedTimers().has(put_off(5))
     table.follow()
     looks = []
     for _ in range(4):
@@ -331,7 +340,7 @@ def test_a_timer_without_effect_is_set_again_with_growing_delays() -> None:
 
 
 def test_a_time_that_had_its_effect_is_not_looked_at_again() -> None:
-    table = Table().has(put_off(5))
+    table = SteppedTimers().has(put_off(5))
     table.follow()
     table.later(5).has(calm())
     assert table.timers.next_overdue_at() is None
@@ -339,14 +348,14 @@ def test_a_time_that_had_its_effect_is_not_looked_at_again() -> None:
 
 
 def test_a_longer_wait_is_awaited_to_its_own_end() -> None:
-    table = Table().has(put_off(3))
+    table = SteppedTimers().has(put_off(3))
     table.follow()
     table.has(put_off(600)).settled()
     assert table.timers.next_overdue_at() == seconds(605)
 
 
 def test_cancelled_timers_do_not_use_memory() -> None:
-    table = Table()
+    table = SteppedTimers()
     for number in range(5000):
         table.has(put_off(3600 + number)).later(1).follow()
         table.has(calm())
@@ -354,6 +363,6 @@ def test_cancelled_timers_do_not_use_memory() -> None:
 
 
 def test_the_kinds_of_one_workload_are_apart() -> None:
-    table = Table().has(admitted(0, 60)).settled()
+    table = SteppedTimers().has(admitted(0, 60)).settled()
     del table.bus.standing[TimerSlot("execution", "ns", "w")]
     assert kinds(table.compare().missing) == ["execution"]

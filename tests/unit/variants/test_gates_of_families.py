@@ -10,7 +10,7 @@ import pytest
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
 from admittance.family import PREEMPTION_TIMEOUT
 from support.builders import NOON, a_condition, an_admission
-from support.cores.family_table import FamilyTable, a_family
+from support.cores.stepped_variants import SteppedVariants, a_family
 
 GATED = (
     a_condition("QuotaReserved", False, "AdmissionGated"),
@@ -23,7 +23,7 @@ FULL = (
 A, B, C = "j-variant-a", "j-variant-b", "j-variant-c"
 
 
-def told(table: FamilyTable) -> list[str]:
+def told(table: SteppedVariants) -> list[str]:
     """The variants with a gate that opens now."""
     found = [one for one in table.follow() if one.startswith("ungated")]
     return [one.removeprefix("ungated j-variant-") for one in found]
@@ -73,14 +73,14 @@ def test_an_absent_condition_is_not_evaluated_and_a_false_one_is() -> None:
     ],
 )
 def test_a_variant_that_does_not_compete_opens_no_gate(
-    change: Callable[[FamilyTable], FamilyTable],
+    change: Callable[[SteppedVariants], SteppedVariants],
 ) -> None:
     table = a_family("a", "b").status(B, *GATED)
     assert told(table) == []
     assert told(change(table)) == ["b"]
 
 
-def opened(used: bool = False, reserved: bool = False) -> FamilyTable:
+def opened(used: bool = False, reserved: bool = False) -> SteppedVariants:
     """a's gate was opened at noon, and b is blocked."""
     table = a_family("a", "b").status(A, *GATED).status(B, *GATED)
     assert told(table) == ["a"]
@@ -102,7 +102,7 @@ def opened(used: bool = False, reserved: bool = False) -> FamilyTable:
     ],
 )
 def test_the_next_gate_opens_when_the_holder_has_lost_it(
-    change: Callable[[FamilyTable], FamilyTable],
+    change: Callable[[SteppedVariants], SteppedVariants],
 ) -> None:
     table = opened()
     assert told(table) == []
@@ -151,7 +151,7 @@ def test_a_reservation_without_victims_blocks_gates_only_briefly() -> None:
         pytest.param(lambda t: t.spec("j", active=False), id="while the parent is turned off"),
     ],
 )
-def test_no_variant_may_preempt(change: Callable[[FamilyTable], FamilyTable]) -> None:
+def test_no_variant_may_preempt(change: Callable[[SteppedVariants], SteppedVariants]) -> None:
     table = change(a_family("a", "b").status(B, *FULL))
     if table.stored["j"].status.admitted_variant:
         table.status("j", admission=an_admission())

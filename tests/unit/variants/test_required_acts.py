@@ -14,7 +14,7 @@ from admittance.events import facts
 from admittance.variants.core import GATHER
 from admittance.workload.stored import head
 from support.builders import NOON, a_condition
-from support.cores.family_table import NS, FamilyTable, a_family
+from support.cores.stepped_variants import NS, SteppedVariants, a_family
 
 RESERVATION, DEMAND, SPOT = "j-variant-reservation", "j-variant-demand", "j-variant-spot"
 DELAYED = (
@@ -31,7 +31,7 @@ LIMITED = (
 
 
 def test_all_variants_are_submitted_the_best_first() -> None:
-    table = FamilyTable().workload()
+    table = SteppedVariants().workload()
     assert table.orders() == [
         f"submitted {RESERVATION}",
         f"submitted {DEMAND}",
@@ -96,25 +96,25 @@ def test_a_queue_with_one_flavor_has_families_with_one_variant() -> None:
     ],
 )
 def test_which_variants_are_created(
-    change: Callable[[FamilyTable], FamilyTable], expected: list[str]
+    change: Callable[[SteppedVariants], SteppedVariants], expected: list[str]
 ) -> None:
-    assert change(FamilyTable()).orders() == expected
+    assert change(SteppedVariants()).orders() == expected
 
 
 def test_with_the_gate_off_a_waiting_parent_is_updated() -> None:
-    assert FamilyTable(enabled=False).workload().orders() == ["aggregated j"]
+    assert SteppedVariants(enabled=False).workload().orders() == ["aggregated j"]
 
 
 def test_with_the_gate_off_a_parent_without_a_queue_stays() -> None:
-    assert FamilyTable(enabled=False, queues=False).workload().orders() == []
+    assert SteppedVariants(enabled=False, queues=False).workload().orders() == []
 
 
 def test_with_the_gate_off_an_inactive_parent_is_updated_too() -> None:
-    assert FamilyTable(enabled=False).workload(active=False).orders() == ["aggregated j"]
+    assert SteppedVariants(enabled=False).workload(active=False).orders() == ["aggregated j"]
 
 
 def test_a_parent_without_an_allowed_flavor_is_updated_once() -> None:
-    table = FamilyTable().workload(admissionConstraints={"allowedResourceFlavors": ["tape"]})
+    table = SteppedVariants().workload(admissionConstraints={"allowedResourceFlavors": ["tape"]})
     assert table.follow() == ["aggregated j"]
     assert table.later(60).orders() == []
 
@@ -127,7 +127,7 @@ def test_a_parent_without_an_allowed_flavor_is_updated_once() -> None:
     ],
 )
 def test_a_finished_parent_gets_no_variants(status: dict[str, str]) -> None:
-    table = FamilyTable().workload()
+    table = SteppedVariants().workload()
     if status:
         table.status("j", a_condition("Finished", True))
     else:
@@ -136,7 +136,7 @@ def test_a_finished_parent_gets_no_variants(status: dict[str, str]) -> None:
 
 
 def test_a_queue_created_later_gives_waiting_parents_variants() -> None:
-    table = FamilyTable(queues=False).workload()
+    table = SteppedVariants(queues=False).workload()
     assert table.orders() == []
     table.local_queue()
     assert table.orders() == []
@@ -148,7 +148,7 @@ def test_a_queue_created_later_gives_waiting_parents_variants() -> None:
 
 
 def test_a_variant_does_not_use_the_name_of_a_user_workload() -> None:
-    table = FamilyTable().workload(SPOT, role="regular").workload()
+    table = SteppedVariants().workload(SPOT, role="regular").workload()
     *_, last = table.orders()
     assert last.startswith(f"submitted {SPOT}-")
     table.follow()
@@ -167,7 +167,7 @@ def test_a_variant_does_not_use_the_name_of_a_terminating_one() -> None:
 
 
 def test_the_first_submission_gets_the_name() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     assert table.orders() == ["submitted j-variant-a"]
     table.workload("j-variant-a", role="regular")
     (again,) = table.orders()
@@ -175,7 +175,7 @@ def test_the_first_submission_gets_the_name() -> None:
 
 
 def test_a_name_that_became_free_is_used() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     table.workload("j-variant-a", role="regular")
     hashed = table.orders()[0].split()[1]
     table.log.clear()
@@ -186,7 +186,7 @@ def test_a_name_that_became_free_is_used() -> None:
 
 
 def test_of_duplicate_variants_the_one_with_quota_stays() -> None:
-    table = FamilyTable().offer("a").workload("j-variant-a", role="regular").workload()
+    table = SteppedVariants().offer("a").workload("j-variant-a", role="regular").workload()
     table.follow()
     (hashed,) = table.family()
     table.put("j-variant-a", None)
@@ -299,7 +299,7 @@ def test_a_deletion_names_the_uid() -> None:
     table = a_family("a")
     uid = table.stored["j-variant-a"].metadata.uid
     table.put("j", None).orders()
-    assert table.said[-1] == facts.Deleted(namespace=NS, name="j-variant-a", uid=uid)
+    assert table.ordered[-1] == facts.Deleted(namespace=NS, name="j-variant-a", uid=uid)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_deletion_names_the_uid() -> None:
     ],
 )
 def test_a_changed_queue_changes_its_families(
-    change: Callable[[FamilyTable], FamilyTable], expected: list[str]
+    change: Callable[[SteppedVariants], SteppedVariants], expected: list[str]
 ) -> None:
     found = change(a_family()).orders()
     assert [one for one in found if not one.startswith("aggregated")] == expected
@@ -400,7 +400,7 @@ def test_aggregations_of_a_parent_are_limited_to_ten_per_second() -> None:
 
 
 def test_an_aggregation_that_became_needless_is_not_requested() -> None:
-    table = FamilyTable(gather=GATHER).offer("a").workload()
+    table = SteppedVariants(gather=GATHER).offer("a").workload()
     assert table.follow() == ["submitted j-variant-a"]
     assert table.core.wake() == table.now + GATHER
     table.obey(facts.Aggregated(namespace=NS, name="j"))  # whatever made it tell of its variants

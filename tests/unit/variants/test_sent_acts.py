@@ -9,11 +9,11 @@ from itertools import pairwise
 from admittance.variants.core import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX, FamilyActs
 from admittance.workload.stored import LogPosition
 from support.builders import NOON, a_condition
-from support.cores.family_table import NS, FamilyTable, a_family
+from support.cores.stepped_variants import NS, SteppedVariants, a_family
 
 
 def test_a_published_act_is_not_repeated_at_once() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     assert table.orders() == ["submitted j-variant-a"]
     table.status("j", a_condition("QuotaReserved", False, "Other"))
     assert table.orders() == []
@@ -21,7 +21,7 @@ def test_a_published_act_is_not_repeated_at_once() -> None:
 
 
 def test_an_act_without_effect_is_repeated_with_growing_delays() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     moments = []
     while table.now < NOON + timedelta(hours=1):
         if table.orders():
@@ -36,7 +36,7 @@ def test_an_act_without_effect_is_repeated_with_growing_delays() -> None:
 
 
 def test_an_act_that_is_not_processed_yet_is_not_repeated() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     table.orders()
     table.core.stated(table.log[0], 70)
     table.later(PATIENCE.total_seconds())
@@ -48,7 +48,7 @@ def test_an_act_that_is_not_processed_yet_is_not_repeated() -> None:
 
 
 def test_an_act_waits_while_the_workload_controller_progresses() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     table.orders()
     table.core.stated(table.log[0], 7000)
     for step in range(100):
@@ -59,7 +59,7 @@ def test_an_act_waits_while_the_workload_controller_progresses() -> None:
 
 
 def test_an_act_that_is_never_processed_is_repeated() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     table.orders()
     table.core.stated(table.log[0], 70)
     assert table.later(BEHIND_MAX.total_seconds() - 1).orders() == []
@@ -68,7 +68,7 @@ def test_an_act_that_is_never_processed_is_repeated() -> None:
 
 
 def test_an_act_that_failed_to_publish_is_repeated_soon() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     table.orders()
     table.core.failed(table.log.pop(), table.now)
     assert table.orders() == []
@@ -96,7 +96,7 @@ def test_an_act_for_a_new_workload_of_the_same_name_is_a_new_act() -> None:
 
 
 def test_a_clock_that_is_set_back_delays_acts_only_briefly() -> None:
-    table = FamilyTable().offer("a").workload()
+    table = SteppedVariants().offer("a").workload()
     table.orders()
     table.now -= timedelta(hours=1)
     table.status("j", a_condition("QuotaReserved", False, "Other"))
@@ -117,7 +117,7 @@ def test_rows_that_differ_are_not_requested_without_end() -> None:
 
 
 def test_many_acts_are_split_between_families_only() -> None:
-    table = FamilyTable().offer("a", "b", "c")
+    table = SteppedVariants().offer("a", "b", "c")
     for number in range(50):
         table.workload(f"j{number}")
     sizes = []
@@ -128,7 +128,7 @@ def test_many_acts_are_split_between_families_only() -> None:
 
 
 def test_a_change_without_effect_computes_no_family() -> None:
-    table = FamilyTable().offer("a", "b")
+    table = SteppedVariants().offer("a", "b")
     for number in range(200):
         table.workload(f"j{number}")
     table.follow()
@@ -148,10 +148,10 @@ def test_a_change_without_effect_computes_no_family() -> None:
 
 
 def test_a_new_leader_continues_from_stored_objects() -> None:
-    table = FamilyTable().offer("a", "b", "c").workload()
+    table = SteppedVariants().offer("a", "b", "c").workload()
     table.orders()
     table.obey(table.log[0])
-    after = FamilyTable().offer("a", "b", "c")
+    after = SteppedVariants().offer("a", "b", "c")
     for revision, (name, one) in enumerate(table.stored.items(), 1):
         after.core.apply(f"workload.{NS}.{name}", one, revision, after.now)
     assert after.orders() == [
@@ -172,7 +172,7 @@ def test_a_parent_that_became_regular_is_forgotten() -> None:
 
 
 def test_an_unreadable_parent_does_not_block_other_families() -> None:
-    table = FamilyTable().offer("a").workload("strange", frobs=1).workload()
+    table = SteppedVariants().offer("a").workload("strange", frobs=1).workload()
     assert table.orders() == ["submitted j-variant-a"]
     assert list(table.core.unreadable) == [(NS, "strange")]
     table.put("strange", None).orders()

@@ -61,8 +61,8 @@ def with_conditions(workload: StoredWorkload, *conditions: Condition) -> StoredW
     return replace(workload, status=replace(workload.status, conditions=(*kept, *conditions)))
 
 
-class FamilyTable:
-    """``said``: every fact that was ordered. ``log``: those not done yet."""
+class SteppedVariants:
+    """``ordered``: every fact that was ordered. ``log``: those not done yet."""
 
     def __init__(self, *, queues: bool = True, **core: Any) -> None:
         self.core = FamilyActs(**core)
@@ -70,7 +70,7 @@ class FamilyTable:
         self.revision = 0
         self.stored: dict[str, StoredWorkload] = {}
         self.objects: dict[tuple[str, str, str], Any] = {}
-        self.said: list[Fact] = []
+        self.ordered: list[Fact] = []
         self.log: list[Fact] = []
         self._uids = 0
         if queues:
@@ -79,14 +79,14 @@ class FamilyTable:
 
     # Configuration. -------------------------------------------------------------------------
 
-    def offer(self, *flavors: str, **more: Any) -> FamilyTable:
+    def offer(self, *flavors: str, **more: Any) -> SteppedVariants:
         """``cq`` says this from now on."""
         if flavors:
             more["flavors"] = flavors
         found = decode_object(a_cluster_queue(**more)).manifest
         return self._object("ClusterQueue", "", "cq", found)
 
-    def no_queue(self) -> FamilyTable:
+    def no_queue(self) -> SteppedVariants:
         return self._object("ClusterQueue", "", "cq", None)
 
     @property
@@ -96,7 +96,7 @@ class FamilyTable:
         local = self.objects.get(("LocalQueue", NS, "lq"))
         return rules_of(queue.spec) if queue is not None and local is not None else None
 
-    def _object(self, kind: str, namespace: str, name: str, found: Any) -> FamilyTable:
+    def _object(self, kind: str, namespace: str, name: str, found: Any) -> SteppedVariants:
         self.objects[kind, namespace, name] = found
         self.core.apply_object(kind, namespace, name, found, self.now)
         return self
@@ -115,7 +115,7 @@ class FamilyTable:
             core.apply_object(kind, namespace, name, found, self.now)
         return core
 
-    def local_queue(self, name: str = "lq", cluster_queue: str = "cq") -> FamilyTable:
+    def local_queue(self, name: str = "lq", cluster_queue: str = "cq") -> SteppedVariants:
         """A LocalQueue that leads there; ``cluster_queue`` "": there is none."""
         found = None
         if cluster_queue:
@@ -125,7 +125,7 @@ class FamilyTable:
 
     # The bucket. ----------------------------------------------------------------------------
 
-    def put(self, name: str, workload: StoredWorkload | None) -> FamilyTable:
+    def put(self, name: str, workload: StoredWorkload | None) -> SteppedVariants:
         """The bucket has it so; None: not any more."""
         self.revision += 1
         if workload is None:
@@ -135,7 +135,7 @@ class FamilyTable:
         self.core.apply(f"workload.{NS}.{name}", workload, self.revision, self.now)
         return self
 
-    def workload(self, name: str = "j", uid: str = "", **spec: Any) -> FamilyTable:
+    def workload(self, name: str = "j", uid: str = "", **spec: Any) -> SteppedVariants:
         """A workload appears: a parent, unless its role is said."""
         self._uids += 1
         spec.setdefault("role", "parent")
@@ -157,24 +157,24 @@ class FamilyTable:
             ),
         )
 
-    def status(self, name: str, *conditions: Condition, **fields: Any) -> FamilyTable:
-        """Its status is so from now on."""
+    def status(self, name: str, *conditions: Condition, **fields: Any) -> SteppedVariants:
+        """Writes these fields of its status."""
         one = with_conditions(self.stored[name], *conditions)
         return self.put(name, replace(one, status=replace(one.status, **fields)))
 
-    def spec(self, name: str, **fields: Any) -> FamilyTable:
-        """Its spec is so from now on, as on the wire."""
+    def spec(self, name: str, **fields: Any) -> SteppedVariants:
+        """Writes these fields of its spec, as on the wire."""
         return self.put(name, with_spec(self.stored[name], **fields))
 
-    def meta(self, name: str, **fields: Any) -> FamilyTable:
+    def meta(self, name: str, **fields: Any) -> SteppedVariants:
         one = self.stored[name]
         return self.put(name, replace(one, metadata=replace(one.metadata, **fields)))
 
-    def admit(self, tag: str, parent: str = "j") -> FamilyTable:
+    def admit(self, tag: str, parent: str = "j") -> SteppedVariants:
         """The variant is admitted, and so is its parent."""
         return self.admit_name(self.named(tag, parent), parent)
 
-    def admit_name(self, name: str, parent: str = "j") -> FamilyTable:
+    def admit_name(self, name: str, parent: str = "j") -> SteppedVariants:
         """The same, by its name."""
         yes = (a_condition("QuotaReserved", True), a_condition("Admitted", True))
         self.status(name, *yes, admission=an_admission())
@@ -205,7 +205,7 @@ class FamilyTable:
     def orders(self) -> list[str]:
         """What is ordered now, a line each; it stays on the log."""
         found = self.core.orders(self.now)
-        self.said += found
+        self.ordered += found
         self.log += found
         return [line(one) for one in found]
 
@@ -221,7 +221,7 @@ class FamilyTable:
                 self.obey(self.log.pop(0))
         raise AssertionError(f"it does not come to rest: {found[-10:]}")
 
-    def later(self, seconds: float) -> FamilyTable:
+    def later(self, seconds: float) -> SteppedVariants:
         self.now += timedelta(seconds=seconds)
         return self
 
@@ -324,9 +324,9 @@ class _Spec(msgspec.Struct):
     spec: msgspec.Raw
 
 
-def a_family(*flavors: str, **more: Any) -> FamilyTable:
+def a_family(*flavors: str, **more: Any) -> SteppedVariants:
     """``j`` with its variants, as it was created at noon."""
-    table = FamilyTable()
+    table = SteppedVariants()
     if flavors or more:
         table.offer(*flavors, **more)
     table.workload()

@@ -95,7 +95,7 @@ def calm() -> StoredWorkload:
     return a_workload(condition("QuotaReserved", False))
 
 
-class Bus:
+class TimerStream:
     """The stream of timers in memory: a schedule for each slot, which fires when it is due."""
 
     def __init__(self) -> None:
@@ -116,18 +116,18 @@ class Bus:
                 del self.standing[slot]
 
 
-class Table:
+class SteppedTimers:
     """The retry-timer's core with its stream of timers, and a clock."""
 
     def __init__(self, limits: Limits = LIMITS, *, begun: bool = True) -> None:
         self.timers = Schedules(limits)
-        self.bus = Bus()
+        self.bus = TimerStream()
         self.now = NOON
         self.revision = 0
         if begun:
             self.compare()
 
-    def has(self, workload: StoredWorkload | None, name: str = "w") -> Table:
+    def has(self, workload: StoredWorkload | None, name: str = "w") -> SteppedTimers:
         """Stores the workload in the bucket; None deletes it."""
         self.revision += 1
         if workload is not None:
@@ -135,7 +135,7 @@ class Table:
         self.timers.apply(f"workload.ns.{name}", workload, self.revision, self.now)
         return self
 
-    def with_check(self, check: str, timeout: int | None) -> Table:
+    def with_check(self, check: str, timeout: int | None) -> SteppedTimers:
         """Sets the seconds within which the AdmissionCheck's controller must send a verdict."""
         self.timers.apply_check(check, rules(check, timeout), self.now)
         return self
@@ -153,13 +153,13 @@ class Table:
             done += orders
         return done
 
-    def later(self, count: float) -> Table:
+    def later(self, count: float) -> SteppedTimers:
         """Lets seconds pass; schedules that are due fire."""
         self.now += timedelta(seconds=count)
         self.bus.fire(self.now)
         return self
 
-    def settled(self) -> Table:
+    def settled(self) -> SteppedTimers:
         """Lets one second pass and performs all orders."""
         self.later(1)
         self.follow()
