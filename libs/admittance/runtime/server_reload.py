@@ -21,6 +21,7 @@ from admittance.runtime.bus.connection import Connection
 from admittance.runtime.bus.opening import open_system_connection
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
+from admittance.runtime.tasks import raise_if_cancelled
 from admittance.runtime.telemetry.logger import LogThrottle, logger
 
 ANSWER_SECONDS: Final = 5.0
@@ -138,4 +139,6 @@ async def remove_expired_users(
         except AdmittanceError as error:
             if throttle.due(clock.monotonic()):
                 log.warning("users_not_expired", error=str(error))
+        # A wait for the answer of a server may lose a cancellation.
+        raise_if_cancelled()
         await asyncio.sleep(max(0.01, pause))
