@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,23 @@ USERS += [
 
 
 class Locked:
-    """A locked server with all services and a runner. ``core``: may do everything in CORE."""
+    """A locked server with services and a runner. ``core``: may do everything in CORE.
 
-    def __init__(self, folder: Path) -> None:
+    ``users``: all users; ``services`` start in this order, then the ``runner``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        users: Sequence[User] = USERS,
+        services: Sequence[str] = SERVICES,
+        runner: str = "first",
+    ) -> None:
         self.folder = folder
         self.users: list[User] = []
+        self._services = services
+        self._runner = runner
         self._seeds: dict[str, str] = {}
-        for user in USERS:
+        for user in users:
             key = new_key()
             self.users.append(replace_key(user, key.public))
             self._seeds[user.name] = key.seed
@@ -75,18 +86,24 @@ class Locked:
     def creds(self, name: str) -> str:
         return str(self.folder / f"{name}.creds")
 
+    def access(self, name: str) -> ConnectionOptions:
+        return ConnectionOptions(creds=self.creds(name))
+
+    def revoke(self, name: str) -> None:
+        """Makes the server refuse the user from now on."""
+        (key,) = (user.key for user in self.users if user.name == name)
+        self.server.reload(key, new_key().public)
+
     async def start(self) -> None:
         await self.server.start()
         self.cluster = Cluster(self.server.url(), self.folder)
-        access = ConnectionOptions(creds=self.creds("core"))
-        self.core = await Bus.connect(self.server.url(), name="test", access=access)
-        for service in SERVICES:
+        self.core = await Bus.connect(self.server.url(), name="test", access=self.access("core"))
+        for service in self._services:
             await self.cluster.start(service, ADMIT_NATS_CREDS=self.creds(service))
             # The others may not create streams, and would wait with a warning.
             await eventually(self._has_streams, LIMIT)
-        await self.cluster.start(
-            "runner", ADMIT_NATS_CREDS=self.creds("first"), ADMIT_RUNNER="first"
-        )
+        name = self._runner
+        await self.cluster.start("runner", ADMIT_NATS_CREDS=self.creds(name), ADMIT_RUNNER=name)
 
     async def stop(self) -> None:
         await self.cluster.stop()

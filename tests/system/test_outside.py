@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from locked import Locked
 
+from admittance.access.users import User
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.events.codec import encode
 from admittance.events.provisioning import ProvisioningRequested
@@ -22,198 +24,44 @@ from admittance.runtime import clock
 from admittance.runtime.bus import history
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError
-from support.cluster import Cluster
 from support.fork_server import run_admit
 from support.requests import apply, eventually, queues
-from support.servers import ConfiguredServer, within
+from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 ADMIT = Path(sys.executable).parent / "admit"
 NS = "ns"
 LIMIT = 60.0
-QUESTIONS = ("events", "explain", "fit", "objects", "pending", "queues", "settled")
-SERVICE_IMPORTS = {
-    "$JS.API.INFO": False,
-    "$JS.API.CONSUMER.MSG.NEXT.ADMITTANCE.*": True,
-    "$JS.API.CONSUMER.MSG.NEXT.KV_admittance_claims.*": True,
-    "$JS.ACK.ADMITTANCE.>": False,
-    "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.*.*": False,
-    "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.*.*.*": False,
-    "$JS.API.DIRECT.GET.KV_admittance_claims.$KV.admittance_claims.*.*.*": False,
-    "$JS.API.DIRECT.GET.KV_admittance_providers.$KV.admittance_providers.*.*": False,
-    "$JS.API.DIRECT.GET.ADMITTANCE.admit.workload.admitted.*.*": False,
-    "$KV.admittance_claims.>": False,
-    "$KV.admittance_providers.*.*": False,
-    **{f"admit.api.{what}.*": True for what in QUESTIONS},
-    "admit.api.consumer.runner.*": False,
-    "admit.workload.*.*.*": False,
-    "admit.check.reported.*.*.*": False,
-    "admit.provisioning.*.*.*.*": False,
-    "admit.alive.check.*": False,
-    "admit.alive.provisioning.*": False,
-}
-"""By subject, whether a request may have several answers."""
-STREAM_IMPORTS = (
-    "$KV.admittance.*.*.*",
-    "$KV.admittance.*.*",
-    "admit.workload.*.*.*",
-    "admit.check.*.*.*.*",
-    "admit.provisioning.*.*.*.*",
-)
 CHECK = "example.com/outside"
 CHECKS = {"admissionChecks": [{"name": "outside"}]}
 CLASS = "outside"
-INBOX = "_INBOX.>"
+SERVICES = ("workload-controller", "scheduler")
+USERS = (
+    *(User(name=service, role=service, key="") for service in SERVICES),
+    User(name="user", role="user", key="", namespaces=(NS,)),
+    User(name="leaver", role="user", key="", namespaces=(NS,)),
+    User(name="runner", role="runner", key=""),
+    User(name="check", role="check", key="", controller=CHECK),
+    User(name="provider", role="provider", key="", class_name=CLASS),
+)
 
 
-def direct(stream: str, *subjects: str) -> tuple[str, ...]:
-    return tuple(f"$JS.API.DIRECT.GET.{stream}.{one}" for one in subjects)
+class Outside(Locked):
+    """A locked server with services in CORE, and programs and commands in OUT."""
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, USERS, SERVICES, runner="runner")
 
-def keys(bucket: str, *patterns: str) -> tuple[str, ...]:
-    return tuple(f"$KV.{bucket}.{one}" for one in patterns)
+    def login(self, user: str) -> dict[str, str]:
+        """The variables with which a command logs in."""
+        return {"ADMIT_NATS_URL": self.server.url(), "ADMIT_NATS_CREDS": self.creds(user)}
 
-
-def durable(name: str) -> tuple[str, ...]:
-    return (f"$JS.API.CONSUMER.MSG.NEXT.ADMITTANCE.{name}", f"$JS.ACK.ADMITTANCE.{name}.>")
-
-
-USERS: dict[str, dict[str, tuple[str, ...]]] = {
-    "user": {
-        "publish": (
-            "$JS.API.INFO",
-            *direct(
-                "KV_admittance",
-                *keys("admittance", f"*.{NS}.*", "clusterqueue.*", "admissioncheck.*"),
-            ),
-            *(f"admit.api.{what}.{NS}" for what in (*QUESTIONS, "logs")),
-            *(
-                f"admit.workload.{verb}.{NS}.*"
-                for verb in ("submitted", "activated", "deactivated", "held", "released")
-            ),
-            *(f"admit.workload.{verb}.{NS}.*" for verb in ("reprioritized", "deleted")),
-        ),
-        "subscribe": (
-            INBOX,
-            *keys("admittance", f"*.{NS}.*"),
-            f"admit.workload.*.{NS}.*",
-            f"admit.check.*.*.{NS}.*",
-            f"admit.provisioning.*.*.{NS}.*",
-        ),
-    },
-    "runner": {
-        "publish": (
-            "$JS.API.INFO",
-            *durable("runner-runner"),
-            "$JS.API.CONSUMER.MSG.NEXT.KV_admittance_claims.runner-runner",
-            "admit.api.consumer.runner.runner",
-            "admit.api.objects._",
-            "admit.api.events.*",
-            *direct("KV_admittance", *keys("admittance", "workload.*.*")),
-            *direct("KV_admittance_claims", *keys("admittance_claims", "*.*.*")),
-            *direct("ADMITTANCE", "admit.workload.admitted.*.*"),
-            *keys("admittance_claims", "*.*.*", "_runner.*"),
-            *(f"admit.workload.{verb}.*.*" for verb in ("started", "pods_ready", "finished")),
-            "admit.workload.stopped.*.*",
-            INBOX,
-        ),
-        "subscribe": (INBOX, "admit.api.logs.*", "admit.api.health", "$SRV.>"),
-    },
-    "check": {
-        "publish": (
-            "$JS.API.INFO",
-            *durable("check-example_com=2Foutside"),
-            "admit.check.reported.example_com=2Foutside.*.*",
-            "admit.alive.check.example_com=2Foutside",
-        ),
-        "subscribe": (INBOX, "admit.check.withdrawn.example_com=2Foutside.*.*"),
-    },
-    "provider": {
-        "publish": (
-            "$JS.API.INFO",
-            *durable(f"provider-{CLASS}"),
-            *(
-                f"admit.provisioning.{what}.{CLASS}.*.*"
-                for what in ("accepted", "provisioned", "failed")
-            ),
-            f"admit.alive.provisioning.{CLASS}",
-            *keys("admittance_providers", f"{CLASS}.*"),
-            *direct("KV_admittance_providers", *keys("admittance_providers", f"{CLASS}.*")),
-            INBOX,
-        ),
-        "subscribe": (
-            INBOX,
-            f"admit.provisioning.cancelled.{CLASS}.*.*",
-            f"admit.api.provider.{CLASS}",
-            "$SRV.>",
-        ),
-    },
-}
-"""What each user may publish and subscribe."""
-USERS["leaver"] = USERS["user"]
-
-
-def configuration() -> str:
-    """A server with the accounts CORE and OUT; OUT has only what crosses the border."""
-    exports = [
-        f'{{service: "{subject}"{", response: stream" if many else ""}}}'
-        for subject, many in SERVICE_IMPORTS.items()
-    ]
-    exports += [f'{{stream: "{subject}"}}' for subject in STREAM_IMPORTS]
-    imports = [
-        f'{{service: {{account: CORE, subject: "{subject}"}}}}' for subject in SERVICE_IMPORTS
-    ]
-    imports += [
-        f'{{stream: {{account: CORE, subject: "{subject}"}}}}' for subject in STREAM_IMPORTS
-    ]
-    users = [_user(name, allowed) for name, allowed in USERS.items()]
-    return f"""
-jetstream {{ store_dir: "STORE" }}
-accounts {{
-  CORE: {{
-    jetstream: enabled
-    users: [{{user: core, password: core}}]
-    exports: [{_lines(exports)}]
-  }}
-  OUT: {{
-    users: [{_lines(users)}]
-    imports: [{_lines(imports)}]
-  }}
-}}
-"""
-
-
-def _user(name: str, allowed: dict[str, tuple[str, ...]]) -> str:
-    lists = ", ".join(
-        f"{what}: [{', '.join(f'{chr(34)}{one}{chr(34)}' for one in subjects)}]"
-        for what, subjects in allowed.items()
-    )
-    return f"{{user: {name}, password: {name}, permissions: {{{lists}}}}}"
-
-
-def _lines(items: list[str]) -> str:
-    return "\n      ".join(["", *items])
-
-
-class Outside:
-    """A server with services in CORE, and programs and commands in OUT."""
-
-    def __init__(self, server: ConfiguredServer, folder: Path) -> None:
-        self.server = server
-        self.folder = folder
-        self.services = Cluster(server.url("core:core"), folder)
-        self.programs = Cluster(server.url("runner:runner"), folder)
-        self.core: Bus
-
-    async def admit(
-        self, *words: str, user: str = "user", namespace: str = NS, status: int = 0
-    ) -> str:
-        """What the command prints as this user, after it ended with this status."""
+    async def answer(self, *words: str, namespace: str = NS, status: int = 0) -> str:
+        """What a command of the user prints, after it ended with this status."""
         at = words.index("--") if "--" in words else len(words)
         command = (*words[:at], "-n", namespace, *words[at:])
-        env = {"ADMIT_NATS_URL": self.server.url(f"{user}:{user}")}
-        done = await asyncio.to_thread(run_admit, *command, env=env)
+        done = await asyncio.to_thread(run_admit, *command, env=self.login("user"))
         assert done.status == status, done.err
         return done.out if status == 0 else done.err
 
@@ -222,7 +70,7 @@ class Outside:
         """The lines that a command of the user prints until it is interrupted."""
         running = await asyncio.create_subprocess_exec(
             *(ADMIT, *words, "-n", NS),
-            env={**os.environ, "ADMIT_NATS_URL": self.server.url("user:user")},
+            env={**os.environ, **self.login("user")},
             stdout=asyncio.subprocess.PIPE,
         )
         assert running.stdout is not None
@@ -243,31 +91,22 @@ class Outside:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outside(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Outside]:
-    folder = tmp_path_factory.mktemp("outside")
-    server = ConfiguredServer(folder / "server", configuration())
-    await server.start()
-    found = Outside(server, folder)
+    found = Outside(tmp_path_factory.mktemp("outside"))
+    await found.start()
     try:
-        for service in ("workload-controller", "scheduler"):
-            await found.services.start(service)
-        found.core = await Bus.connect(server.url("core:core"), name="test")
         await apply(found.core, *queues("q", namespace=NS))
-        await found.programs.start("runner", ADMIT_RUNNER="runner")
 
         async def runner_follows_claims() -> bool:
             return "KV_admittance_claims/runner-runner" in await found.consumers()
 
         await eventually(runner_follows_claims)
         yield found
-        await found.core.close()
     finally:
-        await found.programs.stop()
-        await found.services.stop()
-        server.stop()
+        await found.stop()
 
 
 async def test_a_login_of_the_border_may_create_no_consumer(outside: Outside) -> None:
-    bus = await Bus.connect(outside.server.url("user:user"), name="test")
+    bus = await Bus.connect(outside.server.url(), name="test", access=outside.access("user"))
     for stream in ("ADMITTANCE", "KV_admittance"):
         with pytest.raises(AdmittanceError):
             await bus.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": {}})
@@ -278,7 +117,7 @@ async def test_a_login_of_the_border_may_create_no_consumer(outside: Outside) ->
 
 async def test_commands_of_users_work_outside(outside: Outside) -> None:
     before = await outside.consumers()
-    admit = outside.admit
+    admit = outside.answer
     said = await admit("submit", "-q", "lq-q", "--name", "one", "--cpu", "1", "--", "true")
     assert "one created" in said
     assert "one" in await admit("get", "workloads")
@@ -300,12 +139,12 @@ async def test_commands_of_users_work_outside(outside: Outside) -> None:
 
 
 async def test_a_runner_outside_runs_jobs_and_shows_their_output(outside: Outside) -> None:
-    admit = outside.admit
+    admit = outside.answer
     words = ("--cpu", "1", "--wait", "--timeout", "60", "--", "echo", "hello from outside")
     said = await admit("submit", "-q", "lq-q", "--name", "job", *words)
     assert "finished" in said
     assert await admit("logs", "workload", "job") == "hello from outside\n"
-    log = outside.programs.processes[0].log
+    log = outside.cluster.processes[-1].log
     assert "permission_denied" not in log
     made = {one for one in await outside.consumers() if "runner" in one}
     assert made == {"ADMITTANCE/runner-runner", "KV_admittance_claims/runner-runner"}
@@ -326,10 +165,10 @@ async def test_commands_follow_changes_outside(outside: Outside) -> None:
     ):
         await heard(table, "NAME")
         job = ("--", "sh", "-c", "echo one; sleep 0.2; echo two")
-        await outside.admit("submit", "-q", "lq-q", "--name", "long", "--cpu", "1", *job)
+        await outside.answer("submit", "-q", "lq-q", "--name", "long", "--cpu", "1", *job)
         await heard(table, "long", "Finished")
         await heard(events, "submitted", "admitted", "finished")
-    assert await outside.admit("logs", "workload", "long", "--follow") == "one\ntwo\n"
+    assert await outside.answer("logs", "workload", "long", "--follow") == "one\ntwo\n"
     assert await outside.consumers() <= before
 
 
@@ -351,13 +190,15 @@ async def test_a_check_outside_judges_its_requests(outside: Outside) -> None:
     await apply(outside.core, check, *made)
     before = await outside.consumers()
     stop = asyncio.Event()
-    serving = asyncio.create_task(controller.serve(outside.server.url("check:check"), stop=stop))
+    serving = asyncio.create_task(
+        controller.serve(outside.server.url(), stop=stop, connection=outside.access("check"))
+    )
     try:
-        await outside.admit(
+        await outside.answer(
             *("submit", "-q", "lq-checked", "--name", "checked", "--cpu", "1", "--wait"),
             *("--timeout", "60", "--", "true"),
         )
-        assert "judged outside" in await outside.admit("describe", "workload", "checked")
+        assert "judged outside" in await outside.answer("describe", "workload", "checked")
     finally:
         stop.set()
         await within(serving)
@@ -382,7 +223,7 @@ async def test_a_provider_outside_gives_capacity(outside: Outside) -> None:
     before = await outside.consumers()
     stop = asyncio.Event()
     serving = asyncio.create_task(
-        provider.serve(outside.server.url("provider:provider"), stop=stop)
+        provider.serve(outside.server.url(), stop=stop, connection=outside.access("provider"))
     )
     try:
         request = ProvisioningRequested(
@@ -415,7 +256,7 @@ async def test_a_missing_right_is_named_at_once(outside: Outside) -> None:
         (("events",), "admit.api.events.other"),
         (("get", "clusterqueues"), "admit.api.objects"),
     ):
-        error = await outside.admit(*words, namespace="other", status=1)
+        error = await outside.answer(*words, namespace="other", status=1)
         assert len(error.splitlines()) == 1
         assert "this login may not publish to" in error
         assert subject in error
@@ -424,13 +265,13 @@ async def test_a_missing_right_is_named_at_once(outside: Outside) -> None:
 async def test_following_ends_when_the_login_is_refused(outside: Outside) -> None:
     following = await asyncio.create_subprocess_exec(
         *(ADMIT, "get", "localqueues", "-w", "-n", NS),
-        env={**os.environ, "ADMIT_NATS_URL": outside.server.url("leaver:leaver")},
+        env={**os.environ, **outside.login("leaver")},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     assert following.stdout is not None
     await heard(following.stdout, "lq-q")
-    outside.server.reload("password: leaver", "password: other")
+    outside.revoke("leaver")
     _, err = await within(following.communicate(), LIMIT)
     assert following.returncode == 1
-    assert "refuses these credentials" in err.decode()
+    assert "the server does not know them, or they were revoked" in err.decode()
