@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.doctor.missing_permissions import permission_findings
+from admittance.cli.doctor.findings import permission_findings
 from admittance.events.requests import HealthReply
 
 

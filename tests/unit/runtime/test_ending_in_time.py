@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 
 from admittance.runtime import tasks
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.process.health_query import trouble
+from admittance.runtime.process.health import trouble
 from admittance.runtime.process.startup import stop_signals
 from support.servers import within
 
@@ -107,7 +107,7 @@ class Answers:
 
 
 class Asked:
-    """A client with only what `health_query.trouble` uses."""
+    """A client with only what `health.trouble` uses."""
 
     def new_inbox(self) -> str:
         return "inbox"

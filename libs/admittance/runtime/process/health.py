@@ -3,27 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+import msgspec
 import nats.errors
+from nats.aio.client import Client
 
-from admittance.events.requests import HealthReply
+from admittance.events.reader import BROKEN
+from admittance.events.requests import Health, HealthReply
+from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.process.health_query import trouble
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import raise_if_cancelled
+
+SUBJECT: Final = "admit.api.health"
 
 TROUBLE: Final = "trouble"
 """The name of the detail of a health reply that says what prevents progress, such as refused
 keys.
 """
 
+_reply = msgspec.json.Decoder(HealthReply)
+
 
 def trouble_details(trouble: str) -> dict[str, str]:
     """The details of a health reply about what prevents progress; empty if nothing prevents
     progress."""
     return {TROUBLE: trouble} if trouble else {}
+
+
+async def trouble(
+    nc: Client, service: str, is_ours: Callable[[str], bool], *, seconds: float
+) -> str:
+    """Why an instance of the service is not ready; empty if it is ready. ``is_ours`` picks the
+    instance by name, since every instance of every service answers; ``seconds``: the time limit for
+    the answer.
+    """
+    inbox = nc.new_inbox()
+    answers = await nc.subscribe(inbox)
+    try:
+        await nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
+        deadline = clock.monotonic() + seconds
+        while (left := deadline - clock.monotonic()) > 0:
+            message = await answers.next_msg(timeout=left)
+            # In Python 3.11 ``next_msg`` drops a cancellation that comes with a message.
+            raise_if_cancelled()
+            if not message.data:
+                return "no service answers"
+            try:
+                found = _reply.decode(message.data)
+            except BROKEN:
+                continue
+            if found.service == service and is_ours(found.instance):
+                reason = found.details.get(TROUBLE) or found.error
+                if found.ready and not reason:
+                    return ""
+                return f"{service} is not ready: {reason or 'starting'}"
+    except (nats.errors.Error, TimeoutError):
+        return f"{service} does not answer"
+    finally:
+        with suppress(nats.errors.Error):
+            await answers.unsubscribe()
+    return f"{service} does not answer"
 
 
 @asynccontextmanager
@@ -35,9 +78,7 @@ async def answer_queries(
     async def answer(_: bytes, __: str) -> HealthReply:
         return health()
 
-    serving = await micro.serve(
-        bus, service, instance, {}, every_instance={"admit.api.health": answer}
-    )
+    serving = await micro.serve(bus, service, instance, {}, every_instance={SUBJECT: answer})
     try:
         yield
     finally:

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.exceptions import TyperException
 
-from admittance.cli.commands.parameters import CommandGroup
-from admittance.cli.commands.tree import add_commands
+from admittance.cli.commands.tree import CommandGroup, add_commands
 from admittance.cli.support.errors import INTERRUPTED, CliError, lines_of
 from admittance.cli.support.options import (
     NamespaceOption,

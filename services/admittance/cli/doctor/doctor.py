@@ -10,8 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.cli.doctor import findings
-from admittance.cli.doctor.findings import NOTE, OK, WRONG, Finding, finding
-from admittance.cli.doctor.missing_permissions import permission_findings
+from admittance.cli.doctor.findings import NOTE, OK, WRONG, Finding, finding, permission_findings
 from admittance.cli.doctor.set_aside import remedy, set_aside
 from admittance.cli.support import output
 from admittance.cli.support.errors import NotAllowed

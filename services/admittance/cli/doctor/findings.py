@@ -1,4 +1,6 @@
-"""Checks of `admit doctor`: controllers, providers, writes to streams, timers and families."""
+"""Checks of `admit doctor`: controllers, providers, writes to streams, timers, families, and
+services with too few permissions.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.access.permissions import Rule, first_match
+from admittance.access.roles import ROLES, permissions_of
+from admittance.access.server_config import quoted
+from admittance.access.users import User
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.cli.show.capacity_requests import is_provider_answering, record_of
 from admittance.cli.show.objects import lookup_all
@@ -16,7 +22,7 @@ from admittance.cli.support import kinds
 from admittance.cli.support.link import Link
 from admittance.cli.support.times import age
 from admittance.events import subjects
-from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
+from admittance.events.requests import Families, FamiliesReply, HealthReply, Timers, TimersReply
 from admittance.provisioning.records import Record, State
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import NOT_PERMITTED, Bus
@@ -301,3 +307,42 @@ def families_finding(reply: FamiliesReply) -> Finding:
             f"; {reply.stuck:,} changes had no effect although requested repeatedly: see its log"
         )
     return finding(not reply.stuck, "families", text)
+
+
+PROVIDER: Final = "built-in-provider"
+
+
+def permission_findings(answers: Iterable[HealthReply]) -> list[Finding]:
+    """A finding for each subject that the server refused to a service lately, with the line to
+    add to the configuration of the server."""
+    return [
+        Finding(WRONG, f"permissions of {one.service}", _found(one, *denied.split(" ", 1)))
+        for one in answers
+        for denied in one.denied
+    ]
+
+
+def _found(one: HealthReply, verb: str, subject: str) -> str:
+    role = one.service if one.service in ROLES else PROVIDER
+    rule = _rule(one, role, verb, subject)
+    if rule is None:
+        return (
+            f"{one.instance} may not {verb} {subject}, which is none of the subjects of its role "
+            f"{role}: report it as a bug"
+        )
+    return (
+        f"{one.instance} may not {verb} {rule.pattern}, which its role {role} needs to "
+        f"{rule.purpose}: add {quoted(rule.pattern)} to `{verb}: {{ allow: [ … ] }}` of its user, "
+        "or let `admit auth` write the configuration"
+    )
+
+
+def _rule(one: HealthReply, role: str, verb: str, subject: str) -> Rule | None:
+    """The rule of the role that allows the subject, which the server names in lower case."""
+    permissions = permissions_of(User(name=one.user or one.service, role=role, key=""))
+    rules = permissions.publish if verb == "publish" else permissions.subscribe
+    lowered = [Rule(rule.pattern.lower(), rule.pattern) for rule in rules]
+    found = first_match(lowered, subject)
+    if found is None:
+        return None
+    return next(rule for rule in rules if rule.pattern == found.purpose)

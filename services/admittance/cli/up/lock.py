@@ -1,7 +1,8 @@
-"""The users of a locked `admit up`: each service has credentials of its own role.
+"""The users of a locked `admit up`, where each service has credentials of its own role, and what
+the runner of `admit up` and `admit serve` may start.
 
-They lie in ``auth`` in the data folder, which only its Unix user may read. The credentials of the
-admin are those of the context that `admit up` writes for people.
+The users lie in ``auth`` in the data folder, which only its Unix user may read. The credentials of
+the admin are those of the context that `admit up` writes for people.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from admittance.access.roles import ROLES
 from admittance.access.users import User
 from admittance.cli.support.services import SERVICES
 from admittance.runner.folder import name_of
+from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules
+from admittance.runner.jobs.rule_options import VARIABLES, RuleTexts, rules_of
 from admittance.runtime import clock
 from admittance.runtime.auth_store import USERS, AuthStore
 from admittance.runtime.bus.credentials import read_user_key
@@ -107,3 +110,19 @@ def _make_folder(folder: Path) -> None:
             f"cannot write to the data folder {folder.parent} ({error.strerror}): choose another "
             "with --data-dir"
         ) from None
+
+
+OWN_JOBS: Final = (f"user:{ADMIN}", UNKNOWN)
+"""The jobs that a locked `admit up` runs as its own Unix user unless told otherwise: those of its
+admin, and those from before the lock."""
+
+
+def rules_of_server(texts: RuleTexts, *, executor: str, insecure: bool) -> JobRules:
+    """The rules of the runner beside an embedded server. Without Unix users in options and
+    variables, its own Unix user runs the jobs of its admin; with ``insecure`` all. Raises
+    SetupError."""
+    if not texts.run_as and not os.environ.get(VARIABLES["run_as"]):
+        own = os.geteuid()
+        keys = (EVERY,) if insecure else OWN_JOBS
+        texts = texts._replace(run_as=tuple(f"{key}={own}" for key in keys))
+    return rules_of(texts, os.environ, executor=executor)

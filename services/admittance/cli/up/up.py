@@ -23,8 +23,7 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.support.services import SERVICES, service_named
-from admittance.cli.up.job_rules import rules_of_server
-from admittance.cli.up.lock import ADMIN, WATCH, Lock
+from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_ready
 from admittance.cli.up.server_watch import watch
