@@ -145,7 +145,7 @@ def test_a_preempting_variant_in_checks_keeps_siblings_from_preempting(ends: str
 def test_a_variant_without_victims_holds_the_gate_for_five_minutes() -> None:
     cores = cores_with_families(TWO, foreign=FULL, preemption=LOWER)
     cores.job(priority=100, step_by_step=True)
-    while not cores.has(BETTER) or not cores.says_of(BETTER, "BlockedOnPreemptionGates"):
+    while not cores.has(BETTER) or not cores.reason(BETTER, "BlockedOnPreemptionGates"):
         cores.one_step()
     # Before its gate opens, the priority of its planned victim has become too high.
     cores.publish(facts.Reprioritized, "r1", priority=1000)

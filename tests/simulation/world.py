@@ -36,7 +36,7 @@ from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
 from simulation.actors.checks import Checks
 from simulation.actors.courses import Course
-from simulation.actors.provider import Capacity, MoodyProvider
+from simulation.actors.provider import Capacity, UnreliableProvider
 from simulation.actors.service_runs import LEASE_SECONDS, ServiceRun, beating
 from simulation.actors.users import Admin, Publisher
 from simulation.actors.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
@@ -105,7 +105,7 @@ class World:
         self.checks = Checks(self.loop, self.rng, plan.check_behavior, _controllers(plan.manifests))
         self.server.on_beat = self.checks.beat
         self.faults = Faults(self)
-        self.provider = MoodyProvider(self.loop, self.rng, self.faults.die)
+        self.provider = UnreliableProvider(self.loop, self.rng, self.faults.die)
         self.capacity = Capacity(self.server, self.provider.booked)
         self.services: dict[str, ServiceRun] = {}
         self.runner = RunnerOfWorld(self._machine)

@@ -59,7 +59,7 @@ WEIGHTS: Final = {
 """How it deals with a request."""
 
 
-class MoodyProvider(Program):
+class UnreliableProvider(Program):
     """``booked``: ids that it keeps capacity for. ``die`` kills the process that calls it."""
 
     SERVICE = "provider"
@@ -78,7 +78,7 @@ class MoodyProvider(Program):
 class ProviderReplica(Replica):
     """One life of the program."""
 
-    def __init__(self, program: MoodyProvider, bus: Bus) -> None:
+    def __init__(self, program: UnreliableProvider, bus: Bus) -> None:
         super().__init__(program, bus)
         self.provider = Provider(CLASS)
         self.provider.requested(self._obtain)

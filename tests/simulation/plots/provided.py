@@ -21,7 +21,7 @@ from simulation.plots.scenario import (
 
 CONFIG = "p0"
 POOLS = ("pool-a", "pool-b")
-MOODY = ("m-a", "m-b")
+UNRELIABLE = ("m-a", "m-b")
 
 
 class ProvidedQueues(CheckedQueues):
@@ -110,7 +110,7 @@ def provided(rng: Random) -> Scenario:
     pooled = made[0].pooled
     if pooled:
         base = base._replace(admin_changes=base.admin_changes + _shrinking(rng, made[0]))
-    services = PROVIDED_SERVICES + (POOLS if pooled else MOODY)
+    services = PROVIDED_SERVICES + (POOLS if pooled else UNRELIABLE)
     found = faults(rng, services)
     found += [one._replace(target=rng.choice(services[len(SERVICES) :])) for one in faults(rng)[:3]]
     return base._replace(services=services, faults=found, skews=skews(rng, services))

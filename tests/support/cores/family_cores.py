@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from admittance.api.units import amount
 from admittance.events import facts
-from admittance.events.requests import Queues
 from admittance.events.subjects import workload_key
 from admittance.scheduling.state.config import Config
-from admittance.workload.conditions import find, is_true
+from admittance.workload.conditions import is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.stored import encode as encode_workload
@@ -280,11 +279,6 @@ class FamilyCores(TimedCores):
             if one.status.admission is not None and not is_true(one, "Admitted")
         )
 
-    def cells(self, queue: str = "cq") -> dict[tuple[str, str], int]:
-        """Flavor and resource to what is reserved, by the scheduler's books."""
-        (status,) = self.core.queues(Queues(cluster_queue=queue, local_queues=False)).cluster_queues
-        return {(row.flavor, row.resource): row.reserved for row in status.usage}
-
     def used(self, queue: str = "cq") -> str:
         """What is reserved of each flavor's gpus, in the queue's order."""
         cells = self.cells(queue)
@@ -304,11 +298,6 @@ class FamilyCores(TimedCores):
     def lived(self, name: str = "j") -> list[tuple[str, float]]:
         """When its job started and stopped."""
         return [(what, at) for what, job, at in self.job_events if job == name and what != "freed"]
-
-    def says_of(self, name: str, condition: str) -> str:
-        """A condition's reason; "" when it is absent."""
-        found = find(self.stored(name), condition)
-        return found.reason if found is not None else ""
 
     def tallied(self, since: int = 0) -> WorkloadMetrics:
         """What the workload-controller counts of everything that was written, but for the first

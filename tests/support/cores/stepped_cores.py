@@ -121,9 +121,9 @@ class SteppedCores:
         if self.core.catalog.local_queues.get((NS, name)) is None:
             self.put("LocalQueue", name, {"clusterQueue": name}, namespace=NS)
 
-    def check(self, name: str) -> None:
-        """An AdmissionCheck with a controller of the same name."""
-        self.put("AdmissionCheck", name, {"controllerName": f"ctl-{name}"})
+    def check(self, name: str, controller: str = "", **spec: Any) -> None:
+        """An AdmissionCheck; answered by ``ctl-<name>`` unless said."""
+        self.put("AdmissionCheck", name, {"controllerName": controller or f"ctl-{name}", **spec})
 
     # Facts. ---------------------------------------------------------------------------------
 

@@ -91,10 +91,6 @@ class TimedCores(SteppedCores):
 
     # What happens. --------------------------------------------------------------------------
 
-    def check(self, name: str, controller: str = "", **spec: Any) -> None:
-        """An AdmissionCheck; answered by ``ctl-<name>`` unless said."""
-        self.put("AdmissionCheck", name, {"controllerName": controller or f"ctl-{name}", **spec})
-
     def saw(self, key: str, workload: StoredWorkload | None) -> None:
         name = key.rpartition(".")[2]
         self.revisions.append((name, workload))
@@ -389,11 +385,14 @@ class TimedCores(SteppedCores):
         found = self.objects[kind, namespace, name]
         return dict(found)
 
+    def cells(self, queue: str = "cq") -> dict[tuple[str, str], int]:
+        """Flavor and resource to what is reserved, by the scheduler's books."""
+        (status,) = self.core.queues(Queues(cluster_queue=queue, local_queues=False)).cluster_queues
+        return {(row.flavor, row.resource): row.reserved for row in status.usage}
+
     def usage(self, queue: str, flavor: str = "default") -> int:
         """What is reserved of the flavor's cpu, in thousandths, by the scheduler's books."""
-        reply = self.core.queues(Queues(cluster_queue=queue, local_queues=False))
-        (status,) = reply.cluster_queues
-        return sum(row.reserved for row in status.usage if row.flavor == flavor)
+        return self.cells(queue).get((flavor, "cpu"), 0)
 
     def activity(self, queue: str) -> str:
         """Why the ClusterQueue admits no new workload; "" when it does."""
