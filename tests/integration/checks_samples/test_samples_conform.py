@@ -1,16 +1,20 @@
-"""Every sample obeys the protocol: `admit check-test` finds no fault."""
+"""Every sample obeys the protocol: the conformance kit finds no fault."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_programs import ADMIT, SAMPLES
+from sample_programs import SAMPLES
+
+from admittance.conformance.check_kit import CheckKitOptions, CheckKitReport, run_check_kit
+from admittance.conformance.kit import HEARTBEAT_SECONDS
+from admittance.runtime.bus.bus import Bus
+from support.conformance_runs import assert_passed, run_kit, shorten_waits
+from support.servers import TestServer
 
 pytestmark = pytest.mark.bus
 
@@ -32,25 +36,25 @@ TRIALS: dict[str, tuple[str, list[str], dict[str, Any]]] = {
 }
 
 
-async def tried(folder: Path, sample: str) -> tuple[int | None, str]:
-    """Exit status of `admit check-test`, and what it found."""
-    controller, command, parameters = TRIALS[sample]
-    given = folder / f"{sample}.json"
-    given.write_text(json.dumps(parameters))
-    process = await asyncio.create_subprocess_exec(
-        *(str(ADMIT), "check-test", controller, "--embedded", "--parameters", str(given)),
-        *("--", command[0], str(SAMPLES / sample / command[1])),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "ADMIT_DATA_DIR": str(folder)},
-    )
-    told, _ = await asyncio.wait_for(process.communicate(), 120)
-    return process.returncode, told.decode()
-
-
-async def test_every_sample_passes_the_conformance_kit(tmp_path: Path) -> None:
+async def test_every_sample_passes_the_conformance_kit(
+    bus: Bus, nats_server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert set(TRIALS) == {folder.parent.name for folder in SAMPLES.glob("*/manifests.yaml")}
+    monkeypatch.setenv("ADMIT_DATA_DIR", str(tmp_path))
+    shorten_waits(monkeypatch, HEARTBEAT_SECONDS=HEARTBEAT_SECONDS)
+
+    async def report(sample: str) -> CheckKitReport:
+        controller, command, parameters = TRIALS[sample]
+        options = CheckKitOptions(
+            controller=controller,
+            check=sample,
+            parameters=parameters,
+            timeout=20.0,
+            first_timeout=20.0,
+            command=(command[0], str(SAMPLES / sample / command[1])),
+        )
+        return await run_kit(run_check_kit, bus, nats_server.url, options)
+
     # All at once: mostly they wait, to see that nothing more is said.
-    found = await asyncio.gather(*(tried(tmp_path, sample) for sample in TRIALS))
-    for status, told in found:
-        assert status == 0, told
+    for found in await asyncio.gather(*map(report, TRIALS)):
+        assert_passed(found, ("answers", "acknowledges", "ends"))
