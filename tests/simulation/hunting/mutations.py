@@ -325,7 +325,7 @@ MUTATIONS: Final = {
         (Patch(*_TRANSITION, _without_rounds),),
         checked,
         "Retry of .* counts, and had no effect",
-        46,
+        54,
     ),
     "delays would be lost with the rows that hold them": Mutation(
         (Patch(*_TRANSITION, _without_frost),), checked, "no row says so|went while it waits", 2
@@ -433,7 +433,7 @@ MUTATIONS: Final = {
         1,
     ),
     "a request that is not kept would be sent": Mutation(
-        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 46
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 68
     ),
 }
 """By what would happen without the mechanism."""

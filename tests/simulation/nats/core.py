@@ -121,7 +121,7 @@ class Interest:
         """What `of` has found since a subscription was added or removed."""
 
     def add(self, one: Subscription) -> None:
-        self._found.clear()
+        self._forget(one.subject)
         subject = one.subject
         if is_literal(subject):
             self._literal.setdefault(subject, []).append(one)
@@ -130,8 +130,14 @@ class Interest:
         else:
             self._wild.setdefault(_first(subject), []).append((matching([subject]), one))
 
+    def _forget(self, subject: str) -> None:
+        if is_literal(subject):
+            self._found.pop(subject, None)
+        else:
+            self._found.clear()
+
     def remove(self, one: Subscription) -> None:
-        self._found.clear()
+        self._forget(one.subject)
         for where, key in ((self._literal, one.subject), (self._under, one.subject[:-2])):
             members = where.get(key, [])
             if one in members:
