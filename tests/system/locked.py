@@ -13,13 +13,16 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 
+from admittance.access.jwt_claims import system_user_claims
+from admittance.access.roles import Account
 from admittance.access.server_config import server_config
 from admittance.access.users import User
 from admittance.events.requests import Apply
-from admittance.runtime.auth_store import credentials_text, new_key
+from admittance.runtime.auth_store import credentials_text
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import check
 from admittance.runtime.connection_options import ConnectionOptions
+from admittance.runtime.jwt_issuer import KEYS, JwtIssuer, new_issuer_key, new_key, sign_jwt
 from support.cluster import Cluster
 from support.fork_server import Answer, run_admit
 from support.nats.logins import write_secret
@@ -52,7 +55,8 @@ USERS += [
 class Locked:
     """A locked server with services and a runner. ``core``: may do everything in CORE.
 
-    ``users``: all users; ``services`` start in this order, then the ``runner``."""
+    ``users``: all users; ``services`` start in this order, then the ``runner``. ``jwt``: users
+    have JWTs instead of NKeys."""
 
     def __init__(
         self,
@@ -60,8 +64,13 @@ class Locked:
         users: Sequence[User] = USERS,
         services: Sequence[str] = SERVICES,
         runner: str = "first",
+        *,
+        jwt: bool = False,
     ) -> None:
         self.folder = folder
+        issuing = {name: new_issuer_key(name) for name in KEYS}
+        public = {name: key.public for name, key in issuing.items()}
+        issuer = JwtIssuer(public, lambda name: issuing[name].seed) if jwt else None
         self.users: list[User] = []
         self._services = services
         self._runner = runner
@@ -70,13 +79,18 @@ class Locked:
             key = new_key()
             self.users.append(replace_key(user, key.public))
             self._seeds[user.name] = key.seed
-            write_secret(folder / f"{user.name}.creds", credentials_text(user, key.seed))
+            signed = issuer.user_jwt(self.users[-1]) if issuer else ""
+            write_secret(folder / f"{user.name}.creds", credentials_text(user, key.seed, signed))
         core, system = new_key(), new_key()
         self._seeds["core"] = core.seed
-        write_secret(folder / "core.creds", f"{core.seed}\n")
+        everything = system_user_claims()
+        signed = sign_jwt(issuing[Account.CORE], core.public, "core", everything, issued=1)
+        write_secret(folder / "core.creds", f"{signed}\n{core.seed}\n" if jwt else core.seed)
         config = server_config(self.users, system.public).replace(
             "    users: [\n", f"    users: [\n      {{ nkey: {core.public} }}\n", 1
         )
+        if issuer is not None:
+            config = issuer.config((), str(folder / "jwt"))
         self.server = ConfiguredServer(
             folder / "server", f'{config}\njetstream {{ store_dir: "STORE" }}\n'
         )

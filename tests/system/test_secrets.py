@@ -153,7 +153,7 @@ async def test_planted_secrets_are_nowhere(tmp_path: Path) -> None:
         job = ("submit", "-q", "q", "--name", "job", "--wait", "--", "sh", "-c", script)
         assert await story.admit(*job, **in_url) == 0
         listed = process_list()
-        await story.admit("logs", "job", **in_variable)
+        assert await story.admit("logs", "workload", "job", **in_variable) == 0
         for words in (
             ("describe", "wl", "job"),
             ("explain", "wl", "job"),

@@ -6,6 +6,8 @@ Files, all of mode 0600 in a folder of mode 0700:
 - ``auth.conf``: the accounts and users for nats-server, made from ``users.json``.
 - ``system.nk``: the seed with which the server is asked to read ``auth.conf`` again.
 - ``NAME.creds``: the credentials of the users that `admit up` needs itself.
+- ``OPERATOR.nk``, ``CORE.nk``, ``OUT.nk``, ``SYS.nk``: in a folder with JWTs, the seeds that sign
+  them. Users are then not in ``auth.conf``, and the server keeps JWTs in ``jwt``.
 - ``lock``: a file that a process locks while it changes the folder.
 
 Root may change the folder of another Unix user: each file gets the owner of its folder.
@@ -20,52 +22,46 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
-import nkeys
 import structlog
 
+from admittance.access.jwt_claims import Revoked
 from admittance.access.roles import problems
 from admittance.access.server_config import server_config
 from admittance.access.users import User, expired_users, is_public_key
 from admittance.events.names import token
-from admittance.runtime import chance
 from admittance.runtime.bus.credentials import read_user_key
 from admittance.runtime.errors import AccessDenied, SetupError
-
-SEED_BYTES: Final = 32
-
-
-class KeyPair(NamedTuple):
-    """The NKey of a user. ``public``: the public key. ``seed``: the secret seed."""
-
-    public: str
-    seed: str
-
-    def __repr__(self) -> str:
-        return f"KeyPair({self.public})"
+from admittance.runtime.jwt_issuer import (
+    KEYS,
+    JwtIssuer,
+    is_seed_of,
+    new_issuer_key,
+    new_key,
+    revocation,
+    still_needed,
+)
 
 
-def new_key() -> KeyPair:
-    """A new random NKey."""
-    raw = bytes.fromhex(chance.token_hex(SEED_BYTES))
-    seed = nkeys.encode_seed(raw, nkeys.PREFIX_BYTE_USER)
-    public = nkeys.from_seed(bytearray(seed)).public_key
-    return KeyPair(public.decode(), seed.decode())
-
-
-def credentials_text(user: User, seed: str) -> str:
-    """The content of a credentials file: the seed, and comment lines that name the user, its role,
-    its public key and its inbox prefix. `admit` reads the inbox prefix from the file; any other
-    NATS client must be given that prefix."""
+def credentials_text(user: User, seed: str, jwt: str = "") -> str:
+    """The content of a credentials file: the seed, the JWT if there is one, and comment lines that
+    name the user, its role, its public key and its inbox prefix. `admit` reads the inbox prefix
+    from the file; any other NATS client must be given that prefix."""
+    secret = seed
+    if jwt:
+        secret = (
+            f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
+            f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------"
+        )
     return (
         "# Credentials of Admittance for a nats-server. Keep this file secret.\n"
         f"# user: {user.name}\n"
         f"# role: {user.role}\n"
         f"# public key: {user.key}\n"
         f"# inbox prefix: _INBOX.{user.token}\n"
-        f"{seed}\n"
+        f"{secret}\n"
     )
 
 
@@ -73,7 +69,9 @@ USERS: Final = "users.json"
 CONFIG: Final = "auth.conf"
 SYSTEM: Final = "system.nk"
 LOCK: Final = "lock"
-VERSION: Final = 1
+RESOLVER: Final = "jwt"
+VERSIONS: Final = (1, 2)
+"""The versions of ``users.json``: 2 is a folder with JWTs."""
 _BYTES_MAX: Final = 64 << 20
 
 log = structlog.get_logger()
@@ -81,12 +79,15 @@ log = structlog.get_logger()
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``users.json``. ``system``: the public key of the user that reloads. ``servers``: where to
-    reload."""
+    reload. ``issuer``: in a folder with JWTs the public keys of the operator and the accounts.
+    ``revoked``: there, the revoked users."""
 
     version: int
     system: str
     servers: str
     users: tuple[User, ...] = ()
+    issuer: dict[str, str] | None = None
+    revoked: tuple[Revoked, ...] = ()
 
 
 class AuthStore:
@@ -115,10 +116,17 @@ class AuthStore:
         """The user of that name. Raises SetupError if no user has that name."""
         return _named(self.users, name, self.folder)
 
-    def create(self, servers: str) -> None:
+    def account_jwts(self) -> dict[str, str] | None:
+        """In a folder with JWTs those of the accounts, by public key; None: it has NKeys only."""
+        content = self._read()
+        if content.issuer is None:
+            return None
+        return self._issuer(content).account_jwts(content.revoked)
+
+    def create(self, servers: str, *, jwt: bool = False) -> None:
         """Makes the folder, with the key of the reloading user and without other users.
-        ``servers``: the address of
-        the servers that will include ``auth.conf``."""
+        ``servers``: the address of the servers that will include ``auth.conf``. ``jwt``: users get
+        JWTs, so that servers need not know each of them."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             there = any(self.folder.iterdir())
@@ -132,9 +140,37 @@ class AuthStore:
                 "add`"
             )
         key = new_key()
+        content = _Content(version=1, system=key.public, servers=servers)
+        if jwt:
+            content = msgspec.structs.replace(content, version=2, issuer=self._make_issuer())
         system = User(name="system", role="system", key=key.public)
-        self._write(SYSTEM, credentials_text(system, key.seed))
-        self._save(_Content(version=VERSION, system=key.public, servers=servers))
+        signed = self._issuer(content).system_jwt(key.public) if jwt else ""
+        self._write(SYSTEM, credentials_text(system, key.seed, signed))
+        self._save(content)
+
+    def _make_issuer(self) -> dict[str, str]:
+        public = {}
+        for name in KEYS:
+            key = new_issuer_key(name)
+            self._write(f"{name}.nk", f"{key.seed}\n")
+            public[name] = key.public
+        return public
+
+    def _issuer(self, content: _Content) -> JwtIssuer:
+        public = content.issuer or {}
+
+        def seed_of(name: str) -> str:
+            path = self.folder / f"{name}.nk"
+            seed = _read_own(path).decode(errors="replace").strip()
+            if not is_seed_of(seed, name, public[name]):
+                raise SetupError(f"{path} is damaged: restore it from a backup")
+            return seed
+
+        return JwtIssuer(public, seed_of)
+
+    def _credentials(self, content: _Content, user: User, seed: str) -> str:
+        jwt = "" if content.issuer is None else self._issuer(content).user_jwt(user)
+        return credentials_text(user, seed, jwt)
 
     def add(self, user: User, credentials: Path) -> User:
         """Adds a user with a new key, and writes the credentials file, which must not exist.
@@ -149,7 +185,7 @@ class AuthStore:
                     f"there is a user {user.name} already: choose another name, or revoke that "
                     f"user with `admit auth revoke {user.name}`"
                 )
-            _create_file(credentials, credentials_text(added, key.seed))
+            _create_file(credentials, self._credentials(content, added, key.seed))
             try:
                 self._save(msgspec.structs.replace(content, users=(*content.users, added)))
             except BaseException:
@@ -162,6 +198,11 @@ class AuthStore:
         user whose file is missing or wrong gets a new key. Returns whether any user changed.
         ``folder``: the folder of the files, if it is not this folder."""
         with self._locked() as content:
+            if content.issuer is not None:
+                raise SetupError(
+                    f"{self.folder} has users with JWTs, and `admit up` and compose.yaml use "
+                    "NKeys: name another folder"
+                )
             users = {one.name: one for one in content.users}
             for user in wanted:
                 path = credentials_file(folder or self.folder, user.name)
@@ -206,7 +247,12 @@ class AuthStore:
         with self._locked() as content:
             gone = _named(content.users, name, self.folder)
             left = tuple(one for one in content.users if one is not gone)
-            self._save(msgspec.structs.replace(content, users=left), config_first=True)
+            revoked = content.revoked
+            if content.issuer is not None:
+                revoked = (*still_needed(revoked), revocation(gone))
+            self._save(
+                msgspec.structs.replace(content, users=left, revoked=revoked), config_first=True
+            )
         return gone
 
     def remove_expired(self, now: datetime) -> list[User]:
@@ -243,14 +289,16 @@ class AuthStore:
             content = msgspec.json.decode(data, type=_Content)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise SetupError(f"{path} is damaged ({error}): restore it from a backup") from None
-        if content.version != VERSION:
+        if content.version not in VERSIONS:
             raise SetupError(
-                f"{path} has version {content.version}, and this `admit` reads version {VERSION}: "
-                "use a newer `admit`"
+                f"{path} has version {content.version}, and this `admit` reads version "
+                f"{VERSIONS[-1]}: use a newer `admit`"
             )
         wrong = [f"user {user.name}: {one}" for user in content.users for one in problems(user)]
         names = [user.name for user in content.users]
         wrong += [f"two users {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
+        if set(content.issuer or ()) != (set(KEYS) if content.version == VERSIONS[1] else set()):
+            wrong.append("the keys of its accounts do not fit its version")
         if not is_public_key(content.system):
             wrong.append("the system's key is not a public key")
         if wrong:
@@ -261,10 +309,12 @@ class AuthStore:
         """Writes both files. ``config_first``: for removals, so that a crash between the two writes
         leaves the user without access, and a second removal completes the first."""
         text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
-        files = [
-            (USERS, f"{text}\n"),
-            (CONFIG, server_config(content.users, content.system)),
-        ]
+        if content.issuer is None:
+            config = server_config(content.users, content.system)
+        else:
+            folder = str(self.folder.absolute() / RESOLVER)
+            config = self._issuer(content).config(content.revoked, folder)
+        files = [(USERS, f"{text}\n"), (CONFIG, config)]
         for name, written in reversed(files) if config_first else files:
             self._write(name, written)
 

@@ -7,7 +7,7 @@ configuration that cannot be read leaves the running users as they are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -47,6 +47,64 @@ class _Answer(msgspec.Struct, frozen=True):
 _answer = msgspec.json.Decoder(_Answer)
 
 
+async def apply_users(url: str, store: AuthStore, access: ConnectionOptions) -> int:
+    """Makes all servers of the cluster at ``url`` take the users of the store; returns the number
+    of servers. Raises as `reload` does."""
+    jwts = store.account_jwts()
+    if jwts is None:
+        return await reload(url, store.system_seed_file, access)
+    login = _login(access, store.system_seed_file)
+    connection = await open_system_connection(url, name="admit auth", access=login)
+    try:
+        return await _push(connection, jwts)
+    finally:
+        await connection.close()
+
+
+def _login(access: ConnectionOptions, creds: str) -> ConnectionOptions:
+    return replace(
+        access,
+        creds=creds,
+        user=None,
+        password=None,
+        password_file=None,
+        token=None,
+        token_file=None,
+    )
+
+
+async def _push(connection: Connection, jwts: Mapping[str, str]) -> int:
+    """Sends the JWTs of accounts to all servers; returns the number of servers."""
+    found = await asyncio.gather(*(_push_one(connection, *one) for one in jwts.items()))
+    return len(set().union(*found))
+
+
+async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
+    """Sends the JWT of one account to all servers; returns the ids of the servers."""
+    subscription = await connection.subscribe(inbox := connection.new_inbox())
+    subject = f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.UPDATE"
+    await connection.publish(subject, jwt.encode(), reply=inbox)
+    found: set[str] = set()
+    with suppress(TimeoutError, asyncio.TimeoutError):
+        while True:
+            limit = QUIET_SECONDS if found else ANSWER_SECONDS
+            message = await subscription.next_msg(timeout=limit)
+            if not message.data:
+                raise Unavailable(
+                    "the server does not include this auth.conf: it has no JWTs of its operator"
+                )
+            answer = _answer.decode(message.data)
+            if answer.error is not None:
+                raise SetupError(
+                    f"the server {answer.server.name} refuses a JWT of its accounts "
+                    f"({answer.error.description}): the users that it had remain"
+                )
+            found.add(answer.server.id)
+    if not found:
+        raise Unavailable("the server does not answer: restart it")
+    return found
+
+
 async def reload(url: str, seed_file: str, access: ConnectionOptions) -> int:
     """Makes all servers of the cluster at ``url`` reload their configuration; returns the number of
     servers.
@@ -56,15 +114,7 @@ async def reload(url: str, seed_file: str, access: ConnectionOptions) -> int:
     Raises NoServer if no server runs, SetupError if a server refuses the configuration, and
     Unavailable if a server does not answer.
     """
-    login = replace(
-        access,
-        creds=seed_file,
-        user=None,
-        password=None,
-        password_file=None,
-        token=None,
-        token_file=None,
-    )
+    login = _login(access, seed_file)
     connection = await open_system_connection(url, name="admit auth", access=login)
     try:
         return await _reload_all(connection)

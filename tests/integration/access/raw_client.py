@@ -25,14 +25,14 @@ class RawClient:
         """Subject and content of the messages that came so far."""
 
     @classmethod
-    async def connect(cls, port: int, seed: str) -> RawClient:
+    async def connect(cls, port: int, seed: str, jwt: str = "") -> RawClient:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         info = json.loads((await reader.readline()).removeprefix(b"INFO "))
         pair = nkeys.from_seed(bytearray(seed.encode()))
         signature = base64.urlsafe_b64encode(pair.sign(info["nonce"].encode())).rstrip(b"=")
         options = {
             "verbose": False,
-            "nkey": pair.public_key.decode(),
+            **({"jwt": jwt} if jwt else {"nkey": pair.public_key.decode()}),
             "sig": signature.decode(),
             "headers": True,
             "no_responders": True,

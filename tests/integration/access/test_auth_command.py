@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import socket
 import sys
@@ -23,8 +24,8 @@ from admittance.runtime import clock
 from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.runtime.errors import AccessDenied, Refused, SetupError
-from admittance.runtime.server_reload import reload, remove_expired_users
+from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, SetupError
+from admittance.runtime.server_reload import apply_users, reload, remove_expired_users
 from support.requests import eventually
 from support.servers import ConfiguredServer, until, within
 
@@ -57,10 +58,11 @@ class Locked(NamedTuple):
         return self.creds(name)
 
 
-@pytest.fixture
-def locked(tmp_path: Path) -> Iterator[Locked]:
+@pytest.fixture(params=["nkeys", "jwt"])
+def locked(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Locked]:
     folder = tmp_path / "auth"
-    assert invoke(["auth", "init", str(folder)]) == 0
+    how = ["--jwt"] if request.param == "jwt" else []
+    assert invoke(["auth", "init", str(folder), *how]) == 0
     server = ConfiguredServer(folder, 'include "./auth.conf"\njetstream { store_dir: "STORE" }\n')
     asyncio.run(server.start())
     try:
@@ -82,6 +84,8 @@ async def connected(locked: Locked, creds: Path) -> AsyncIterator[Bus]:
 def seed_and_inbox(creds: Path) -> tuple[str, str]:
     """What a program of another language takes from a credentials file."""
     lines = creds.read_text().splitlines()
+    if any("BEGIN NATS USER JWT" in one for one in lines):
+        return "JWT", next(one for one in lines if "inbox prefix" in one).split()[-1]
     return lines[-1], next(one for one in lines if "inbox prefix" in one).split()[-1]
 
 
@@ -95,9 +99,10 @@ async def plain_client(locked: Locked, creds: Path, closed: asyncio.Event) -> Cl
         pass
 
     seed, inbox = seed_and_inbox(creds)
+    login = {"user_credentials": str(creds)} if "JWT" in seed else {"nkeys_seed_str": seed}
     return await nats.connect(
         locked.server.url(),
-        nkeys_seed_str=seed,
+        **login,
         inbox_prefix=inbox,
         closed_cb=on_closed,
         error_cb=on_error,
@@ -132,16 +137,20 @@ async def test_revoked_user_is_disconnected_and_others_stay(locked: Locked) -> N
     await bob.close()
 
 
-async def test_revoked_user_is_disconnected_from_each_server_of_a_cluster(tmp_path: Path) -> None:
+@pytest.mark.parametrize("jwt", [False, True], ids=["nkeys", "jwt"])
+async def test_revoked_user_is_disconnected_from_each_server_of_a_cluster(
+    tmp_path: Path, jwt: bool
+) -> None:
     store = AuthStore(tmp_path / "auth")
-    store.create("")
+    store.create("", jwt=jwt)
+    config = (store.folder / "auth.conf").read_text()
     with ExitStack() as probes:
         ports = [probes.enter_context(free_port()) for _ in range(3)]
     routes = ", ".join(f"nats://127.0.0.1:{port}" for port in ports)
     servers = [
         ConfiguredServer(
             tmp_path / name,
-            f'server_name: {name}\ninclude "../auth/auth.conf"\n'
+            f"server_name: {name}\n{_accounts(config, jwt, tmp_path / f'jwt-{name}')}\n"
             'jetstream { store_dir: "STORE" }\n'
             f"cluster {{ name: c, listen: '127.0.0.1:{port}', routes: [{routes}] }}\n",
         )
@@ -163,7 +172,7 @@ async def test_revoked_user_is_disconnected_from_each_server_of_a_cluster(tmp_pa
 
         async def all_told() -> bool:
             # A server that has just started needs a moment until it knows the others.
-            return await reload(url, store.system_seed_file, NO_OPTIONS) == len(servers)
+            return await apply_users(url, store, NO_OPTIONS) == len(servers)
 
         await eventually(all_told)
         await within(asyncio.gather(*(event.wait() for event in gone)))
@@ -172,6 +181,13 @@ async def test_revoked_user_is_disconnected_from_each_server_of_a_cluster(tmp_pa
     finally:
         for server in servers:
             server.stop()
+
+
+def _accounts(config: str, jwt: bool, folder: Path) -> str:
+    """The lines of one server; each server keeps the JWTs of accounts in a folder of its own."""
+    if jwt:
+        return re.sub(r'dir: ".*"', f'dir: "{folder}"', config)
+    return 'include "../auth/auth.conf"'
 
 
 @contextmanager
@@ -224,9 +240,16 @@ async def test_command_removes_expired_users_until_it_is_stopped(locked: Locked)
     line = await within(removing.stderr.readline())
     assert b'"users_expired"' in line
     assert locked.store.users == ()
-    with pytest.raises(AccessDenied):
-        async with connected(locked, locked.creds("ada")):
-            pass
+
+    async def is_refused() -> bool:
+        # A JWT is valid until the end of the second in which it expires.
+        try:
+            async with connected(locked, locked.creds("ada")):
+                return False
+        except AdmittanceError as error:
+            return isinstance(error, AccessDenied)
+
+    await eventually(is_refused)
     removing.terminate()
     assert await within(removing.wait()) == 0
 
@@ -320,3 +343,31 @@ async def test_server_without_accounts_is_named(
             assert len(lines) == 1
     finally:
         server.stop()
+
+
+async def test_user_revoked_while_the_server_is_away_stays_away(locked: Locked) -> None:
+    creds = await locked.add("viewer", "ada")
+    locked.server.stop()
+    assert await locked.admit("revoke", "ada") == 0
+    await locked.server.start()
+    with pytest.raises(AccessDenied):
+        async with connected(locked, creds):
+            pass
+    async with connected(locked, await locked.add("viewer", "bob")):
+        pass
+
+
+async def test_server_reads_a_changed_file_again(locked: Locked) -> None:
+    creds = await locked.add("viewer", "ada")
+    before = (locked.folder / "auth.conf").read_text()
+
+    async def is_changed() -> bool:
+        locked.store.note_servers(str(clock.now()))
+        return (locked.folder / "auth.conf").read_text() != before
+
+    if "resolver" in before:
+        await eventually(is_changed)  # JWTs of accounts have their second.
+    seed_file = locked.store.system_seed_file
+    assert await reload(locked.server.url(), seed_file, NO_OPTIONS) == 1
+    async with connected(locked, creds):
+        pass

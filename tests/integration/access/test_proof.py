@@ -10,11 +10,13 @@ from typing import NamedTuple
 import pytest
 from raw_client import RawClient
 
+from admittance.access.jwt_claims import system_user_claims
 from admittance.access.permissions import answer_for, covers
 from admittance.access.roles import ROLES, Account, permissions_of
 from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS, server_config
 from admittance.access.users import User
 from admittance.events.subjects import USER_FACTS, USER_REQUESTS
+from admittance.runtime.jwt_issuer import KEYS, JwtIssuer, new_issuer_key, new_key, sign_jwt
 from support.nats.logins import NKey
 from support.nats.system_subjects import WILDCARDS, sample_user, samples
 from support.servers import ConfiguredServer
@@ -24,35 +26,66 @@ pytestmark = pytest.mark.bus
 OUTSIDE = [name for name, role in ROLES.items() if role.account is Account.OUT]
 
 
+SAMPLE = ("workload-controller", "runner", "check", "user", "admin")
+"""Roles that are tried with JWTs, too: they have all kinds of permissions."""
+BY_JWT = [pytest.param("jwt", id="jwt")]
+
+
 class Locked(NamedTuple):
     """A server with one user of each role. ``seeds``: the seed of each user, by role; the user
-    ``observer`` of CORE may do everything."""
+    ``observer`` of CORE may do everything. ``jwts``: the JWTs of users, if they have any."""
 
     server: ConfiguredServer
     users: dict[str, User]
     seeds: dict[str, str]
     subjects: list[str]
+    jwts: dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
+def locked(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Locked]:
+    make = jwt_server if getattr(request, "param", "") == "jwt" else nkey_server
+    found = make(tmp_path_factory.mktemp("locked"))
+    asyncio.run(found.server.start())
+    try:
+        yield found
+    finally:
+        found.server.stop()
+
+
+def jwt_server(folder: Path) -> Locked:
+    issuing = {name: new_issuer_key(name) for name in KEYS}
+    public = {name: key.public for name, key in issuing.items()}
+    issuer = JwtIssuer(public, lambda name: issuing[name].seed)
+    keys = {name: new_key() for name in (*SAMPLE, "observer")}
+    users = {name: sample_user(name, keys[name].public) for name in SAMPLE}
+    jwts = {name: issuer.user_jwt(user) for name, user in users.items()}
+    everything = system_user_claims()
+    of = keys["observer"].public
+    jwts["observer"] = sign_jwt(issuing[Account.CORE], of, "observer", everything, issued=1)
+    config = issuer.config((), str(folder / "jwt"))
+    server = ConfiguredServer(folder, f'{config}\njetstream {{ store_dir: "STORE" }}\n')
+    seeds = {name: key.seed for name, key in keys.items()}
+    return Locked(server, users, seeds, samples(list(users.values())), jwts)
+
+
+def nkey_server(folder: Path) -> Locked:
     keys = {name: NKey() for name in (*ROLES, "observer", "system")}
     users = {name: sample_user(name, keys[name].public) for name in ROLES}
     config = server_config(users.values(), keys["system"].public).replace(
         "    users: [\n", f"    users: [\n      {{ nkey: {keys['observer'].public} }}\n", 1
     )
-    folder: Path = tmp_path_factory.mktemp("locked")
     server = ConfiguredServer(folder, f'{config}\njetstream {{ store_dir: "STORE" }}\n')
-    asyncio.run(server.start())
     seeds = {name: key.seed for name, key in keys.items()}
-    try:
-        yield Locked(server, users, seeds, samples(list(users.values())))
-    finally:
-        server.stop()
+    return Locked(server, users, seeds, samples(list(users.values())), {})
 
 
 async def connect(locked: Locked, role: str) -> RawClient:
-    return await RawClient.connect(locked.server.port, locked.seeds[role])
+    return await RawClient.connect(
+        locked.server.port, locked.seeds[role], locked.jwts.get(role, "")
+    )
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -73,12 +106,27 @@ async def test_server_refuses_exactly_what_the_table_does_not_allow(
         client.close()
 
 
+@pytest.mark.parametrize("role", SAMPLE)
+@pytest.mark.parametrize("locked", BY_JWT, indirect=True)
+async def test_server_refuses_the_same_with_jwts(locked: Locked, role: str) -> None:
+    await test_server_refuses_exactly_what_the_table_does_not_allow(locked, role)
+    if role in OUTSIDE:
+        await test_only_listed_subjects_are_heard_outside(locked, role)
+
+
+@pytest.mark.parametrize("locked", BY_JWT, indirect=True)
+async def test_only_listed_subjects_reach_the_services_with_jwts(locked: Locked) -> None:
+    await test_only_listed_subjects_reach_the_services(locked)
+
+
 async def test_only_listed_subjects_reach_the_services(locked: Locked) -> None:
     observer = await connect(locked, "observer")
     await observer.subscribe([">"])
     expected: set[tuple[str, str]] = set()
     try:
         for role in OUTSIDE:
+            if role not in locked.users:
+                continue
             permissions = permissions_of(locked.users[role])
             client = await connect(locked, role)
             await client.publish(locked.subjects, mark=role)

@@ -131,7 +131,7 @@ def test_new_folder_must_be_empty(tmp_path: Path) -> None:
         (b"\xff\x00", "is damaged"),
         (b'{"version": 1', "is damaged"),
         (b'{"version": 1, "system": "U", "servers": ""}', "system's key is not a public key"),
-        (b'{"version": 2, "system": "U", "servers": ""}', "use a newer `admit`"),
+        (b'{"version": 3, "system": "U", "servers": ""}', "use a newer `admit`"),
         (b"[" * 100_000, "is damaged"),
     ],
 )

@@ -95,7 +95,6 @@ def test_check_says_which_rule_allows(
         (["check", "a.*", "--as", "x"], 2, "only --subscribe takes wildcards"),
         (["check", "a.>.b", "--as", "x", "--subscribe"], 2, "> must be its last token"),
         (["list", "--dir", "nowhere"], 1, "nowhere does not exist: make it with"),
-        (["init", "new", "--jwt"], 2, "users with JWTs are not there yet"),
         (["init", "/dev/null/x"], 1, "cannot make the folder /dev/null/x"),
     ],
 )

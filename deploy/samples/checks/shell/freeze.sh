@@ -24,13 +24,14 @@ decide() { # of $namespace, $name, $check, $retry_count and the whole $payload: 
 # --- What follows is the protocol. ----------------------------------------------------------------
 # Some of it stands in every sample in shell: each is one file, to be copied alone.
 
-credentials() { # reads the credentials file $1: $user_key, $inbox, and $seed, which stays in here
+credentials() { # reads the credentials file $1: $user_key or $jwt, $inbox, and $seed, kept in here
   local line
-  user_key= seed= inbox=_INBOX.$me
+  user_key= jwt= seed= inbox=_INBOX.$me
   while IFS= read -r line; do
     case $line in
       '# public key: '*) user_key=${line#*: } ;;
       '# inbox prefix: '*) inbox=${line#*: } ;;
+      eyJ*) jwt=$line ;;
       SU*) seed=$line ;;
     esac
   done <"$1" && [[ $user_key && $seed ]] && return
@@ -108,7 +109,7 @@ answer() { # a request has come, in $payload on the subject $1
 }
 
 serve() { # one connection, until it ends
-  local line payload value subject sid size due=0 inbox=_INBOX.$me user_key seed
+  local line payload value subject sid size due=0 inbox=_INBOX.$me user_key jwt seed
   if [[ -n $creds ]]; then
     credentials "$creds" || return
   fi
@@ -117,7 +118,8 @@ serve() { # one connection, until it ends
   if [[ -n $creds ]]; then
     payload=$line
     field nonce || { note "the server asks for no signature"; return; }
-    login=',"nkey":"'$user_key'","sig":"'$(sign "$value")'"'
+    login=',"sig":"'$(sign "$value")'",'${jwt:+'"jwt":"'$jwt'"'}
+    [[ $jwt ]] || login+='"nkey":"'$user_key'"'
   fi
   # Without headers: the server leaves those of a message out, and MSG is all there is.
   printf 'CONNECT {"verbose":false,"pedantic":false,"headers":false,"name":"%s"%s}\r\n' \

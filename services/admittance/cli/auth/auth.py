@@ -23,7 +23,7 @@ from admittance.cli.support.times import span, stamp
 from admittance.runtime import clock
 from admittance.runtime.auth_store import CONFIG, AuthStore
 from admittance.runtime.errors import AdmittanceError, NoServer
-from admittance.runtime.server_reload import reload
+from admittance.runtime.server_reload import apply_users
 
 _ANY_KEY = "U" + "A" * 55
 YEARS_MAX = 100
@@ -41,9 +41,10 @@ class NewUser(NamedTuple):
     file: Path
 
 
-def init(call: Call, folder: Path) -> None:
-    """Makes a folder of users, and prints how a nats-server includes the folder's ``auth.conf``."""
-    AuthStore(folder).create(call.url)
+def init(call: Call, folder: Path, *, jwt: bool) -> None:
+    """Makes a folder of users, and prints how a nats-server includes the folder's ``auth.conf``.
+    ``jwt``: users get JWTs."""
+    AuthStore(folder).create(call.url, jwt=jwt)
     output.say(f"created {folder}")
     output.note(
         f"nats-server: put its configuration into {folder}, with the line: include ./{CONFIG}; "
@@ -69,7 +70,7 @@ async def add(call: Call, folder: Path, wanted: NewUser) -> None:
     store = AuthStore(folder)
     store.add(user, wanted.file)
     output.say(f"added {user.name} ({user.role}): credentials in {wanted.file}")
-    await tell_servers(call, store)
+    await tell_servers(call, store, added=True)
 
 
 async def revoke(call: Call, folder: Path, name: str) -> None:
@@ -84,22 +85,26 @@ async def reload_servers(call: Call, store: AuthStore) -> None:
     """Reloads the running servers. Raises AdmittanceError."""
     if call.url_from in (UrlFrom.DEFAULT, UrlFrom.CONTEXT):
         call = replace(call, url=store.servers, url_from=UrlFrom.OPTION)
-    await reload(call.url, store.system_seed_file, call.connection)
+    await apply_users(call.url, store, call.connection)
 
 
-async def tell_servers(call: Call, store: AuthStore) -> None:
-    """Reloads the running servers. Raises AnswerIsNo if a server runs and did not accept the
-    change."""
+async def tell_servers(call: Call, store: AuthStore, *, added: bool = False) -> None:
+    """Tells the running servers of a change, or that a user is ``added``. Raises AnswerIsNo if a
+    server runs and did not accept the change."""
+    with_jwts = store.account_jwts() is not None
     try:
         await reload_servers(call, store)
     except NoServer as error:
+        if with_jwts and added:
+            return  # A server accepts each JWT of its accounts.
         output.note(
-            f"takes effect when the server starts; {error}: if it runs elsewhere, reload it there"
+            f"takes effect when the server starts; {error}: if it runs elsewhere, "
+            + ("name it with --nats" if with_jwts else "reload it there")
         )
     except AdmittanceError as error:
         raise AnswerIsNo(
-            f"{store.folder} is changed, but the server does not know it yet: {error}; then run "
-            "`nats-server --signal reload`"
+            f"{store.folder} is changed, but the server does not know it yet: {error}; then "
+            + ("restart it" if with_jwts else "run `nats-server --signal reload`")
         ) from None
 
 

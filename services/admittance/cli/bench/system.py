@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
-from admittance.runtime.auth_store import CONFIG, SYSTEM, new_key
+from admittance.runtime.auth_store import CONFIG, SYSTEM
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import SetupError
+from admittance.runtime.jwt_issuer import new_key
 from admittance.runtime.server_reload import reload
 
 USERS: Final = "    users: ["

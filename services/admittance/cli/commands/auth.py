@@ -70,20 +70,25 @@ def init(
             "A second call makes what is missing.",
         ),
     ] = False,
-    jwt: Annotated[bool, typer.Option("--jwt", hidden=True)] = False,
+    jwt: Annotated[
+        bool,
+        typer.Option(
+            "--jwt", help="Users get JWTs that servers check without knowing each user: for many."
+        ),
+    ] = False,
 ) -> None:
     """Make a folder of users, and the file that nats-server includes.
 
     The servers at --nats are asked to read the file again when users change.
     """
-    if jwt:
-        raise BadInput("users with JWTs are not there yet: leave out --jwt for users with NKeys")
+    if jwt and for_compose:
+        raise BadInput("--jwt and --compose are both given: compose.yaml uses NKeys")
     from admittance.cli.auth import auth, compose
 
     if for_compose:
         run(compose.init(call, folder))
     else:
-        auth.init(call, folder)
+        auth.init(call, folder, jwt=jwt)
 
 
 def add_options(

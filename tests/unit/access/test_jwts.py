@@ -1,0 +1,141 @@
+"""Users with JWTs: what is signed, and what the folder of users keeps."""
+
+from __future__ import annotations
+
+import json
+import stat
+from base64 import b32decode, urlsafe_b64decode
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from admittance.access.jwt_claims import Revoked, account_claims
+from admittance.access.roles import Account, permissions_of
+from admittance.access.server_config import INWARDS
+from admittance.access.users import User
+from admittance.runtime import clock
+from admittance.runtime.auth_store import AuthStore
+from admittance.runtime.bus.credentials import read_user_key
+from admittance.runtime.errors import SetupError
+from admittance.runtime.jwt_issuer import still_needed
+
+
+def wanted(name: str = "ada", **fields: Any) -> User:
+    return User(name=name, role="user", key="", namespaces=("team-a",), **fields)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> AuthStore:
+    made = AuthStore(tmp_path / "auth")
+    made.create("nats://127.0.0.1:4222", jwt=True)
+    return made
+
+
+def verified(jwt: str) -> dict[str, Any]:
+    """The claims of a JWT, whose signature must be that of its issuer."""
+    head, body, signature = (urlsafe_b64decode(one + "==") for one in jwt.split("."))
+    claims: dict[str, Any] = json.loads(body)
+    issuer = claims["iss"]
+    raw = b32decode(issuer + "=" * (-len(issuer) % 8))
+    Ed25519PublicKey.from_public_bytes(raw[1:33]).verify(signature, jwt.rpartition(".")[0].encode())
+    assert json.loads(head) == {"typ": "JWT", "alg": "ed25519-nkey"}
+    return claims
+
+
+def test_user_gets_the_permissions_of_its_role_and_its_expiry(
+    store: AuthStore, tmp_path: Path
+) -> None:
+    expires = clock.now() + timedelta(days=1)
+    added = store.add(wanted(expires=expires), tmp_path / "ada.creds")
+    key = read_user_key(str(tmp_path / "ada.creds"))
+    assert (key.public, key.inbox, key.user) == (added.key, "_INBOX.ada", "ada")
+    assert key.jwt is not None
+    claims = verified(key.jwt)
+    assert claims["sub"] == added.key
+    assert claims["iss"].startswith("A")
+    assert 0 <= claims["exp"] - expires.timestamp() < 1
+    publish = claims["nats"]["pub"]["allow"]
+    assert publish == [rule.pattern for rule in permissions_of(added).publish]
+
+
+def test_account_is_signed_by_the_operator_and_has_the_border(store: AuthStore) -> None:
+    jwts = store.account_jwts()
+    assert jwts is not None
+    by_name = {claims["name"]: claims for claims in map(verified, jwts.values())}
+    assert set(by_name) == {"CORE", "OUT", "SYS"}
+    assert {claims["iss"][0] for claims in by_name.values()} == {"O"}
+    exported = [one["subject"] for one in by_name["CORE"]["nats"]["exports"]]
+    assert exported[: len(INWARDS)] == [one.exported for one in INWARDS]
+    (acts,) = [
+        one
+        for one in by_name["OUT"]["nats"]["imports"]
+        if one["subject"] == "admit.api.user.*.held.*.*"
+    ]
+    assert acts["local_subject"] == "admit.user.$1.held.$2.$3"
+    assert acts["account"] == by_name["CORE"]["sub"]
+
+
+def test_folder_keeps_no_secret_of_a_user_and_is_closed(store: AuthStore, tmp_path: Path) -> None:
+    store.add(wanted(), tmp_path / "ada.creds")
+    seed = next(
+        one for one in (tmp_path / "ada.creds").read_text().splitlines() if one.startswith("SU")
+    )
+    for path in (*store.folder.iterdir(), tmp_path / "ada.creds"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+        if path.parent == store.folder:
+            assert seed not in path.read_text()
+
+
+def test_revoked_user_is_in_the_claims_of_its_account_only(
+    store: AuthStore, tmp_path: Path
+) -> None:
+    added = store.add(wanted(), tmp_path / "ada.creds")
+    store.remove("ada")
+    jwts = store.account_jwts()
+    assert jwts is not None
+    for claims in map(verified, jwts.values()):
+        gone = claims["nats"].get("revocations", {})
+        assert (added.key in gone) == (claims["name"] == "OUT")
+
+
+def test_revocation_of_an_expired_jwt_is_forgotten() -> None:
+    now = int(clock.now().timestamp())
+    first, second, third = (
+        Revoked(key="U1", account="OUT", at=now),
+        Revoked(key="U2", account="OUT", at=now, expires=now + 3600),
+        Revoked(key="U3", account="OUT", at=now, expires=now - 1),
+    )
+    assert still_needed((first, second, third)) == (first, second)
+    keys = {one.value: "A" for one in Account}
+    assert set(account_claims(Account.OUT, keys, (first, second))["revocations"]) == {"U1", "U2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("OUT.nk", "hello", "OUT.nk is damaged: restore it from a backup"),
+        ("OUT.nk", "", "OUT.nk is damaged"),
+        ("OUT.nk", None, "cannot read .*OUT.nk: No such file"),
+        ("users.json", '{"version": 2, "system": "U", "servers": ""}', "keys of its accounts"),
+    ],
+)
+def test_damaged_file_of_keys_is_one_line(
+    store: AuthStore, tmp_path: Path, name: str, content: str | None, sentence: str
+) -> None:
+    path = store.folder / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    with pytest.raises(SetupError, match=sentence) as raised:
+        store.add(wanted(), tmp_path / "ada.creds")
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "ada.creds").exists()
+
+
+def test_folder_with_jwts_is_not_for_admit_up(store: AuthStore) -> None:
+    with pytest.raises(SetupError, match="has users with JWTs, and `admit up` and compose"):
+        store.provide([wanted()])
