@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from admittance.events.system import Epoch
 from admittance.lease import CONTROLLER
 from admittance.retry_timer.service import run as run_timer
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import epoch_subject, read_epoch
 from admittance.runtime.process.settings import Settings
@@ -283,6 +285,34 @@ async def test_an_epoch_that_could_not_be_read_is_read_again(
     mine.deaf = False
     await until(lambda: leading.lease.known("queue-a") == epoch)
     assert await leading.take(["queue-a"], barrier=False) == ["queue-a"]
+    following.cancel()
+    await mine.close()
+
+
+async def test_an_epoch_that_is_heard_before_the_log_has_it_is_read_again(
+    bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a cluster, where the log has a message only when a majority of the servers has it."""
+    mine = await Bus.connect(nats_server.url, name="mine")
+    leading = LeaderElector(mine, "scheduler", "me", ttl_seconds=600)
+    following = asyncio.create_task(leading.run())
+    await within(leading.watching.wait())
+    leading.lease.alive("other")
+    for number in range(100):
+        domain = f"queue-{number}"
+        if not await leading.take([domain], barrier=False):
+            break  # the other instance is the heir of this domain
+    reads = 0
+
+    async def read(asked: Bus, name: str) -> tuple[int, Epoch | None]:
+        nonlocal reads
+        reads += 1
+        return (0, None) if reads == 1 else await read_epoch(asked, name)
+
+    monkeypatch.setattr(lease_store, "read_epoch", read)
+    epoch = await take_epoch(bus, domain, "other", expected=0)
+    await until(lambda: leading.lease.known(domain) == epoch)
+    assert reads == 2
     following.cancel()
     await mine.close()
 

@@ -117,6 +117,8 @@ REFUSED_PAUSE_SECONDS: Final = 0.5
 """Pause after the log refused an epoch or did not answer; there is no pause if another instance was
 faster.
 """
+UNSTORED_PAUSES_SECONDS: Final = (0.5, 2.5)
+"""An epoch that was heard and is not on the log yet is read again after these pauses."""
 STALE: Final = 0.5
 """The part of the TTL after which an instance's own heartbeat counts as old. If its own heartbeat
 is older than this, an instance cannot know whether another instance is dead: after a pause of the
@@ -169,6 +171,10 @@ class LeaderElector:
         self._leader_seen: datetime | None = None
         self._duplicate_suspected = asyncio.Event()
         self._epochs_missed = asyncio.Event()
+        self._newest: dict[str, Epoch | None] = {}
+        """The content of the newest epoch of each domain, as it was read."""
+        self._missed: set[str] = set()
+        """The domains whose epochs are to be read again."""
         self._beat_now = asyncio.Event()
         self._last_beat: float | None = None
         """When the last acknowledged heartbeat of this instance was sent (monotonic seconds)."""
@@ -203,7 +209,7 @@ class LeaderElector:
 
     def _on_reconnected(self) -> None:
         self._beat_now.set()
-        self._epochs_missed.set()
+        self._miss(self._known)
 
     async def _write_heartbeat(self) -> None:
         sent = clock.monotonic()
@@ -386,10 +392,11 @@ class LeaderElector:
                     *(lease_store.read_epoch(self._bus, domain) for domain in part)
                 )
             except (Refused, Unavailable):
-                self._epochs_missed.set()
+                self._miss(domains[start:])
                 raise
             for domain, known, (sequence, epoch) in zip(part, before, found, strict=True):
                 self._known.add(domain)
+                self._newest[domain] = epoch
                 if sequence:
                     self._on_epoch(domain, sequence, epoch)
                 elif self.lease.forgotten(domain, known):
@@ -458,6 +465,7 @@ class LeaderElector:
         return news
 
     async def _follow_epochs(self, subscription: object) -> None:
+        loop = asyncio.get_running_loop()
         async for message in subscription.messages:  # type: ignore[attr-defined]
             try:
                 domain = plain(message.subject.removeprefix(subjects.EPOCH))
@@ -465,17 +473,27 @@ class LeaderElector:
                 continue
             if domain not in self._known:
                 continue
+            before = self.lease.known(domain)
             with suppress(Refused, Unavailable):
                 await self._read([domain])
+            has_read = _encode(self._newest.get(domain)) == message.data
+            if self.lease.known(domain) == before and not has_read:
+                # In a cluster subscribers hear an epoch before the log has it.
+                for pause in UNSTORED_PAUSES_SECONDS:
+                    loop.call_later(pause, self._miss, (domain,))
+
+    def _miss(self, domains: Iterable[str]) -> None:
+        self._missed.update(domains)
+        self._epochs_missed.set()
 
     async def _read_missed_epochs(self) -> None:
-        """Reads the epochs of all known domains again after a lost connection or a failed read.
-        Otherwise an instance would wait for a leader that has been replaced, even for itself.
-        """
+        """Reads epochs again after a lost connection, a failed read, or a read that came too early.
+        Otherwise an instance would wait for a leader that has been replaced, even for itself."""
         while True:
             await self._epochs_missed.wait()
             self._epochs_missed.clear()
+            missed, self._missed = sorted(self._missed), set()
             try:
-                await self._read(sorted(self._known))
+                await self._read(missed)
             except (Refused, Unavailable):
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)
