@@ -6,8 +6,9 @@ LABEL org.opencontainers.image.title="admittance-nats" \
       org.opencontainers.image.licenses="Apache-2.0"
 # Of one server; a cluster has other names.
 ENV NATS_NAME=admittance
-COPY deploy/nats.conf /etc/admittance/nats.conf
+COPY deploy/nats.conf deploy/cluster.conf /etc/admittance/
 COPY deploy/nats.sh /usr/local/bin/admittance-nats
 RUN mkdir -p /data/nats && chown -R 65532:65532 /data
 USER 65532:65532
 ENTRYPOINT ["admittance-nats"]
+CMD ["-c", "/etc/admittance/nats.conf"]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts nats-server with the users of deploy/auth/server, in the container of compose.yaml.
+# Starts nats-server with the users of deploy/auth/server, in a container of compose.yaml.
 users=/etc/admittance/auth/auth.conf
 store=/data/nats/jetstream
 me=$(id -u)
@@ -35,4 +35,4 @@ if has_streams "$store/\$G"; then
     echo "streams of $store/\$G moved to the account CORE" >&2
   fi
 fi
-exec nats-server -c /etc/admittance/nats.conf "$@"
+exec nats-server "$@"

@@ -28,6 +28,7 @@ metadata: {name: nothing}
 """
 HEALTHY_SECONDS = 180.0
 COMPOSE_SECONDS = 600.0
+SERVER_PORTS = ("ADMIT_PORT", "ADMIT_PORT_2", "ADMIT_PORT_3")
 
 
 def engine() -> str:
@@ -111,7 +112,8 @@ def build(base: str) -> None:
 class Deployment:
     """A running compose project. ``url``: of its nats-server. ``ports``: by the variable that
     compose.yaml takes them from. ``auth``: the folder of users and credentials. ``profiles``:
-    those of compose.yaml that are started."""
+    those of compose.yaml that are started. ``files``: compose files, if not compose.yaml alone;
+    they have three servers."""
 
     def __init__(
         self,
@@ -120,12 +122,15 @@ class Deployment:
         auth: Path,
         settings: Path,
         profiles: Sequence[str],
+        files: Sequence[str],
     ) -> None:
         self.project = project
         self.profiles = profiles
         self.ports = ports
         self.auth = auth
-        self.url = f"nats://127.0.0.1:{ports['ADMIT_PORT']}"
+        servers = SERVER_PORTS if files else SERVER_PORTS[:1]
+        self.url = ",".join(f"nats://127.0.0.1:{ports[name]}" for name in servers)
+        self._files = files
         self._settings = settings
         """The file of variables for docker compose."""
 
@@ -139,6 +144,7 @@ class Deployment:
         """Runs docker compose for this project, whatever its exit status."""
         command = [*(compose_command() or "").split(), "--env-file", str(self._settings)]
         command += [word for name in self.profiles for word in ("--profile", name)]
+        command += [word for name in self._files for word in ("--file", name)]
         return subprocess.run(
             [*command, *arguments],
             cwd=ROOT,
@@ -156,12 +162,16 @@ class Deployment:
 
     def container(self, service: str) -> str:
         """The name of the container of that service."""
-        [name] = docker(
+        [name] = self.all_of(service)
+        return name
+
+    def all_of(self, service: str) -> list[str]:
+        """The names of all containers of that service."""
+        return docker(
             *("ps", "--all", "--format", "{{.Names}}"),
             *("--filter", f"label=com.docker.compose.project={self.project}"),
             *("--filter", f"label=com.docker.compose.service={service}"),
         ).split()
-        return name
 
     def await_answer(self) -> None:
         """Waits until one of the services answers; messages for the others wait on the log."""
@@ -179,12 +189,13 @@ class Deployment:
     def await_health(self) -> None:
         """Waits until every container that can says that it is healthy, and the others run; fails
         with their last words."""
-        healthy = sum("healthcheck" in service for service in services(*self.profiles).values())
+        least = len(services(*self.profiles))
         deadline = time.monotonic() + HEALTHY_SECONDS
         while True:
             states = self.containers("{{.Names}} {{.Status}}")
             up = all(" Up " in f" {line} " for line in states)
-            if up and sum("(healthy)" in line for line in states) == healthy:
+            ill = any("(unhealthy)" in line or "(health: " in line for line in states)
+            if up and not ill and len(states) >= least:
                 return
             if time.monotonic() > deadline:
                 names = self.containers()
@@ -233,13 +244,14 @@ def deployed(
     more: Mapping[str, str] | None = None,
     before: Callable[[Deployment], None] | None = None,
     only: Sequence[str] = (),
+    files: Sequence[str] = (),
 ) -> Iterator[Deployment]:
     """compose.yaml with these profiles, up and answering on free ports, under a name that keeps
     these containers and volumes apart from any others. ``more``: variables that it is told.
     ``before``: called when the users are there, before the containers start. ``only``: these
-    services, and those that they need."""
+    services, and those that they need. ``files``: those of docker compose."""
     project = f"admittance-test-{uuid.uuid4().hex[:8]}"
-    names = ("ADMIT_PORT", "ADMIT_PROMETHEUS_PORT", "ADMIT_SPENDING_PORT")
+    names = (*SERVER_PORTS, "ADMIT_PROMETHEUS_PORT", "ADMIT_SPENDING_PORT")
     ports = {name: free_port() for name in names}
     auth = folder / f"{project}-auth"
     auth.mkdir()
@@ -252,7 +264,7 @@ def deployed(
     }
     settings = folder / f"{project}.env"
     settings.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
-    deployment = Deployment(project, ports, auth, settings, profiles)
+    deployment = Deployment(project, ports, auth, settings, profiles, files)
     try:
         deployment.compose("run", "--rm", "auth")
         if before is not None:

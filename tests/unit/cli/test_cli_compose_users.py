@@ -41,6 +41,16 @@ def test_each_container_gets_a_file_that_its_unix_user_alone_reads(
     assert admin.read_text() == (folder / "containers" / "admin.creds").read_text()
 
 
+def test_servers_of_a_cluster_share_a_password_that_stays(folder: Path) -> None:
+    assert init(folder) == 0
+    file = folder / "server" / "cluster.conf"
+    text = file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert text.count("nats-route://route:") == 3
+    assert init(folder) == 0
+    assert file.read_text() == text
+
+
 def test_second_call_keeps_users_and_keys_and_makes_what_is_missing(folder: Path) -> None:
     assert init(folder) == 0
     before = {path: path.read_text() for path in sorted(folder.rglob("*.creds"))}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from admittance.cli.auth.compose import CHECKS as CHECKS_OF_COMPOSE
-from admittance.cli.auth.compose import container_users
+from admittance.cli.auth.compose import CLUSTER_SERVERS, container_users
 from admittance.cli.support import services
 from admittance.runtime import clock
 
@@ -19,6 +19,7 @@ CHECKS = ROOT / "deploy" / "samples" / "checks"
 IN_IMAGE = "/opt/admittance/checks/"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+CLUSTERED: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "compose.ha.yaml").read_text())
 
 
 def of_samples() -> dict[str, dict[str, Any]]:
@@ -63,7 +64,8 @@ def test_each_container_that_connects_has_a_user_and_its_own_secret() -> None:
     users = {user.name: user for user in container_users(clock.now())}
     given = {name: one["secrets"] for name, one in SERVICES.items() if "secrets" in one}
     named = {name: "admin" if name == "admit" else name for name in given}
-    assert set(named.values()) == users.keys() == COMPOSE["secrets"].keys()
+    assert set(named.values()) == COMPOSE["secrets"].keys()
+    assert users.keys() == {*COMPOSE["secrets"], *CLUSTERED["secrets"]}
     for name, secrets in given.items():
         assert secrets == [{"source": named[name], "target": "credentials"}], name
         assert SERVICES[name]["environment"]["ADMIT_NATS_CREDS"] == "/run/secrets/credentials"
@@ -71,6 +73,23 @@ def test_each_container_that_connects_has_a_user_and_its_own_secret() -> None:
         assert secret["file"].endswith(f"/containers/{name}.creds")
     assert set(given) >= {name for name in SERVICES if name.endswith("-check")}
     assert set(given) >= set(of_ours())
+
+
+def test_services_of_a_cluster_know_all_servers_and_share_the_limits_of_one() -> None:
+    for name, one in CLUSTERED["services"].items():
+        if name.startswith("nats"):
+            assert one["environment"] == {"NATS_NAME": name}
+            continue
+        servers = one["environment"]["ADMIT_NATS_URL"].split(",")
+        assert servers == [f"nats://{one}:4222" for one in CLUSTER_SERVERS][: len(servers)], name
+    changed = {"environment", "hostname", "secrets", "volumes", "depends_on", "ports", "command"}
+    for copy, original in (("nats-2", "nats"), ("nats-3", "nats"), ("runner-2", "runner")):
+        ours, theirs = CLUSTERED["services"][copy], SERVICES[original]
+        for key in theirs.keys() - changed - {"build"}:
+            if key == "healthcheck":
+                assert ours[key]["test"] == theirs[key]["test"]
+            else:
+                assert ours[key] == theirs[key], (copy, key)
 
 
 @pytest.mark.parametrize("name", sorted(CHECKS_OF_COMPOSE))
@@ -82,8 +101,9 @@ def test_user_of_a_sample_check_has_the_controller_of_its_manifests(name: str) -
 
 def test_every_knob_is_in_the_example_of_settings_with_its_default() -> None:
     example = (ROOT / "deploy" / ".env.example").read_text()
-    listed = dict(re.findall(r"^# ?([A-Z_]+)=(.*)$", example, re.MULTILINE))
-    used = dict(re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", (ROOT / "compose.yaml").read_text()))
+    listed = dict(re.findall(r"^# ?([A-Z_0-9]+)=(.*)$", example, re.MULTILINE))
+    texts = [(ROOT / name).read_text() for name in ("compose.yaml", "deploy/compose.ha.yaml")]
+    used = dict(re.findall(r"\$\{([A-Z_0-9]+):-([^}]*)\}", "".join(texts)))
     passed = {
         key
         for one in SERVICES.values()

@@ -2,7 +2,8 @@
 
 Files under the folder, which belongs to the person that starts the containers:
 
-- ``server/``: the folder of users; the container of nats-server reads ``auth.conf`` in it.
+- ``server/``: the folder of users; the container of nats-server reads ``auth.conf`` in it, and
+  those of compose.ha.yaml ``cluster.conf`` with the password of their routes.
 - ``containers/NAME.creds``: the credentials of each container, which compose gives to it as a
   secret. ``admin.creds`` there is for the container of commands.
 - ``admin.creds``: the same credentials, for commands outside containers.
@@ -24,7 +25,7 @@ from admittance.cli.auth.auth import tell_servers
 from admittance.cli.support import output
 from admittance.cli.support.options import Call
 from admittance.cli.support.services import SERVICES
-from admittance.runtime import clock
+from admittance.runtime import chance, clock
 from admittance.runtime.auth_store import USERS, AuthStore, credentials_file, write_secret_file
 from admittance.runtime.errors import SetupError
 
@@ -39,6 +40,10 @@ CHECKS: Final = {
 }
 """The sample checks of compose.yaml, each with the controller that it is."""
 PROVIDER: Final = "built-in-provider"
+SECOND_RUNNER: Final = "runner-2"
+CLUSTER: Final = "cluster.conf"
+CLUSTER_SERVERS: Final = ("nats", "nats-2", "nats-3")
+"""The servers of compose.ha.yaml."""
 
 
 def container_users(now: datetime) -> list[User]:
@@ -62,10 +67,28 @@ def container_users(now: datetime) -> list[User]:
         for name in SERVICES
         if name != "provider-aws"
     ]
+    found.append(user(SECOND_RUNNER, "runner"))
     aws_class = AwsSettings.from_env().provisioning_class
     found.append(user("provider-aws", PROVIDER, class_name=aws_class))
     found += [user(name, "check", controller) for name, controller in CHECKS.items()]
     return [*found, user(ADMIN, ADMIN)]
+
+
+def cluster_config(password: str) -> str:
+    """The routes between the servers of compose.ha.yaml, as text of their configuration."""
+    routes = ", ".join(f'"nats-route://route:{password}@{one}:6222"' for one in CLUSTER_SERVERS)
+    return (
+        "# Written by `admit auth init --compose`. A program that knows the password "
+        "is trusted like a server.\n"
+        "cluster {\n"
+        "  name: admittance\n"
+        '  listen: "0.0.0.0:6222"\n'
+        f'  authorization {{ user: route, password: "{password}", timeout: 5 }}\n'
+        f"  routes: [{routes}]\n"
+        "  # Clients are told no addresses of containers, which they may not reach.\n"
+        "  no_advertise: true\n"
+        "}\n"
+    )
 
 
 async def init(call: Call, folder: Path) -> None:
@@ -82,6 +105,9 @@ async def init(call: Call, folder: Path) -> None:
     new = not (store.folder / USERS).exists()
     if new:
         store.create(call.url)
+    routes = store.folder / CLUSTER
+    if not routes.exists():
+        write_secret_file(routes, cluster_config(chance.token_hex(16)))
     users = container_users(clock.now())
     changed = store.provide(users, containers)
     _give_to_kube_user(credentials_file(containers, "provider-kubernetes"))
