@@ -70,14 +70,3 @@ def covers(pattern: str, subject: str) -> bool:
         if token not in ("*", given[index]):
             return False
     return len(wanted) == len(given)
-
-
-def overlaps(pattern: str, subject: str) -> bool:
-    """Whether some subject matches both patterns of subjects."""
-    ours, theirs = pattern.split("."), subject.split(".")
-    for one, other in zip(ours, theirs, strict=False):
-        if ">" in (one, other):
-            return True
-        if "*" not in (one, other) and one != other:
-            return False
-    return len(ours) == len(theirs)

@@ -173,3 +173,14 @@ WILDCARDS = (
     *("$JS.>", "$JS.ACK.>", "$JS.EVENT.>", "$SYS.>", "$SRV.>"),
 )
 """Subscriptions with wildcards."""
+
+
+def overlaps(pattern: str, subject: str) -> bool:
+    """Whether some subject matches both patterns of subjects."""
+    ours, theirs = pattern.split("."), subject.split(".")
+    for one, other in zip(ours, theirs, strict=False):
+        if ">" in (one, other):
+            return True
+        if "*" not in (one, other) and one != other:
+            return False
+    return len(ours) == len(theirs)

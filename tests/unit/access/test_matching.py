@@ -2,7 +2,8 @@
 
 import pytest
 
-from admittance.access.permissions import Permissions, Rule, answer_for, covers, overlaps
+from admittance.access.permissions import Permissions, Rule, answer_for, covers
+from support.nats.system_subjects import overlaps
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ from functools import cache
 import pytest
 from tools.roles_page import PAGE, page
 
-from admittance.access.permissions import answer_for, covers, overlaps
+from admittance.access.permissions import answer_for, covers
 from admittance.access.roles import ROLES, Account, permissions_of, problems
 from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS
 from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.names import token
 from admittance.runtime.bus.streams import all_streams
-from support.nats.system_subjects import endpoints, sample_user, samples
+from support.nats.system_subjects import endpoints, overlaps, sample_user, samples
 
 KEY = "U" + "A" * 55
 USERS = {name: sample_user(name, KEY) for name in ROLES}

@@ -92,8 +92,8 @@ attempt the outcome is unknown.
 
 
 class Bus:
-    """One connection to the bus, made by `connect`. It calls the functions in ``reconnected`` after
-    each reconnect, and those in ``login_refused`` when this login may not connect again.
+    """One connection to the bus, made by `connect`. ``reconnected``: functions to call after each
+    reconnect; ``login_refused``: functions to call when this login may not connect again.
     """
 
     nc: Connection
@@ -382,7 +382,7 @@ class Bus:
                 return acks.outcomes
             raise Unavailable("the bus did not acknowledge in time") from None
         except nats.errors.Error as error:
-            raise Unavailable(str(error)) from None
+            raise Unavailable(f"the bus does not take messages: {error}") from None
         finally:
             if acks.left:
                 for key in acks.keys:

@@ -99,7 +99,7 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
             if not await set_within(moved, SILENCE_SECONDS):
                 raise Unavailable(f"the server stopped sending messages of {stream}")
     except nats.errors.Error as error:
-        raise Unavailable(str(error)) from None
+        raise Unavailable(f"the messages of {stream} cannot be read: {error}") from None
     finally:
         with suppress(nats.errors.Error):
             await bus.nc.unlisten(listening)
