@@ -13,7 +13,7 @@ SEEDS  ?= 10000
 unexport PYTHONDONTWRITEBYTECODE
 
 # More workers than cores: many tests wait for processes. Whole files, for fixtures of modules.
-PYTEST := $(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test thorough test-deploy up hunt bench lint schema lock clean
