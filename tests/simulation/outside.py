@@ -1,9 +1,13 @@
-"""What a simulated process may not touch: files, sockets, sleep and the real clock."""
+"""What a simulated process may not touch: files, sockets, threads, sleep and the real clock."""
 
 from __future__ import annotations
 
 import builtins
+import io
+import os
 import socket
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +23,9 @@ class TouchedOutside(Exception):
 
 FORBIDDEN: Final = (
     (builtins, "open"),
+    (io, "open"),
+    (os, "open"),
+    (threading.Thread, "start"),
     (time, "sleep"),
     (time, "time"),
     (time, "time_ns"),
@@ -44,9 +51,10 @@ def _guard(loop: VirtualLoop, where: Any, name: str, touched: list[str]) -> Call
     original = getattr(where, name)
 
     def call(*args: Any, **named: Any) -> Any:
-        # Tracebacks in log lines read the source.
-        source = bool(args) and str(args[0]).endswith(".py")
-        if loop.current is not None and not source:
+        # Tracebacks read the source, and a service its version from the installed package.
+        file = str(args[0]) if args else ""
+        installed = file.endswith(".py") or file.startswith((sys.prefix, sys.base_prefix))
+        if loop.current is not None and not installed:
             said = f"{loop.current.name} calls {where.__name__}.{name}{args}"
             loop.complaints.append(said)
             touched.append(said)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +17,7 @@ import pytest
 
 from admittance.scheduling.scheduler import Scheduler
 from simulation.loop import Process, VirtualLoop
-from simulation.outside import forbidden
+from simulation.outside import TouchedOutside, forbidden
 from simulation.run import run
 
 
@@ -24,6 +26,10 @@ from simulation.run import run
     [
         pytest.param(lambda: time.sleep(0), "time.sleep", id="it sleeps in its thread"),
         pytest.param(lambda: open("x"), "builtins.open", id="it opens a file"),  # noqa: PTH123, SIM115
+        pytest.param(lambda: Path("x").read_text(), "io.open", id="it reads a path"),
+        pytest.param(
+            lambda: threading.Thread(target=print).start(), "Thread.start", id="it starts a thread"
+        ),
         pytest.param(lambda: time.time(), "time.time", id="it reads the clock"),  # noqa: PLW0108
         pytest.param(lambda: time.monotonic(), "time.monotonic", id="it measures time"),  # noqa: PLW0108
         pytest.param(
@@ -45,6 +51,20 @@ def test_a_process_that_touches_the_outside_is_named(
         loop.play(5.0)
     assert len(loop.complaints) == 1
     assert loop.complaints[0].startswith(f"scheduler-a calls {said}")
+    loop.close()
+
+
+def test_a_process_that_sleeps_in_a_thread_is_named() -> None:
+    loop = VirtualLoop()
+
+    async def main() -> None:
+        with suppress(TouchedOutside):
+            await asyncio.to_thread(time.sleep, 1)
+
+    Process(loop, "runner-a").start(main())
+    with forbidden(loop) as touched:
+        loop.play(5.0)
+    assert touched == ["runner-a calls time.sleep(1,)"]
     loop.close()
 
 
