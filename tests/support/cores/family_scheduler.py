@@ -20,15 +20,8 @@ from admittance.api.workload import (
     GatePosition,
     ReclaimablePod,
 )
-from admittance.events.facts import (
-    Assigned,
-    Confirmed,
-    Decision,
-    Planned,
-    Preempted,
-    Refused,
-    Revoked,
-)
+from admittance.events import facts
+from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.family import FamilyRules, desired_variants, rules_of
 from admittance.scheduling.scheduler import Scheduler
@@ -38,13 +31,14 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import PARENT, head
+from simulation.invariants.reference_quota import Usage
 from support.builders import API, resource_groups
 from support.cores.family_queues import family_policy
 from support.cores.stepped_scheduler import SteppedScheduler
+from support.cores.written_usage import written_usage
 
 Pods = Sequence[tuple[int, Mapping[str, str]]]
 """Per pod set how many, and what one of them asks for."""
-Usage = dict[tuple[str, str], int]
 
 
 class FamilyScheduler(SteppedScheduler):
@@ -249,17 +243,17 @@ class FamilyScheduler(SteppedScheduler):
                 for giver in one.preempts:
                     self.lose(giver.name, "Preempted")
                 self._assign(one)
-            case Confirmed():
+            case facts.Confirmed():
                 self.confirmed.append(one.name)
                 self._admit_or_take_over(one.name)
-            case Planned():
+            case facts.Planned():
                 self.change(one.name, pending_preemption=one.pending_preemption)
             case Preempted():
                 self.evict(one.name, "Preempted")
-            case Revoked():
+            case facts.Revoked():
                 self.revoked.append(one.name)
                 self.evict(one.name, one.reason)
-            case Refused():
+            case facts.Refused():
                 self.waiting.append(one)
                 conditions = {"QuotaReserved": (False, one.refusal.reason)}
                 if one.refusal.reason == "AdmissionGated":
@@ -475,28 +469,7 @@ class FamilyScheduler(SteppedScheduler):
 
     def should_be_used(self, without: Sequence[str] = ()) -> dict[str, Usage]:
         """The same of every queue, added up anew from what is written: of a family the largest."""
-        families: dict[tuple[str, str, str, str], int] = {}
-        for name, stored in self.stored.items():
-            admission = stored.status.admission or stored.status.promised
-            if admission is None or name in without or head(stored).role == PARENT:
-                continue
-            holder = self.parent_of(name) or f"\0{name}"
-            held: Usage = {}
-            gone = {one.name: one.count for one in stored.status.reclaimable_pods}
-            for row in admission.pod_set_assignments:
-                left = max(0, row.count - gone.get(row.name, 0))
-                for resource, flavor in row.flavors.items():
-                    much = amount(resource, row.resource_usage[resource]) // row.count * left
-                    held[flavor, resource] = held.get((flavor, resource), 0) + much
-            for (flavor, resource), much in held.items():
-                key = admission.cluster_queue, holder, flavor, resource
-                families[key] = max(families.get(key, 0), much)
-        found: dict[str, Usage] = {}
-        for (queue, _, flavor, resource), much in families.items():
-            if much:
-                of = found.setdefault(queue, {})
-                of[flavor, resource] = of.get((flavor, resource), 0) + much
-        return found
+        return written_usage(self.stored, without)
 
 
 def full(scheduler: FamilyScheduler, queue: str = "cq", **flavors: str) -> None:
