@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from admittance.access.users import User
 from admittance.cli.commands.program import invoke
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
-from admittance.cli.up.lock import ADMIN, Lock
+from admittance.cli.up.lock import ADMIN, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.up import refuse_unprotected
+from admittance.runner.jobs.rule_options import RuleTexts
 from admittance.runtime import contexts
 from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.contexts import Context
@@ -188,3 +190,23 @@ def test_key_that_others_may_have_read_is_made_anew(tmp_path: Path) -> None:
     (line,) = logged
     assert (line["event"], line["user"]) == ("key_made_anew", ADMIN)
     assert "other users may read" in line["reason"]
+
+
+@pytest.mark.parametrize(
+    ("given", "insecure", "own"),
+    [
+        pytest.param((), False, {"user:admin", "unknown"}, id="jobs of the admin"),
+        pytest.param((), True, {"*"}, id="all jobs of an open server"),
+        pytest.param(("user:ada=7",), False, {"user:admin", "unknown"}, id="beside other users"),
+        pytest.param(("user:admin=7",), False, {"unknown"}, id="unless another is named"),
+        pytest.param(("*=7",), False, set(), id="unless one is named for all"),
+    ],
+)
+def test_admit_up_runs_the_jobs_of_its_admin_as_itself(
+    given: tuple[str, ...], insecure: bool, own: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ADMIT_RUN_AS", raising=False)
+    rules = rules_of_server(RuleTexts(run_as=given), executor="local", insecure=insecure)
+    mine = {key for key, user in rules.run_as.items() if user.uid == os.geteuid()}
+    assert mine == own
+    assert len(rules.run_as) == len(own) + len(given)

@@ -27,6 +27,7 @@ from admittance.runtime.bus.credentials import read_user_key
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError
+from admittance.runtime.process.settings import text_list
 from admittance.runtime.server_reload import reload, remove_expired_users
 
 ADMIN: Final = "admin"
@@ -118,11 +119,11 @@ admin, and those from before the lock."""
 
 
 def rules_of_server(texts: RuleTexts, *, executor: str, insecure: bool) -> JobRules:
-    """The rules of the runner beside an embedded server. Without Unix users in options and
-    variables, its own Unix user runs the jobs of its admin; with ``insecure`` all. Raises
-    SetupError."""
-    if not texts.run_as and not os.environ.get(VARIABLES["run_as"]):
-        own = os.geteuid()
-        keys = (EVERY,) if insecure else OWN_JOBS
-        texts = texts._replace(run_as=tuple(f"{key}={own}" for key in keys))
-    return rules_of(texts, os.environ, executor=executor)
+    """The rules of the runner beside an embedded server. Its own Unix user runs the jobs of its
+    admin, with ``insecure`` all, unless options or variables name a Unix user for them or for all.
+    Raises SetupError."""
+    given = texts.run_as or text_list(os.environ, VARIABLES["run_as"])
+    named = {one.rpartition("=")[0] for one in given}
+    keys = (EVERY,) if insecure else OWN_JOBS
+    own = [f"{key}={os.geteuid()}" for key in keys if not {key, EVERY} & named]
+    return rules_of(texts._replace(run_as=(*given, *own)), os.environ, executor=executor)
