@@ -56,5 +56,8 @@ async def test_every_sample_passes_the_conformance_kit(
         return await run_kit(run_check_kit, bus, nats_server.url, options)
 
     # All at once: mostly they wait, to see that nothing more is said.
-    for found in await asyncio.gather(*map(report, TRIALS)):
-        assert_passed(found, ("answers", "acknowledges", "ends"))
+    reports = await asyncio.gather(*map(report, TRIALS))
+    for sample, found in zip(TRIALS, reports, strict=True):
+        # The check in shell has no durable, so there is nothing to acknowledge.
+        durable = () if sample == "shell" else ("acknowledges",)
+        assert_passed(found, ("answers", *durable, "ends"))
