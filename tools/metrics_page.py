@@ -38,6 +38,31 @@ label `replica_role`. Amounts of cpu are in cores, all others in the unit of the
   further ones are counted under `other`.
 """
 
+NOT_COUNTED_HEAD: Final = """
+## Metrics of Kueue that do not exist here
+
+`build_info` has other labels than in Kueue. Kueue's own labels for metrics do not exist here.
+
+| metric | why |
+| --- | --- |
+"""
+NOT_COUNTED: Final[Mapping[str, str]] = {
+    "admission_cycle_preemption_skips": "a cycle has no number of skipped workloads; a skipped "
+    "workload is tried again in the next cycle, and `unadmitted_workloads` has its reason",
+    "preemption_target_recomputations_total": "the scheduler does not count the second search for "
+    "victims that another workload of the cycle has taken",
+    "pending_scheduling_hashes": "equivalence classes are internal to the scheduler",
+    "finished_workloads": "finished workloads are not kept by queue; `finished_workloads_total` "
+    "counts them",
+    "local_queue_finished_workloads": "as `finished_workloads`",
+    "replaced_workload_slices_total": "there are no workload slices",
+    "workload_creation_latency_seconds": "a workload is submitted itself, not made from a job",
+    "pod_scheduling_gate_removal_seconds": "there are no gated pods",
+    "workloads_dispatched_total": "there is no MultiKueue",
+    "workloads_admitted_total": "there is no MultiKueue",
+}
+"""Metrics of Kueue that do not exist here, and why."""
+
 
 def by_service() -> Mapping[str, list[Definition]]:
     """The metrics, by the service that shows them."""
@@ -56,7 +81,9 @@ def by_service() -> Mapping[str, list[Definition]]:
 
 def page() -> str:
     """The text of docs/metrics.md."""
-    return HEAD + "".join(_table(service, found) for service, found in by_service().items())
+    tables = "".join(_table(service, found) for service, found in by_service().items())
+    missing = "".join(f"| `{name}` | {why} |\n" for name, why in NOT_COUNTED.items())
+    return f"{HEAD}{tables}{NOT_COUNTED_HEAD}{missing}"
 
 
 def _table(service: str, definitions: list[Definition]) -> str:

@@ -10,13 +10,11 @@ variants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
-from admittance.api.meta import Condition
 from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
@@ -25,195 +23,8 @@ from admittance.quota.catalog import is_check_active
 from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric, gauge
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.migration import MIGRATION, OF_PARENT
-from admittance.workload.moves.eviction import total_seconds
 from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_class
-
-
-class Place(NamedTuple):
-    """The ClusterQueue and the LocalQueue for which a workload is counted. ``local_queue`` "":
-    the LocalQueue does not exist."""
-
-    cluster_queue: str
-    local_queue: str
-    namespace: str
-    priority_class: str
-
-
-class QueueCounter:
-    """Two counters of the same events: one by ClusterQueue, one by LocalQueue."""
-
-    def __init__(self, name: str, about: str, labels: Sequence[str] = ()) -> None:
-        last = (*labels, "priority_class")
-        self.clusters = Counter(name, about, ("cluster_queue", *last))
-        self.locals = Counter(f"local_queue_{name}", about, ("name", "namespace", *last))
-
-    def add(self, place: Place, *labels: str, amount: float = 1) -> None:
-        """Adds the amount at the place."""
-        last = (*labels, place.priority_class)
-        self.clusters.add((place.cluster_queue, *last), amount)
-        if place.local_queue:
-            self.locals.add((place.local_queue, place.namespace, *last), amount)
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return self.clusters, self.locals
-
-
-class QueueHistogram:
-    """Two histograms of the same times: one by ClusterQueue, one by LocalQueue."""
-
-    def __init__(self, name: str, about: str) -> None:
-        last = ("priority_class",)
-        self.clusters = Histogram(name, about, ("cluster_queue", *last))
-        self.locals = Histogram(f"local_queue_{name}", about, ("name", "namespace", *last))
-
-    def observe(self, place: Place, begun: datetime | None, ended: datetime | None) -> None:
-        """Counts the seconds between two times; counts nothing if one of the times is unknown."""
-        if begun is None or ended is None:
-            return
-        self.observe_seconds(place, (ended - begun).total_seconds())
-
-    def observe_seconds(self, place: Place, seconds: float) -> None:
-        """Counts the seconds; a negative number, after a clock was set back, counts as 0."""
-        seconds = max(0.0, seconds)
-        self.clusters.observe((place.cluster_queue, place.priority_class), seconds)
-        if place.local_queue:
-            labels = (place.local_queue, place.namespace, place.priority_class)
-            self.locals.observe(labels, seconds)
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return self.clusters, self.locals
-
-
-class LifecycleMetrics:
-    """Metrics of reservations, admissions, starts, evictions and ends of workloads, with the
-    times between these steps.
-
-    Steps are found by comparing a workload's conditions before and after a write, so a step is
-    counted once, by the leader that wrote it. Waiting begins at the creation of a workload, or at
-    the last change of its condition Requeued.
-    """
-
-    def __init__(self) -> None:
-        self.reserved = QueueCounter(
-            "quota_reserved_workloads", "Workloads for which quota was reserved"
-        )
-        self.reserved_wait = QueueHistogram(
-            "quota_reserved_wait_time_seconds", "From the beginning of the wait to the reservation"
-        )
-        self.admitted = QueueCounter("admitted_workloads", "Admissions")
-        self.admission_wait = QueueHistogram(
-            "admission_wait_time_seconds", "From the beginning of the wait to the admission"
-        )
-        self.checks_wait = QueueHistogram(
-            "admission_checks_wait_time_seconds",
-            "From the reservation to the admission, of workloads with checks",
-        )
-        self.ready_wait = QueueHistogram(
-            "ready_wait_time_seconds", "From the beginning of the wait until all pods were ready"
-        )
-        self.admitted_until_ready = QueueHistogram(
-            "admitted_until_ready_wait_time_seconds",
-            "From the admission until all pods were ready for the first time",
-        )
-        self.finished = QueueCounter("finished_workloads", "Workloads that finished")
-        self.execution = QueueHistogram(
-            "execution_time_seconds",
-            "How long a finished workload was admitted, all its admissions together",
-        )
-        self.released = Histogram(
-            "workload_eviction_latency_seconds",
-            "From the eviction until the quota was free",
-            ("cluster_queue", "reason"),
-        )
-        self.preempted = Counter(
-            "preempted_workloads",
-            "Preemptions, by the ClusterQueue that preempted and the rule that allowed it",
-            ("preempting_cluster_queue", "reason"),
-        )
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        pairs = (
-            self.reserved,
-            self.reserved_wait,
-            self.admitted,
-            self.admission_wait,
-            self.checks_wait,
-            self.ready_wait,
-            self.admitted_until_ready,
-            self.finished,
-            self.execution,
-        )
-        return *(one for pair in pairs for one in pair.metrics), self.released, self.preempted
-
-    def stepped(self, place: Place, before: StoredWorkload, after: StoredWorkload) -> None:
-        """Counts the steps that a write stored for a regular workload or a parent."""
-        since = queued_since(before)
-        reserved = became_true(before, after, Type.QUOTA_RESERVED)
-        if reserved is not None:
-            self.reserved.add(place)
-            self.reserved_wait.observe(place, since, reserved.last_transition_time)
-        admitted = became_true(before, after, Type.ADMITTED)
-        if admitted is not None:
-            self.admission_wait.observe(place, since, admitted.last_transition_time)
-        ready = became_true(before, after, Type.PODS_READY)
-        if ready is not None and ready.reason == "Started":
-            self.ready_wait.observe(place, since, ready.last_transition_time)
-            start = find(after, Type.ADMITTED)
-            if start is not None:
-                begun, ended = start.last_transition_time, ready.last_transition_time
-                self.admitted_until_ready.observe(place, begun, ended)
-        finished = became_true(before, after, Type.FINISHED)
-        if finished is not None:
-            self.finished.add(place)
-            seconds = 0
-            if finished.last_transition_time is not None:
-                seconds = total_seconds(before, finished.last_transition_time)
-            if seconds or _is_true(find(before, Type.ADMITTED)):
-                self.execution.observe_seconds(place, seconds)
-        elif _is_true(find(before, Type.QUOTA_RESERVED)):
-            self._released(before, after)
-
-    def preempted_by(self, before: StoredWorkload, after: StoredWorkload) -> None:
-        """Counts a preemption that the write stored."""
-        now, old = after.status.preempted_by, before.status.preempted_by
-        if now is None or now == old:
-            return
-        queue = now.grounds.by_cluster_queue if now.grounds is not None else ""
-        self.preempted.add((queue, now.rule))
-
-    def _released(self, before: StoredWorkload, after: StoredWorkload) -> None:
-        """Counts how long an evicted workload kept its quota, if the write freed it."""
-        now = find(after, Type.QUOTA_RESERVED)
-        evicted = find(after, Type.EVICTED) or find(before, Type.EVICTED)
-        if now is None or now.status == "True" or evicted is None or evicted.status != "True":
-            return
-        begun, ended = evicted.last_transition_time, now.last_transition_time
-        admission = before.status.admission
-        if begun is not None and ended is not None and admission is not None:
-            seconds = max(0.0, (ended - begun).total_seconds())
-            self.released.observe((admission.cluster_queue, evicted.reason), seconds)
-
-
-def queued_since(workload: StoredWorkload) -> datetime | None:
-    """When the present wait of a workload began."""
-    requeued = find(workload, Type.REQUEUED)
-    if requeued is not None and requeued.last_transition_time is not None:
-        return requeued.last_transition_time
-    return workload.metadata.creation_timestamp
-
-
-def became_true(before: StoredWorkload, after: StoredWorkload, kind: str) -> Condition | None:
-    """The condition of that type if the write made it true; else None."""
-    now = find(after, kind)
-    return now if _is_true(now) and not _is_true(find(before, kind)) else None
-
-
-def _is_true(condition: Condition | None) -> bool:
-    return condition is not None and condition.status == "True"
-
+from admittance.workload_controller.lifecycle_metrics import LifecycleMetrics, Place, QueueCounter
 
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
@@ -254,6 +65,11 @@ class WorkloadMetrics:
         self.delays = Histogram(
             "check_retry_delay_seconds", "The delay of such a verdict; 0: at once", check
         )
+        self.check_wait = Histogram(
+            "check_ready_wait_time_seconds",
+            "From the reservation until the verdict Ready of the check",
+            check,
+        )
         self.rejections = Counter("check_rejections", "Workloads that a check rejected", check)
         self.stale = Counter(
             "stale_check_updates",
@@ -288,6 +104,11 @@ class WorkloadMetrics:
             ("cluster_queue", "reason", "underlying_cause", "priority_class"),
         )
         self.lifecycle = LifecycleMetrics()
+        self.cohort_admitted = Counter(
+            "cohort_subtree_admitted_workloads",
+            "Admissions in all ClusterQueues below the cohort",
+            ("cohort", "priority_class"),
+        )
         self.migrations = Counter(
             "migrations", "Families that moved to a better variant", ("cluster_queue", "from", "to")
         )
@@ -298,6 +119,7 @@ class WorkloadMetrics:
             self.refused_requests,
             self.retries,
             self.delays,
+            self.check_wait,
             self.rejections,
             self.stale,
             self.clamped,
@@ -308,6 +130,7 @@ class WorkloadMetrics:
             self.forced,
             *self.evicted.metrics,
             self.evicted_once,
+            self.cohort_admitted,
             self.migrations,
             *self.lifecycle.metrics,
         )
@@ -343,7 +166,7 @@ class WorkloadMetrics:
         if status.scheduling_stats is not before.status.scheduling_stats:
             self._evicted(controller, before, after)
         if status.admission_checks is not before.status.admission_checks:
-            self._retried(controller, before, after)
+            self._judged(controller, before, after)
 
     def committed(self, facts: int, seconds: float) -> None:
         """Counts one commit: its number of facts and its duration."""
@@ -377,6 +200,8 @@ class WorkloadMetrics:
     def _admitted(self, controller: Controller, after: StoredWorkload) -> None:
         place = _place(controller, None, after)
         self.lifecycle.admitted.add(place)
+        for cohort in _cohorts_above(controller, place.cluster_queue):
+            self.cohort_admitted.add((cohort, place.priority_class))
         if not after.status.admission_checks:
             return
         reserved, admitted = find(after, Type.QUOTA_RESERVED), find(after, Type.ADMITTED)
@@ -397,11 +222,12 @@ class WorkloadMetrics:
                 place = _place(controller, before, after)
                 reason, cause = _counted_as(one)
                 self.evicted.add(place, reason, cause, amount=more)
+                self.lifecycle.evicted(place, reason, cause, before, after)
                 if one.count == more:
                     labels = (place.cluster_queue, reason, cause, place.priority_class)
                     self.evicted_once.add(labels)
 
-    def _retried(
+    def _judged(
         self, controller: Controller, before: StoredWorkload, after: StoredWorkload
     ) -> None:
         old = {row.name: row for row in before.status.admission_checks}
@@ -413,6 +239,10 @@ class WorkloadMetrics:
                 labels = (name, _controller(controller, name), _queue(controller, before, after))
                 self.retries.add(labels)
                 self.delays.observe(labels, delay)
+            seconds = _ready_after(after, old.get(name), new.get(name))
+            if seconds is not None:
+                labels = (name, _controller(controller, name), _queue(controller, before, after))
+                self.check_wait.observe(labels, seconds)
 
 
 def _tag(parent: StoredWorkload, variant: str) -> str:
@@ -440,6 +270,31 @@ def _delay(old: CheckState | None, new: CheckState | None, count: int) -> float 
     if old is None or old.state == "Retry":
         return None
     return 0.0 if max(count, new.retry_count if new is not None else 0) > old.retry_count else None
+
+
+def _ready_after(
+    workload: StoredWorkload, old: CheckState | None, new: CheckState | None
+) -> float | None:
+    """How long after the reservation a check became Ready; None if it did not, or if the workload
+    has no reservation."""
+    reserved = find(workload, Type.QUOTA_RESERVED)
+    if new is None or new.state != "Ready" or (old is not None and old.state == "Ready"):
+        return None
+    if reserved is None or reserved.status != "True" or new.verdict_cycle is None:
+        return None
+    begun, ended = reserved.last_transition_time, new.last_transition_time
+    if begun is None or ended is None:
+        return None
+    return max(0.0, (ended - begun).total_seconds())
+
+
+def _cohorts_above(controller: Controller, cluster_queue: str) -> Iterator[str]:
+    """The cohorts above the ClusterQueue, the nearest first."""
+    node = controller.catalog.tree.queues.get(cluster_queue)
+    above = node.parent if node is not None else None
+    while above is not None:
+        yield above.name
+        above = above.parent
 
 
 def _controller(controller: Controller, check: str) -> str:

@@ -34,10 +34,16 @@ from support.builders import NOON, a_manifest, an_admission, an_object, resource
 from support.cores.family_invariants import FamilyWatch
 
 UPGRADE: dict[str, Any] = {"migrationConstraints": {"mode": "UpgradeOnly"}}
-FENCE = {
-    "Nats-Expected-Last-Subject-Sequence": "1",
-    "Nats-Expected-Last-Subject-Sequence-Subject": "admit.lease.epoch.queue-cq",
-}
+
+
+def fence(fact: Fact) -> dict[str, str]:
+    """The headers of a decision of the domain's first leader; none for any other fact."""
+    if not isinstance(fact, facts.Decision):
+        return {}
+    return {
+        "Nats-Expected-Last-Subject-Sequence": "1",
+        "Nats-Expected-Last-Subject-Sequence-Subject": f"admit.lease.epoch.{fact.domain}",
+    }
 
 
 def key_of_workload(name: str) -> str:
@@ -118,8 +124,8 @@ class FamilyController:
 
     def heard(self, fact: Fact) -> LogMessage:
         self.sequence += 1
-        headers = FENCE if isinstance(fact, facts.Decision) else {}
-        return log_message(self.sequence, subject_of(fact), encode(fact), headers, self.now)
+        subject, data = subject_of(fact), encode(fact)
+        return log_message(self.sequence, subject, data, fence(fact), self.now)
 
     def happens(self, *several: Fact) -> FamilyController:
         """In one batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tools.metrics_page import PAGE, by_service, page
+from tools.metrics_page import NOT_COUNTED, PAGE, by_service, page
 
 
 def test_the_page_of_metrics_is_the_code() -> None:
@@ -15,3 +15,8 @@ def test_each_metric_has_one_service_and_one_meaning() -> None:
     names = Counter(one.name for found in by_service().values() for one in found)
     assert names.most_common(1)[0][1] == 1
     assert all(one.about for found in by_service().values() for one in found)
+
+
+def test_a_metric_is_not_listed_as_missing() -> None:
+    names = {one.full_name for found in by_service().values() for one in found}
+    assert not names & set(NOT_COUNTED)

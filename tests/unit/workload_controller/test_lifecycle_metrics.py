@@ -108,3 +108,33 @@ def test_preemptions_count_for_the_queue_that_preempts() -> None:
     tracked.happens(facts.Preempted(**decided, message="m", grounds=grounds))
     tracked.later(1).stopped()
     assert tracked.steps.preempted.values == {("other", reason): 1}
+
+
+def test_the_time_from_ready_pods_to_the_eviction_is_counted() -> None:
+    tracked = CountedWorkload()
+    tracked.admitted().preempted().stopped()
+    assert tracked.steps.ready_to_evicted.values == {}  # the pods were never ready
+    tracked.admitted().later(5).ready().later(40).preempted().later(3).stopped()
+    assert total(tracked.steps.ready_to_evicted, ("cq", "Preempted", "")) == (1, 40)
+
+
+def test_the_wait_for_a_check_is_counted_from_the_reservation() -> None:
+    tracked = CountedWorkload(Around(checks=("budget", "license")))
+    tracked.later(100).assigned()
+    tracked.later(5).verdict("license", "Ready").verdict("license", "Ready")
+    tracked.later(7).verdict("budget", "Ready").confirmed()
+    waits = tracked.counts_of.check_wait
+    assert total(waits, ("license", "", "cq")) == (1, 5)
+    assert total(waits, ("budget", "", "cq")) == (1, 12)
+
+
+def test_an_admission_counts_for_each_cohort_above_its_queue() -> None:
+    system = FamilyController(("a",), policy=None)
+    system.put("Cohort", "team", {"parentName": "company"})
+    system.edit_queue(cohortName="team")
+    system.tally = WorkloadMetrics()
+    system.submit("w")
+    decided = system.decided("w") | {"domain": "cohort-company"}
+    system.happens(facts.Assigned(**decided, admission=system.admission("a")))
+    assert system.outcome == "applied", system.reason
+    assert system.tally.cohort_admitted.values == {("team", ""): 1, ("company", ""): 1}

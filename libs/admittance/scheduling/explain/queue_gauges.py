@@ -8,7 +8,7 @@ Source: `docs/spec/lifecycle.md#8`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final
 
@@ -19,7 +19,7 @@ from admittance.scheduling.explain.queue_status import RUNS, local_status_of, st
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Queue
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 MILLI: Final = 1_000
 """Accounting units of cpu in one core."""
@@ -90,12 +90,22 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "local_queue_reserving_active_workloads": ("Workloads that hold quota", _LOCAL),
     "local_queue_admitted_active_workloads": ("Admitted workloads that have not finished", _LOCAL),
+    "local_queue_unadmitted_workloads": (
+        "Workloads that are not admitted, as in unadmitted_workloads",
+        (*_LOCAL, "cluster_queue", "reason", "underlying_cause"),
+    ),
     "local_queue_status": (
         "1 for the value that the LocalQueue has: True (it admits new workloads) or False",
         (*_LOCAL, "active"),
     ),
     "local_queue_resource_reservation": ("Quota that workloads hold", _LOCAL_CELL),
     "local_queue_resource_usage": ("Quota that admitted workloads hold", _LOCAL_CELL),
+    "local_queue_admission_fair_sharing_usage": (
+        "The usage by which the ClusterQueue orders its LocalQueues, the least first: the weighted "
+        "consumption with the penalties of admissions, divided by the weight; Inf: the weight is "
+        "0. Only with admission fair sharing",
+        (*_LOCAL, "cluster_queue"),
+    ),
 }
 """Help text and labels of each gauge, by its name without prefix."""
 
@@ -125,6 +135,9 @@ def queue_gauges(state: SchedulerState) -> Found:
     for key, local in tuple(state.catalog.local_queues.items()):
         if local.spec.cluster_queue in owned:
             _add_local_queue(found, local_status_of(state, key))
+            place = (key[1], key[0], local.spec.cluster_queue)
+            for why, count in _unadmitted_of_local(state.by_local_queue.get(key, ())).items():
+                found["local_queue_unadmitted_workloads"][*place, *why] = count
     return found
 
 
@@ -185,6 +198,9 @@ def _add_local_queue(found: Found, status: QueueStatus) -> None:
         reserved, admitted = usage.reserved, usage.admitted
         found["local_queue_resource_reservation"][labels] = _amount(usage.resource, reserved)
         found["local_queue_resource_usage"][labels] = _amount(usage.resource, admitted)
+    if status.used is not None:
+        usage_now = inf if status.used.value is None else status.used.value
+        found["local_queue_admission_fair_sharing_usage"][*key, status.cluster_queue] = usage_now
 
 
 def _add_cohort(
@@ -250,6 +266,24 @@ def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
         add(NO_RESERVATION, entry[4].status_reason, 1)
     checked = sum(one.family is None and one.state not in RUNS for one in tuple(queue.holding))
     add(UNSATISFIED_CHECKS, "", checked)
+    return found
+
+
+def _unadmitted_of_local(workloads: Iterable[WorkloadInfo]) -> dict[tuple[str, str], int]:
+    """The workloads of a LocalQueue that are not admitted, as `_unadmitted` counts those of a
+    ClusterQueue."""
+    found: dict[tuple[str, str], int] = {}
+    for one in tuple(workloads):
+        if one.charge is not None:
+            if one.family is not None or one.state in RUNS:
+                continue
+            why = (UNSATISFIED_CHECKS, "")
+        elif one.queue is None or one.is_variant:
+            continue
+        else:
+            in_flight = one.cls is not None and one.reason_group is None
+            why = (NO_RESERVATION, "" if in_flight else one.status_reason)
+        found[why] = found.get(why, 0) + 1
     return found
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import timedelta
 from math import inf
 from threading import Event, Thread
 from typing import Any
 
+from admittance.events.shapes import ConsumedUsage
 from admittance.scheduling.explain.queue_gauges import GAUGES
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
 from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
@@ -88,6 +91,22 @@ def test_a_reservation_that_waits_for_checks_is_no_usage() -> None:
     assert read(scheduler, "admitted_active_workloads") == {("cq",): 0}
 
 
+def test_the_usage_that_orders_local_queues_is_shown() -> None:
+    config = AdmissionFairSharing(usage_half_life_time=timedelta(hours=1))
+    scheduler = SteppedScheduler(Config(admission_fair_sharing=config))
+    scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    scheduler.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="9"))
+    for name, weight in (("half", "500m"), ("zero", "0")):
+        local = {"clusterQueue": "cq", "fairSharing": {"weight": weight}}
+        scheduler.put("LocalQueue", name, local, namespace="ns")
+    record = ConsumedUsage(consumed_resources={"cpu": "3"}, last_update=scheduler.now)
+    scheduler.core.apply_usage("ns", "half", record)
+    name = "local_queue_admission_fair_sharing_usage"
+    assert read(scheduler, name) == {("half", "ns", "cq"): 6, ("zero", "ns", "cq"): inf}
+    scheduler.delete("LocalQueue", "zero", "ns")
+    assert read(scheduler, name) == {("half", "ns", "cq"): 6}
+
+
 def test_the_status_of_a_queue_is_one_of_three() -> None:
     scheduler = a_scheduler()
     scheduler.queue("stopped", resourceGroups=groups(default="4"), stopPolicy="Hold")
@@ -108,6 +127,26 @@ def test_gauges_vanish_with_their_queue_and_with_its_domain() -> None:
     assert scheduler.core.gauges() == {name: {} for name in GAUGES}
 
 
+def test_unadmitted_workloads_are_counted_by_local_queue_too() -> None:
+    scheduler = SteppedScheduler()
+    scheduler.admits = False
+    scheduler.put("AdmissionCheck", "later", {"controllerName": "ctl"})
+    scheduler.queue("cq", resourceGroups=groups(default="4"), admissionChecks=["later"])
+    scheduler.put("LocalQueue", "other", {"clusterQueue": "cq"}, "ns")
+    for name, queue, cpu in (("a", "cq", "3"), ("b", "cq", "3"), ("c", "other", "9")):
+        scheduler.submit(name, queue, cpu)
+    scheduler.settle()
+    by_local = read(scheduler, "local_queue_unadmitted_workloads")
+    assert by_local["cq", "ns", "cq", "UnsatisfiedChecks", ""] == 1
+    summed = Counter[tuple[str, ...]]()
+    for labels, count in by_local.items():
+        summed[labels[2:]] += int(count)
+    assert summed == read(scheduler, "unadmitted_workloads")
+    assert summed.total() == 3
+    scheduler.delete("LocalQueue", "other", "ns")
+    assert {name for name, *_ in read(scheduler, "local_queue_unadmitted_workloads")} == {"cq"}
+
+
 def test_a_family_counts_as_one_workload() -> None:
     scheduler = FamilyScheduler()
     for flavor in ("reservation", "on-demand", "cpu-only"):
@@ -125,6 +164,10 @@ def test_a_family_counts_as_one_workload() -> None:
     pending = read(scheduler, "pending_workloads")
     assert pending["q", "active"] + pending["q", "inadmissible"] == 1
     assert read(scheduler, "cluster_queue_resource_pending") == {("q", "cpu"): 20, ("q", "gpu"): 8}
+    by_local = read(scheduler, "local_queue_unadmitted_workloads")
+    assert {
+        ("q", *why): count for (*_, _, r, c), count in by_local.items() for why in [(r, c)]
+    } == (read(scheduler, "unadmitted_workloads"))
 
 
 def test_gauges_are_read_while_another_thread_decides() -> None:
