@@ -61,7 +61,7 @@ async def _misfit(bus: Link, workload: Workload) -> FitReply | None:
         if reply.error or reply.fits:
             return None
         if newest is None:
-            newest = await _newest(bus)
+            newest = await _newest(bus, namespace)
         if reply.seen >= newest or clock.monotonic() >= deadline:
             return reply
         await asyncio.sleep(PAUSE_SECONDS)
@@ -91,8 +91,9 @@ def refusal(reply: FitReply) -> str:
     return f"not submitted: {_sentence(reply)}; --anyway submits it, and it waits until {until}"
 
 
-async def _newest(bus: Link) -> int:
-    """The newest revision of the objects that define quota, as far as this login may read them."""
+async def _newest(bus: Link, namespace: str) -> int:
+    """The newest revision of the objects that define quota, and of the LocalQueues of the
+    namespace, as far as this login may read them."""
 
     async def read(pattern: str) -> list[Entry]:
         try:
@@ -100,7 +101,7 @@ async def _newest(bus: Link) -> int:
         except NotAllowed:
             return []
 
-    patterns = [pattern for kind in _CONFIGURATION for pattern in kind.patterns(None)]
+    patterns = [pattern for kind in _CONFIGURATION for pattern in kind.patterns(namespace)]
     each = await asyncio.gather(*map(read, patterns))
     return max((entry.revision for entries in each for entry in entries), default=0)
 
@@ -119,11 +120,14 @@ async def refuse_misfit(bus: Link, workload: Workload) -> None:
 
 
 async def _refuse_unknown_flavors(bus: Link, workload: Workload, cluster_queue: str) -> None:
-    """Raises AnswerIsNo if the workload allows only flavors that the ClusterQueue does not have."""
+    """Raises AnswerIsNo if the workload allows only flavors that the ClusterQueue does not have.
+    ``cluster_queue``: "" if the scheduler does not know the LocalQueue."""
     allowed = workload.spec.admission_constraints
     wanted = allowed.allowed_resource_flavors if allowed is not None else None
+    if not wanted or not cluster_queue:
+        return
     found = await lookup(bus, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
-    if not wanted or found is None:
+    if found is None:
         return
     groups = field(found.plain(), "spec", "resourceGroups", default=[])
     offered = dict.fromkeys(one["name"] for group in groups for one in group.get("flavors") or ())

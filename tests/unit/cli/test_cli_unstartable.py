@@ -1,7 +1,59 @@
 """The error of `admit submit` for a command that could never start."""
 
-from admittance.cli.fit import refusal
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from admittance.api.reading.manifest import accept
+from admittance.api.workload import Workload
+from admittance.cli.fit import refusal, refuse_misfit
+from admittance.cli.support.errors import AnswerIsNo, NotAllowed
+from admittance.cli.support.link import Link
 from admittance.events.requests import FitReply
+from admittance.runtime.bus.bucket import Entry
+from support.builders import a_manifest
+
+WORKLOAD = cast(Workload, accept(a_manifest("w", queueName="lq")).manifest)
+
+
+class LinkOfUser:
+    """A bus on which a user reads its own namespace, and a scheduler that has not read the
+    LocalQueue until it is asked for the ``heard``-th time."""
+
+    def __init__(self, heard: int) -> None:
+        self.left = heard
+        self.asked = 0
+
+    async def ask(self, *_: Any, **__: Any) -> FitReply:
+        self.asked += 1
+        self.left -= 1
+        if self.left <= 0:
+            return FitReply(seen=7)
+        return FitReply(fits=False, reason="NoSuchQueue", message="there is no LocalQueue", seen=6)
+
+    async def read_all(self, pattern: str) -> list[Entry]:
+        if not pattern.startswith("localqueue.ns."):
+            raise NotAllowed(f"this login may not read {pattern}")
+        return [await self.get(pattern)]
+
+    async def get(self, key: str) -> Entry:
+        return Entry(key, b"{}", 7)
+
+
+async def test_a_user_waits_until_the_scheduler_has_read_its_queue() -> None:
+    link = LinkOfUser(heard=3)
+    await refuse_misfit(cast(Link, link), WORKLOAD)
+    assert link.asked == 3
+
+
+async def test_a_queue_that_the_scheduler_does_not_know_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("admittance.cli.fit.CURRENT_SECONDS", 0.0)
+    with pytest.raises(AnswerIsNo, match="not submitted: there is no LocalQueue"):
+        await refuse_misfit(cast(Link, LinkOfUser(heard=100)), WORKLOAD)
 
 
 def test_a_refused_command_waits_for_a_missing_clusterqueue() -> None:
