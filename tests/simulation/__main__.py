@@ -32,7 +32,10 @@ def main() -> int:
     parser.add_argument("--sum", type=Path, nargs="+", metavar="FILE", help="add these figures")
     asked = parser.parse_args()
     if asked.sum:
-        return _add(asked.sum)
+        try:
+            return _add(asked.sum)
+        except ValueError as error:
+            parser.error(str(error))
     if asked.seed is not None:
         plot = asked.plot or "scenario"
         if asked.shorten:

@@ -78,7 +78,7 @@ def figures_of(file: Path) -> Figures:
     """The figures in the file. Raises ValueError if it has none."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Figures)
-    except msgspec.MsgspecError as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise ValueError(f"{file} has no figures of a hunt: {error}") from None
 
 
