@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from admittance.runtime.errors import SetupError
 from admittance.runtime.telemetry.metrics import (
     OTHER,
+    PREFIX,
     SERIES_MAX,
     Counter,
     Gauges,
@@ -24,8 +25,12 @@ from admittance.runtime.telemetry.metrics import (
 Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
+def text(*metrics: Metric, prefix: str = PREFIX) -> str:
+    return b"".join(text_of(metrics, prefix)).decode()
+
+
 def parsed(*metrics: Metric) -> dict[Series, float]:
-    families = text_string_to_metric_families(text_of(metrics))
+    families = text_string_to_metric_families(text(*metrics))
     return {
         (one.name, tuple(sorted(one.labels.items()))): one.value
         for family in families
@@ -50,6 +55,21 @@ def test_counters_and_histograms_are_read_by_prometheus() -> None:
         assert found["admittance_wait_seconds_bucket", (("le", bound),)] == count
     assert found["admittance_wait_seconds_count", ()] == 4
     assert found["admittance_wait_seconds_sum", ()] == 10_000_021
+
+
+def test_a_histogram_shows_each_change_since_the_last_scrape() -> None:
+    waits = Histogram("wait_seconds", "Waits", ("queue",))
+    for name in ("a", 'b "%s"'):
+        waits.observe((name,), 3)
+    before = parsed(waits)
+    assert parsed(waits) == before
+    waits.observe(('b "%s"',), 3)
+    after = parsed(waits)
+    changed = {key: value for key, value in after.items() if value != before[key]}
+    assert {dict(labels)["queue"] for _, labels in changed} == {'b "%s"'}
+    assert after["admittance_wait_seconds_sum", (("queue", 'b "%s"'),)] == 6
+    assert after["admittance_wait_seconds_bucket", (("le", "5"), ("queue", 'b "%s"'))] == 2
+    assert text(waits, prefix="kueue_") == text(waits).replace("admittance_", "kueue_")
 
 
 def test_the_number_of_series_is_limited() -> None:
@@ -85,20 +105,18 @@ def test_a_gauge_is_read_again_if_its_state_changes_meanwhile() -> None:
 
 def test_series_of_one_name_from_two_services_stand_together() -> None:
     one = gauge("leads", "Whether it leads", ("service",))
-    text = text_of(
-        [
-            Gauges((one,), lambda: {"leads": {("a",): 1}}),
-            Gauges((gauge("other", "Other"),), lambda: {"other": {(): 5}}),
-            Gauges((one,), lambda: {"leads": {("b",): 0}}),
-        ],
-        "kueue_",
+    shown = text(
+        Gauges((one,), lambda: {"leads": {("a",): 1}}),
+        Gauges((gauge("other", "Other"),), lambda: {"other": {(): 5}}),
+        Gauges((one,), lambda: {"leads": {("b",): 0}}),
+        prefix="kueue_",
     )
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    lines = [line for line in shown.splitlines() if not line.startswith("#")]
     assert lines == ['kueue_leads{service="a"} 1', 'kueue_leads{service="b"} 0', "kueue_other 5"]
-    assert text.count("# TYPE kueue_leads gauge") == 1
+    assert shown.count("# TYPE kueue_leads gauge") == 1
 
 
-@pytest.mark.parametrize("text", ["9kueue", "kueue-", "a b", "k:"])
-def test_a_prefix_that_prometheus_refuses_is_reported(text: str) -> None:
+@pytest.mark.parametrize("prefix", ["9kueue", "kueue-", "a b", "k:"])
+def test_a_prefix_that_prometheus_refuses_is_reported(prefix: str) -> None:
     with pytest.raises(SetupError, match="prefix"):
-        prefix_of(text)
+        prefix_of(prefix)

@@ -115,8 +115,8 @@ class AdminPort:
 
     # Answers, in threads of the server. ---------------------------------------------
 
-    def answer(self, path: str) -> tuple[HTTPStatus, str]:
-        """The status and the text for a path."""
+    def answer(self, path: str) -> tuple[HTTPStatus, list[bytes]]:
+        """The status for a path, and the text in pieces."""
         match path.partition("?")[0]:
             case "/livez":
                 return _status(self._why_not_alive())
@@ -125,15 +125,16 @@ class AdminPort:
             case "/metrics":
                 return self._shown()
             case _:
-                return HTTPStatus.NOT_FOUND, PATHS
+                return HTTPStatus.NOT_FOUND, [PATHS.encode()]
 
-    def _shown(self) -> tuple[HTTPStatus, str]:
+    def _shown(self) -> tuple[HTTPStatus, list[bytes]]:
         try:
             return HTTPStatus.OK, text_of(list(self._metrics), self._prefix)
         except Exception as error:
             if self._throttle.due(clock.monotonic()):
                 log.exception("metrics_not_shown")
-            return HTTPStatus.INTERNAL_SERVER_ERROR, f"cannot read the metrics: {error!r}\n"
+            text = f"cannot read the metrics: {error!r}\n"
+            return HTTPStatus.INTERNAL_SERVER_ERROR, [text.encode()]
 
     def _why_not_alive(self) -> list[str]:
         async def nothing() -> list[str]:
@@ -175,10 +176,10 @@ async def _reason(why_not: WhyNotReady | None) -> str:
     return STARTING if why_not is None else await why_not()
 
 
-def _status(reasons: list[str]) -> tuple[HTTPStatus, str]:
+def _status(reasons: list[str]) -> tuple[HTTPStatus, list[bytes]]:
     if reasons:
-        return HTTPStatus.SERVICE_UNAVAILABLE, "".join(f"{one}\n" for one in reasons)
-    return HTTPStatus.OK, "ok\n"
+        return HTTPStatus.SERVICE_UNAVAILABLE, [f"{one}\n".encode() for one in reasons]
+    return HTTPStatus.OK, [b"ok\n"]
 
 
 def _build_info() -> dict[str, dict[tuple[str, ...], float]]:
@@ -218,14 +219,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_text=False)
 
     def _answer(self, *, with_text: bool) -> None:
-        status, text = self.server.port.answer(self.path)
-        data = text.encode()
+        status, pieces = self.server.port.answer(self.path)
         self.send_response(status)
         self.send_header("Content-Type", TEXT)
-        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Length", str(sum(map(len, pieces))))
         self.end_headers()
         if with_text:
-            self.wfile.write(data)
+            for piece in pieces:
+                self.wfile.write(piece)
 
     def log_message(self, *_: Any) -> None:
         """Logs nothing: a probe comes every few seconds."""

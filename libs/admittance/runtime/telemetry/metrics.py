@@ -1,7 +1,8 @@
 """Counters, histograms and gauges, and their text for Prometheus.
 
-Counting changes one value of a dict. Gauges are read when Prometheus scrapes them, in a thread of
-their own (`runtime/process/admin.py`). The number of series is bounded, whatever the labels are.
+Counting changes one value of a dict. The text of a histogram's series is kept until the series
+changes. Gauges are read when Prometheus scrapes them, in a thread of their own
+(`runtime/process/admin.py`). The number of series is bounded, whatever the labels are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, islice, repeat
+from itertools import accumulate, chain, islice
 from typing import Final, NamedTuple
 
 from admittance.runtime.errors import SetupError
@@ -77,6 +78,15 @@ class Counter(Metric):
         return [(self.definition, _lines(prefix, self.definition, self.values.copy()))]
 
 
+class _SeriesText(NamedTuple):
+    """The text of one series of a histogram. ``state``: the numbers that the text shows; ``pairs``:
+    the labels as text."""
+
+    state: tuple[float, ...]
+    pairs: str
+    text: str
+
+
 class Histogram(Metric):
     """Counts durations by length, or other amounts by size, for each combination of labels.
     ``bounds``: the upper bounds of the buckets."""
@@ -93,6 +103,7 @@ class Histogram(Metric):
         self.definitions = (self.definition,)
         self.values: dict[Labels, list[float]] = {}
         self._other = (OTHER,) * len(self.definition.labels)
+        self._texts: tuple[str, dict[Labels, _SeriesText]] = "", {}
 
     def observe(self, labels: Labels, amount: float) -> None:
         """Counts one duration, in seconds, or one other amount."""
@@ -101,7 +112,8 @@ class Histogram(Metric):
             if len(self.values) >= SERIES_MAX:
                 labels = self._other
             # A series has one element for each bucket, one for longer durations, and the sum.
-            found = self.values.setdefault(labels, [0.0] * (len(self._bounds) + 2))
+            # The counts are ints, because the text of an int is made faster.
+            found = self.values.setdefault(labels, [0] * (len(self._bounds) + 1) + [0.0])
         found[bisect_left(self._bounds, amount)] += 1
         found[-1] += amount
 
@@ -112,18 +124,28 @@ class Histogram(Metric):
         named = self.definition.labels
         comma = "," if named else ""
         bounds = [*map(str, self._bounds), "+Inf"]
-        # All lines of a series are made by one format string, because one for each line would take
-        # three times as long.
-        form = "".join(f'{name}_bucket{{%s{comma}le="{bound}"}} %s\n' for bound in bounds)
-        form += f"{name}_count{{%s}} %s\n{name}_sum{{%s}} %s\n"
+        # All lines of a series are made by one format string and one insertion of the labels,
+        # because separate lines would take four times as long.
+        form = "".join(f'{name}_bucket{{{_PAIRS}{comma}le="{bound}"}} %s\n' for bound in bounds)
+        form += f"{name}_count{{{_PAIRS}}} %s\n{name}_sum{{{_PAIRS}}} %s\n"
+        if self._texts[0] != name:
+            self._texts = name, {}
+        texts = self._texts[1]
         for labels, kept in self.values.copy().items():
-            *counts, total = tuple(kept)
-            pairs = _pairs(named, labels)
-            sums = [*accumulate(counts)]
-            around = repeat(pairs)
-            yield form % (
-                *chain.from_iterable(zip(around, (*sums, sums[-1], total), strict=False)),
-            )
+            state = tuple(kept)
+            # Most series are the same as at the last scrape, and their text is kept.
+            known = texts.get(labels)
+            if known is None or known.state != state:
+                pairs = _pairs(named, labels) if known is None else known.pairs
+                *counts, total = state
+                sums = [*accumulate(counts)]
+                lines = form % (*sums, sums[-1], total)
+                known = texts[labels] = _SeriesText(state, pairs, lines.replace(_PAIRS, pairs))
+            yield known.text
+
+
+_PAIRS: Final = "\0"
+"""Stands for the labels in a form, until they are inserted."""
 
 
 Read = Callable[[], Mapping[str, Mapping[Labels, float]]]
@@ -161,9 +183,13 @@ def gauge(name: str, about: str, labels: Sequence[str] = ()) -> Definition:
 # The text. ------------------------------------------------------------------------------
 
 
-def text_of(metrics: Iterable[Metric], prefix: str = PREFIX) -> str:
-    """The metrics in the text format of Prometheus. Series of one name that come from several
-    metrics stand together, as the format demands."""
+def text_of(metrics: Iterable[Metric], prefix: str = PREFIX) -> list[bytes]:
+    """The metrics in the text format of Prometheus, in pieces: one for each name. Series of one
+    name that come from several metrics stand together, as the format demands.
+
+    No piece is longer than a few megabytes, because the interpreter lock is kept while a string is
+    joined or encoded.
+    """
     heads: dict[str, str] = {}
     lines: dict[str, list[str]] = {}
     for metric in metrics:
@@ -173,7 +199,7 @@ def text_of(metrics: Iterable[Metric], prefix: str = PREFIX) -> str:
                 name, f"# HELP {name} {_escaped(one.about)}\n# TYPE {name} {one.kind}\n"
             )
             lines.setdefault(name, []).extend(found)
-    return "".join(part for name, head in heads.items() for part in (head, *lines[name]))
+    return ["".join((head, *lines[name])).encode() for name, head in heads.items()]
 
 
 def _lines(prefix: str, one: Definition, values: Mapping[Labels, float]) -> list[str]:
