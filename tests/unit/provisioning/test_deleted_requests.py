@@ -105,3 +105,13 @@ def test_a_new_leader_finishes_a_deletion() -> None:
     first, second = story.asked
     assert story.freed == [first.id]
     assert first.id != second.id
+
+
+def test_a_deleted_request_is_not_counted_any_more() -> None:
+    story = Story()
+    story.reserved()
+    assert list(story.core.counts().values()) == [1]
+
+    story.becomes(None)
+
+    assert story.core.counts() == {}

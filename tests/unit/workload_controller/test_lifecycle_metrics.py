@@ -8,7 +8,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.shapes import Grounds
 from admittance.runtime.telemetry.metrics import Counter, Histogram
-from admittance.workload_controller.workload_metrics import WorkloadMetrics
+from admittance.workload_controller.workload_metrics import WorkloadMetrics, active_checks
 from support.builders import Around
 from support.cores.family_controller import FamilyController
 from support.cores.tracked_workload import ME, TrackedWorkload
@@ -138,3 +138,11 @@ def test_an_admission_counts_for_each_cohort_above_its_queue() -> None:
     system.happens(facts.Assigned(**decided, admission=system.admission("a")))
     assert system.outcome == "applied", system.reason
     assert system.tally.cohort_admitted.values == {("team", ""): 1, ("company", ""): 1}
+
+
+def test_the_gauge_of_a_check_vanishes_with_the_check() -> None:
+    system = FamilyController(("a",), checks={"a": ("budget",)}, policy=None)
+    assert active_checks(system.controller) == {("budget", "ctl-budget"): 1}
+    key = next(key for key, _ in system.controller.objects if key.startswith("admissioncheck."))
+    system.controller.keep_object(key, None, b"", system.revision + 1)
+    assert active_checks(system.controller) == {}

@@ -127,6 +127,15 @@ def test_gauges_vanish_with_their_queue_and_with_its_domain() -> None:
     assert scheduler.core.gauges() == {name: {} for name in GAUGES}
 
 
+def test_gauges_of_a_cohort_vanish_with_the_cohort() -> None:
+    scheduler = a_scheduler()
+    scheduler.put("Cohort", "team", {})
+    scheduler.delete("Cohort", "company")
+    found = scheduler.core.gauges()
+    assert {labels[0] for labels in found["cohort_info"]} == {"team"}
+    assert not any("company" in labels for one in found.values() for labels in one)
+
+
 def test_unadmitted_workloads_are_counted_by_local_queue_too() -> None:
     scheduler = SteppedScheduler()
     scheduler.admits = False
