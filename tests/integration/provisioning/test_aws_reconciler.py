@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from admittance.provider_aws.service import AwsReconciler, AwsSettings
 from admittance.providers.status_store import CANCELLED, StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import cancel_and_wait
 from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
 from support.cluster import Cluster
 from support.ec2_server import ZONE, Ec2Server
@@ -85,9 +85,7 @@ class Running:
     async def stop(self) -> None:
         assert self.reconciler is not None
         assert self._task is not None
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await cancel_and_wait(self._task)
         await self.reconciler.close()
 
     @property

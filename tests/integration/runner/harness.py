@@ -32,6 +32,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Refused
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.reading_endpoints import reading_endpoints
@@ -259,9 +260,7 @@ class Runner:
         """Ends as by a kill: without stopping anything."""
         assert self.task is not None
         assert self.bus is not None
-        self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
+        await cancel_and_wait(self.task)
         await self.bus.close()
 
 

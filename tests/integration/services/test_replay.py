@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,6 +21,7 @@ from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
+from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload_controller.checkpoints import checkpoints
 from support.builders import a_manifest
 from support.cluster import Cluster
@@ -105,9 +105,7 @@ class Jobs:
         return await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
     async def close(self) -> None:
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await cancel_and_wait(self._task)
 
 
 @pytest.fixture
