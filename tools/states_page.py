@@ -27,8 +27,8 @@ eviction has two phases: while the job stops the workload is Evicting and its qu
 TABLE: Final = """
 ## Transitions
 
-What becomes of `status.admission`, of the rows in `status.admissionChecks`, and of
-`status.requeueState`. A cycle is what a verdict names; it moves whenever rows are reset.
+What each transition does to `status.admission`, to the rows in `status.admissionChecks`, and to
+`status.requeueState`. Each verdict names the cycle of its request; a reset of rows begins the next cycle.
 
 | id | from → to | fact | what | admission | checks | requeueState |
 | --- | --- | --- | --- | --- | --- | --- |

@@ -74,7 +74,8 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 ALL_WAITING_BYTES_MAX: Final = 4 * WAITING_BYTES_MAX
 """The most bytes of waiting requests of all namespaces together."""
 FACT_BYTES_MAX: Final = 64 * 1024
-"""The most bytes of a fact without a manifest, and of a submission around its manifest."""
+"""The most bytes of a fact that has no manifest. In a submission, the most bytes of all fields
+except the manifest."""
 BUCKETS_MAX: Final = 4096
 """The most namespaces whose rates are remembered; with more, the rates of idle namespaces are
 forgotten."""

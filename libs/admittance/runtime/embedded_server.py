@@ -167,9 +167,10 @@ class EmbeddedServer:
     ) -> None:
         """``port`` 0 takes a free port, after a restart the same port if possible. ``sync_always``:
         every acknowledged message is on the disk; otherwise the server syncs the disk every
-        ``sync`` ("10s"; the server's default is 2 min). ``member``: the server's place in a
-        cluster, if any. ``accounts``: lines of the configuration with accounts and users
-        (`server_accounts`); "": the server demands no credentials.
+        ``sync``, for example "10s"; "": every 2 minutes, the default of nats-server.
+        ``member``: the server's place in a cluster, if any. ``accounts``: lines of the
+        configuration with accounts and users (`server_accounts`); "": the server demands no
+        credentials.
         """
         self.data_dir = data_dir.absolute()
         self._wanted_port = port

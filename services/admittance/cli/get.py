@@ -228,8 +228,8 @@ def show(
     reasons: tables.Reasons = tables.NO_REASONS,
     filtered: bool = False,
 ) -> None:
-    """Prints objects in the output format of the call. ``filtered``: objects that do not match were
-    left out.
+    """Prints objects in the output format of the call. ``filtered``: the
+    call has a filter, so that no objects means no matching ones.
     """
     match call.output:
         case Output.NAME:
