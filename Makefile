@@ -52,7 +52,7 @@ thorough: $(COMPILED)  ## properties and stories of the cores, with three times 
 	ADMIT_THOROUGH=1 $(PYTEST) $(addprefix tests/,properties acceptance conformance unit/replay unit/api)
 
 test-deploy: $(STAMP)  ## the tests that need a container engine
-	$(BIN)/python -m pytest -m deploy -rs tests/deploy
+	$(BIN)/python -m pytest -m deploy -rs --timeout 1200 tests/deploy
 
 up: $(STAMP)  ## an embedded deployment that keeps its data in $(DATA)
 	$(BIN)/admit up --data-dir $(DATA)
