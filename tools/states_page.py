@@ -28,7 +28,8 @@ TABLE: Final = """
 ## Transitions
 
 What each transition does to `status.admission`, to the rows in `status.admissionChecks`, and to
-`status.requeueState`. Each verdict names the cycle of its request; a reset of rows begins the next cycle.
+`status.requeueState`. Each verdict names the cycle of its request; a reset of rows begins the next
+cycle.
 
 | id | from → to | fact | what | admission | checks | requeueState |
 | --- | --- | --- | --- | --- | --- | --- |
