@@ -10,7 +10,7 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import hypothesis
 import pytest
@@ -55,6 +55,24 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
 
+
+_cancel_all_tasks: Final = asyncio.runners._cancel_all_tasks  # type: ignore[attr-defined]
+
+
+def _cancel_until_ended(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancels the tasks that a test left behind, again every five seconds: `asyncio.wait_for` of
+    Python 3.11 loses a cancellation that comes together with the answer."""
+
+    def again() -> None:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.call_later(5.0, again)
+
+    loop.call_later(5.0, again)
+    _cancel_all_tasks(loop)
+
+
+asyncio.runners._cancel_all_tasks = _cancel_until_ended  # type: ignore[attr-defined]
 
 # No test reads or writes the contexts of the person that runs it; processes of tests inherit this.
 _configuration_folder = tempfile.TemporaryDirectory(prefix="admit-tests-")

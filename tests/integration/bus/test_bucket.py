@@ -12,6 +12,7 @@ from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.leader import lease_store
+from admittance.runtime.tasks import cancel_and_wait
 from simulation.loop import VirtualLoop
 from support.nats import leases
 from support.servers import TestServer, until, within
@@ -35,8 +36,7 @@ class Following:
         return [entry.key for entry in self.seen]
 
     async def stop(self) -> None:
-        self.task.cancel()
-        await asyncio.wait([self.task])
+        await cancel_and_wait(self.task)
         await self.reader.close()
 
 

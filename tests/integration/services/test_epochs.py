@@ -18,6 +18,7 @@ from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import epoch_subject, read_epoch
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload.phase import holds_quota
 from admittance.workload_controller.service import run as run_controller
 from simulation.nats.network import SimulatedConnection
@@ -206,8 +207,7 @@ async def test_an_instance_without_heartbeats_takes_no_domain(
             standby.changed.clear()
     finally:
         for task in beating:
-            task.cancel()
-        await asyncio.gather(*beating, return_exceptions=True)
+            await cancel_and_wait(task)
         await mute.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LeaderElector
+from admittance.runtime.tasks import cancel_and_wait
 from admittance.scheduler.service import SchedulerService
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
@@ -32,8 +33,7 @@ async def test_a_decision_of_a_deposed_scheduler_from_old_state_is_refused(
 
     # From now on it is deaf, and its heartbeat runs out; but it goes on deciding.
     for task in hears:
-        task.cancel()
-    await asyncio.gather(*hears, return_exceptions=True)
+        await cancel_and_wait(task)
     await cluster.start("scheduler", "new")
     await eventually(lambda: _led_by_new(bus))
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b")])
@@ -49,8 +49,7 @@ async def test_a_decision_of_a_deposed_scheduler_from_old_state_is_refused(
     late = await workload(bus, "late")
     assert late is not None
     assert not holds_quota(late)
-    decides.cancel()
-    await asyncio.gather(decides, return_exceptions=True)
+    await cancel_and_wait(decides)
 
 
 async def _leads(leading: LeaderElector) -> bool:

@@ -23,6 +23,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.tasks import cancel_and_wait
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, health, queues, submit, workload
@@ -135,8 +136,7 @@ async def test_admit_up_restarts_a_server_that_takes_no_writes_after_a_full_disk
         await eventually(it_takes_the_message)
         assert server.pid != before
     finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        await cancel_and_wait(watching)
         await bus.close()
         await server.stop()
 
