@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, Final
 
@@ -60,6 +60,21 @@ def raise_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+@contextmanager
+def cancellation_kept() -> Iterator[None]:
+    """Raises CancelledError at the end of the block if the current task was cancelled in the block
+    and the block lost the cancellation. `asyncio.wait_for` of Python 3.11, which nats-py uses,
+    loses a cancellation that comes together with the answer.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        yield
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 async def run_with_grace(

@@ -7,6 +7,7 @@ import asyncio
 import nats.errors
 import psutil
 import pytest
+from nats.aio.msg import Msg
 
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
@@ -42,6 +43,22 @@ async def test_an_abandoned_flush_does_not_harm_the_connection(
     await within(waiting)
     assert await answers(bare_bus)
     assert not back
+
+
+async def test_a_cancellation_that_comes_with_an_answer_is_not_lost(bare_bus: Bus) -> None:
+    client = bare_bus.nc
+    flushing = asyncio.create_task(client.flush())
+    await until(lambda: bool(client._pongs))
+    client._pongs[-1].set_result(True)
+    flushing.cancel()
+    requesting = asyncio.create_task(client.request("$JS.API.INFO", timeout=20))
+    await until(lambda: bool(client._resp_map))
+    next(iter(client._resp_map.values())).set_result(Msg(client))
+    requesting.cancel()
+    await within(asyncio.wait([flushing, requesting]))
+    assert flushing.cancelled()
+    assert requesting.cancelled()
+    assert await answers(bare_bus)
 
 
 async def test_a_request_outlives_a_pause_of_the_server(nats_server: TestServer, bus: Bus) -> None:

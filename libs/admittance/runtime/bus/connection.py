@@ -7,6 +7,7 @@ nats-py 2.16 can lose a connection and still count as connected, or give up for 
 - `_process_err` closes the client for good on most errors that a server may send.
 - An unexpected error during a reconnect ends the reconnecting.
 - Closing a socket waits until a server that does not read has read everything.
+- A request or a flush loses a cancellation that comes together with its answer (Python 3.11).
 - A request waits until its timeout if the connection is lost or the permission is missing.
 - A password in a URL is sent percent-encoded. Servers that the cluster announces do not get it. A
   server at a tls:// address without TLS gets it unencrypted.
@@ -35,6 +36,7 @@ from typing import Any, Final
 
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as Subscription
 
 from admittance.runtime import clock, lazy_nats_js
@@ -46,6 +48,8 @@ from admittance.runtime.server_url import Login
 
 lazy_nats_js.bind()
 
+FLUSH_SECONDS: Final = 10.0
+"""How long `flush` waits for the server, if the caller does not say."""
 CLOSE_SECONDS: Final = 2.0
 """How long `close` waits until the server has read unwritten data."""
 
@@ -305,6 +309,17 @@ class ReconnectingClient(Client):
             await written
         elif queue.empty():
             queue.put_nowait(asyncio.get_running_loop().create_future())
+
+    # Requests. --------------------------------------------------------------------------
+
+    async def flush(self, timeout: float = FLUSH_SECONDS) -> None:
+        """Waits until the server has read all messages sent before. Raises nats.errors.Error."""
+        with ending.cancellation_kept():
+            await super().flush(timeout)  # type: ignore[arg-type]
+
+    async def _request_new_style(self, *args: Any, **named: Any) -> Msg:
+        with ending.cancellation_kept():
+            return await super()._request_new_style(*args, **named)
 
     # The end. ---------------------------------------------------------------------------
 
