@@ -135,7 +135,9 @@ async def test_commands_of_users_work_outside(outside: Outside) -> None:
     assert "deleted" in await admit("delete", "workload", "two")
     error = await admit("get", "workload", "two", status=1)
     assert "not found" in error
-    assert await outside.consumers() <= before
+    # Services read the claims of runners with consumers of their own, at any time.
+    created = await outside.consumers() - before
+    assert [name for name in created if not name.startswith("KV_admittance_claims/")] == []
 
 
 async def test_a_runner_outside_runs_jobs_and_shows_their_output(outside: Outside) -> None:

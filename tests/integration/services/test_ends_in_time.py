@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,14 @@ from typing import Any
 import pytest
 
 from admittance.cli.support.services import SERVICES
+from admittance.runner.jobs.rule_options import RuleTexts, rules_of
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
 from integration.provisioning.fake_kubernetes import Kubernetes
 from support.requests import apply, eventually, health, queues
 from support.servers import TestServer, until
+from support.service_process import OWN_USER
 
 pytestmark = [
     pytest.mark.bus,
@@ -54,7 +57,11 @@ class ServiceTestbed:
                 instance=f"{name}-{number}",
                 data_dir=self._folder / f"{name}-{number}",
             )
-            working = supervise.serve(settings, import_module(SERVICES[name].module).run, self.stop)
+            run = import_module(SERVICES[name].module).run
+            if name == "runner":
+                rules = rules_of(RuleTexts(run_as=(OWN_USER,)), {}, executor="local")
+                run = partial(run, rules=rules)
+            working = supervise.serve(settings, run, self.stop)
             self.tasks[settings.instance] = asyncio.create_task(working)
 
     async def end(self) -> None:
