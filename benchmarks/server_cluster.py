@@ -1,7 +1,8 @@
 """Several nats-servers as one cluster on loopback, for tests and benchmarks.
 
 Each server can be killed, paused and restarted, and keeps its port and folder. All share one
-machine, so the cluster does not survive the failure of that machine.
+machine, so the cluster does not survive the failure of that machine. A locked cluster has the users
+of a locked `admit up`; its servers include one folder of users.
 """
 
 from __future__ import annotations
@@ -15,18 +16,30 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from admittance.cli.bench.system import add_load_user
+from admittance.cli.up.lock import Lock
+from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.connection_options import NO_OPTIONS
 from admittance.runtime.embedded_server import ClusterServer, EmbeddedServer
-from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.errors import AdmittanceError, Unavailable, is_temporary
 
 NAME: Final = "admittance"
+USERS: Final = 'include "../auth/auth.conf"'
+"""The line of each server's configuration in a locked cluster. The server takes the path as
+relative to its own folder."""
 
 
 class ServerCluster:
-    """``size`` servers with their data below ``folder``, numbered from 0."""
+    """``size`` servers with their data below ``folder``, numbered from 0.
 
-    def __init__(self, folder: Path, size: int = 3) -> None:
+    ``locked``: the servers demand credentials. ``access``: the login of the test or benchmark,
+    which may do everything in the account of the services."""
+
+    def __init__(self, folder: Path, size: int = 3, *, locked: bool = False) -> None:
         self.size = size
+        self._lock = Lock(folder) if locked else None
+        self.access = add_load_user(folder / "auth") if locked else NO_OPTIONS
         ports = free_ports(2 * size)
         self._ports, routes = ports[:size], ports[size:]
         self._folders = [folder / f"server-{number}" for number in range(size)]
@@ -41,6 +54,13 @@ class ServerCluster:
     def url(self) -> str:
         """All addresses, in the format of ADMIT_NATS_URL."""
         return ",".join(map(self.url_of, range(self.size)))
+
+    def variables_of(self, service: str) -> dict[str, str]:
+        """The variables with which a service, or "admin", logs in; {} if the cluster is open."""
+        if self._lock is None:
+            return {}
+        runner = {"ADMIT_RUNNER": self._lock.runner} if service == "runner" else {}
+        return self._lock.access(service).environment(runner)
 
     def url_of(self, number: int) -> str:
         """The address of one server."""
@@ -64,7 +84,12 @@ class ServerCluster:
         the cluster may not have a leader yet. Raises SetupError."""
         chosen = [n for n in numbers or range(self.size) if n not in self._servers]
         servers = {
-            n: EmbeddedServer(self._folders[n], port=self._ports[n], member=self._members[n])
+            n: EmbeddedServer(
+                self._folders[n],
+                port=self._ports[n],
+                member=self._members[n],
+                accounts=USERS if self._lock else "",
+            )
             for n in chosen
         }
         # A server that fails to start cleans up itself; `stop` ends the others.
@@ -77,12 +102,17 @@ class ServerCluster:
         async with asyncio.timeout(timeout):
             while True:
                 try:
-                    bus = await Bus.connect(self.url_of(self.up[0]), name="formed")
+                    bus = await self.connect()
                 except Unavailable:
                     await asyncio.sleep(0.1)
                     continue
                 break
         await bus.close()
+
+    async def connect(self, number: int | None = None) -> Bus:
+        """A connection to one server, or to any that runs. Raises Unavailable."""
+        url = self.url if number is None else self.url_of(number)
+        return await Bus.connect(url, name="cluster", access=self.access)
 
     async def kill(self, number: int) -> None:
         """Kills a server (``kill -9``) and waits for the end of its process."""
@@ -109,6 +139,24 @@ class ServerCluster:
         await asyncio.gather(*(server.stop() for server in servers), return_exceptions=True)
 
     # Streams. -----------------------------------------------------------------------------
+
+    async def make_streams(self) -> None:
+        """Creates all streams and buckets with a replica on each server, and waits until the
+        replicas are up to date. Raises TimeoutError."""
+        bus = await self.connect()
+        try:
+            async with asyncio.timeout(60.0):
+                while True:
+                    try:
+                        await streams.ensure(bus, replicas=self.size)
+                        break
+                    except AdmittanceError as error:
+                        if not is_temporary(error):
+                            raise
+                        await asyncio.sleep(0.1)
+            await self.healthy(bus, [one.name for one in streams.all_streams()])
+        finally:
+            await bus.close()
 
     async def stream_leader(self, bus: Bus, stream: str) -> int | None:
         """The server that leads the stream, or None."""

@@ -1,0 +1,60 @@
+"""Three nats-servers on loopback as one cluster, and services on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.server_cluster import ServerCluster
+
+from support.cluster import Cluster
+
+SERVICES: Final = (
+    "workload-controller",
+    "scheduler",
+    "retry-timer",
+    "variant-controller",
+    "provisioning-check",
+    "provider-pool",
+)
+
+
+@asynccontextmanager
+async def three_servers(
+    folder: Path, *, locked: bool = False, with_streams: bool = True
+) -> AsyncIterator[ServerCluster]:
+    """A cluster that has a leader, and all streams and buckets with three replicas. ``locked``: the
+    servers demand credentials. ``with_streams`` False: the cluster is empty."""
+    cluster = ServerCluster(folder, locked=locked)
+    try:
+        await cluster.start()
+        await cluster.formed()
+        if with_streams:
+            await cluster.make_streams()
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+@asynccontextmanager
+async def services_on(
+    cluster: ServerCluster, folder: Path, services: Sequence[str] = SERVICES, *, each: int = 2
+) -> AsyncIterator[Cluster]:
+    """Services as processes on the cluster, ``each`` instances of a service. ``folder``: for their
+    logs and data."""
+    found = Cluster(cluster.url, folder)
+    try:
+        for service in services:
+            login = cluster.variables_of(service)
+            for number in range(each):
+                await found.start(
+                    service,
+                    f"{service}-{number}",
+                    ADMIT_REPLICAS=str(cluster.size),
+                    **login,
+                )
+        yield found
+    finally:
+        await found.stop()
