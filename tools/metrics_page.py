@@ -1,4 +1,4 @@
-"""``python -m tools.metrics_page`` writes docs/metrics.md: the metrics of every service."""
+"""``python -m tools.metrics_page`` writes docs/reference/metrics.md: metrics of all services."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
 from admittance.variant_controller.service import FAMILY_GAUGES
 from admittance.workload_controller.workload_metrics import CHECK_ACTIVE, WorkloadMetrics
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "metrics.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 
 HEAD: Final = """\
 # Metrics
 
 This page is generated from the code: `python -m tools.metrics_page`.
 
-[The admin port](operations.md#the-admin-port) of a process shows the metrics of its services at
+[The admin port](../operations.md#the-admin-port) of a process shows the metrics of its services at
 `/metrics`. Names begin with `admittance_`. `--metrics-prefix kueue_` replaces this prefix, for
 queries and dashboards of Kueue: metrics that Kueue has too have its names and labels, without the
 label `replica_role`. Amounts of cpu are in cores, all others in the unit of the manifest.
@@ -32,7 +32,7 @@ label `replica_role`. Amounts of cpu are in cores, all others in the unit of the
   change of the leader two schedulers, or none, may show the same queue.
 - Counters and histograms count since the start of their process, while the instance leads: add up
   all instances.
-- A family of [variants](concurrent-admission.md) counts as one workload. Checks judge variants,
+- A family of [variants](../concurrent-admission.md) counts as one workload. Checks judge variants,
   so metrics of checks count variants.
 - Labels are names of existing objects and fixed words. A counter has at most 2,000 series;
   further ones are counted under `other`.
@@ -80,7 +80,7 @@ def by_service() -> Mapping[str, list[Definition]]:
 
 
 def page() -> str:
-    """The text of docs/metrics.md."""
+    """The text of docs/reference/metrics.md."""
     tables = "".join(_table(service, found) for service, found in by_service().items())
     missing = "".join(f"| `{name}` | {why} |\n" for name, why in NOT_COUNTED.items())
     return f"{HEAD}{tables}{NOT_COUNTED_HEAD}{missing}"

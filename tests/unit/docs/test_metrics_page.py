@@ -1,4 +1,4 @@
-"""docs/metrics.md lists the metrics of the code."""
+"""docs/reference/metrics.md lists the metrics of the code."""
 
 from __future__ import annotations
 
