@@ -146,7 +146,8 @@ class Request:
         self.raw = b"null"
         """The encoded parameters, to recognise a duplicate of the request."""
         self.revision = 0
-        """The workload's revision at the request; a repeated request has a later one."""
+        """The workload's revision when the request was published. The system may ask again for the
+        same cycle: that request has a higher revision."""
         self.reported: list[Verdict] = []
         """The verdicts that `report` got while the request was not attached to a bus, as in tests.
         """

@@ -166,8 +166,8 @@ class BatchFold:
             if fact.preempts and not invalid:
                 givers, invalid = self._givers(fact, logged)
             if invalid:
-                # Write the assigned workload unchanged: its new revision ends the scheduler's
-                # assumption.
+                # The scheduler assumes the assignment until it reads a later revision. The
+                # workload is written unchanged, so the scheduler drops the assumption.
                 self._note_outcome(logged, ignored(known.workload, "StaleGiver", invalid))
                 self._apply(key, known, Change(known.workload), logged)
                 return True

@@ -108,7 +108,8 @@ class Catalog:
         self.namespaces: dict[str, Namespace] = {}
         self.lists: dict[str, CheckLists] = {}
         self.affected: set[str] = set()
-        """ClusterQueues with activity, flavors or checks that the last `apply` may have changed."""
+        """ClusterQueues that may have become active or inactive, or have other flavors or checks,
+        through the last `apply`."""
         self._newest: dict[str, int] = {}
         self._flavor_users: dict[str, set[str]] = {}
         self._check_users: dict[str, set[str]] = {}

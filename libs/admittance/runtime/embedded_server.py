@@ -238,7 +238,7 @@ class EmbeddedServer:
         would.
         """
         if self._child is not None:
-            # The return code is set so that Popen does not wait for the server.
+            # Popen takes the server for ended and does not wait for it when it is collected.
             self._child.returncode = 0
         self.running = None
         self._child = None

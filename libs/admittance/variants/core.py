@@ -377,7 +377,7 @@ class FamilyActs:
         try:
             result = required_acts(family, context, partial(self._taken, name.namespace), now)
         except (*BROKEN, TypeError) as error:
-            # One broken object must not block the other families.
+            # A family with a broken object must not block the other families.
             self.unreadable[name] = str(error)
             return []
         self.unreadable.pop(name, None)

@@ -124,7 +124,7 @@ def _check(key: str, workload: StoredWorkload) -> None:
     failure."""
     meta, status = workload.metadata, workload.status
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
-        raise Unreadable(f"the workload in the value is named {meta.namespace}/{meta.name}")
+        raise Unreadable(f"the value under this key is of workload {meta.namespace}/{meta.name}")
     if len(meta.uid) > UID_MAX:
         raise Unreadable(f"the uid has {len(meta.uid)} characters, {UID_MAX} are allowed")
     spec = stored.decode_head(workload.spec)

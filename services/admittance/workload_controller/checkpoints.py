@@ -80,7 +80,7 @@ class CheckpointWriter:
             await asyncio.sleep(min(LOOK_SECONDS, self._every))
 
     async def _is_due(self) -> bool:
-        # A checkpoint of later facts than the log has is not valid, so it is left out.
+        # The log may end before a checkpoint, as after a restore; such a checkpoint is not valid.
         made = [one for one in await checkpoints(self._bus) if one.through <= self._through()]
         newest = made[-1] if made else None
         facts = self._through() - (newest.through if newest is not None else 0)

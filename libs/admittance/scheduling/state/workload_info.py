@@ -410,7 +410,7 @@ class Domain:
     name: str
     owned: bool = False  # this scheduler leads the domain
     queues: dict[Queue, None] = field(default_factory=dict)
-    ready: dict[Queue, None] = field(default_factory=dict)  # queues of the domain with a head
+    ready: dict[Queue, None] = field(default_factory=dict)  # queues that have a head
     # Queues of the domain with parked workloads.
     parked_queues: dict[Queue, None] = field(default_factory=dict)
     # Workloads with a decision in flight.

@@ -110,7 +110,7 @@ def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> d
             waits = phase(variant, family.now) is Phase.BACKOFF
             at = state.requeue_at if waits and state is not None else None
         elif wanted.why in STOPPED:
-            continue  # The variant is not activated merely because time passes.
+            continue  # No timer is needed: time alone never activates this variant.
         else:
             return None
         if at is None or at <= family.now:

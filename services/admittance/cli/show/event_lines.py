@@ -275,8 +275,8 @@ def reason_of(fact: Fact) -> tuple[str, str]:
 
 
 def request_reason(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
-    """The words for a provisioning fact: the class, and the request to its provider or the
-    provider's answer.
+    """The columns REASON and MESSAGE of a provisioning fact in `admit events`: the provisioning
+    class, and the request to the provider or the provider's answer.
     """
     match fact:
         case provisioning.ProvisioningRequested(check=check, attempt=attempt):
