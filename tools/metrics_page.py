@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from admittance.provisioning_check.service import REQUESTS
-from admittance.runner.service import RUNS
+from admittance.provisioning_check.service import REQUESTS, unusable_answers
+from admittance.runner.service import RUNNER_GAUGES
 from admittance.runtime.leader.leader_elected_service import LEADER_METRICS
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
@@ -32,6 +32,8 @@ label `replica_role`. Amounts of cpu are in cores, all others in the unit of the
   change of the leader two schedulers, or none, may show the same queue.
 - Counters and histograms count since the start of their process, while the instance leads: add up
   all instances.
+- Counters without labels, and those of rare events of a queue or a check, begin with 0, so that
+  `increase` and `rate` see the first event.
 - A family of [variants](../concurrent-admission.md) counts as one workload. Checks judge variants,
   so metrics of checks count variants.
 - Labels are names of existing objects and fixed words. A counter has at most 2,000 series;
@@ -72,8 +74,8 @@ def by_service() -> Mapping[str, list[Definition]]:
         "scheduler": [*QUEUE_GAUGES, *attempts],
         "workload-controller": [*counted, CHECK_ACTIVE],
         "variant-controller": list(FAMILY_GAUGES),
-        "provisioning-check": [REQUESTS],
-        "runner": [RUNS],
+        "provisioning-check": [REQUESTS, *unusable_answers().definitions],
+        "runner": list(RUNNER_GAUGES),
         "every service with leaders": list(LEADER_METRICS),
         "every process": [BUILD_INFO],
     }

@@ -22,7 +22,7 @@ from admittance.events.names import token
 from admittance.events.reader import Reader, Unreadable, reason_of
 from admittance.events.requests import SettledReply
 from admittance.events.subjects import BARRIER, workload_key
-from admittance.events.system import Barrier, ObjectApplied
+from admittance.events.system import Barrier, DeadLetterReason, ObjectApplied
 from admittance.lease import Fence
 from admittance.workload import stored
 from admittance.workload.change import Change, FactOutcome, ignored, with_log
@@ -47,9 +47,8 @@ _FOR_PEOPLE: Final = frozenset({"pending", "requeued"})
 """Kinds of outbox entries that people read: of several in one put only the last one matters. All
 other kinds are read by services, and are published before the workload changes again."""
 
-LEADS_TO_NOTHING: Final = "LeadsToNothing"
-"""Reason for a fact that is readable but cannot be applied."""
 _NO_OUTCOME: Final = SettledReply()
+_UNDECODABLE: Final = DeadLetterReason.UNDECODABLE
 
 _barrier = Reader(Barrier)
 _applied = Reader(ObjectApplied)
@@ -238,7 +237,7 @@ class BatchFold:
             digest, user = submissions.digest(logged), user_behind(logged)
             return replace(arrived, message_id=digest, submitted_by=user)
         except InvalidSubmission as error:
-            self._bury(logged, str(error), "Invalid")
+            self._bury(logged, str(error), DeadLetterReason.INVALID)
             self._reject(logged, fact, "Invalid", str(error))
             return None
 
@@ -254,9 +253,10 @@ class BatchFold:
             raise  # Only this service writes states, so the error is a bug.
         except Exception as error:
             why = f"it cannot be applied to {key}: {type(error).__name__}: {reason_of(error)}"
-            if self._outcomes.get(logged.sequence, _NO_OUTCOME).reason != LEADS_TO_NOTHING:
-                self._bury(logged, why, LEADS_TO_NOTHING)
-            return ignored(known.workload, LEADS_TO_NOTHING, why), {}
+            word = DeadLetterReason.LEADS_TO_NOTHING
+            if self._outcomes.get(logged.sequence, _NO_OUTCOME).reason != word:
+                self._bury(logged, why, word)
+            return ignored(known.workload, word, why), {}
 
     def _transitions(
         self, key: str, known: VersionedWorkload, fact: Fact, logged: LogMessage
@@ -474,7 +474,7 @@ class BatchFold:
 
     # Notes and outcomes. ------------------------------------------------------------
 
-    def _bury(self, logged: LogMessage, reason: str, word: str = "Undecodable") -> None:
+    def _bury(self, logged: LogMessage, reason: str, word: str = _UNDECODABLE) -> None:
         self._dead.append(RejectedMessage(logged, reason))
         self._outcomes[logged.sequence] = SettledReply(
             outcome="dead-lettered", reason=word, message=reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import msgspec
@@ -119,6 +119,17 @@ class ProviderAlive(SystemMessage, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     parameters: tuple[str, ...] = ()
+
+
+class DeadLetterReason(StrEnum):
+    """Why the workload-controller cannot apply a message of the log.
+
+    ``LEADS_TO_NOTHING``: the fact is readable but cannot be applied.
+    """
+
+    UNDECODABLE = "Undecodable"
+    INVALID = "Invalid"
+    LEADS_TO_NOTHING = "LeadsToNothing"
 
 
 class DeadLetter(SystemMessage, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from admittance.variants.known_families import (
     NO_QUEUE,
     FamilyQueues,
     KnownFamily,
+    KnownParent,
     LookTimes,
     NameClaims,
     family_of,
@@ -193,6 +194,34 @@ ACTS_MAX: Final = 1000
 """The largest number of acts that are published together."""
 
 
+FAMILY_STATES: Final = {
+    "waiting": "no variant is admitted",
+    "backoff": "its backoff is not over",
+    "inactive": "it is held, gated or deactivated",
+    "admitted": "a variant is admitted",
+    "stopping": "its job is being stopped",
+    "migrating": "its job is being stopped, and a better variant is admitted next",
+    "ended": "it has finished or is being deleted",
+    "unreadable": "stored values are wrong, so it gets no variants",
+}
+"""The state of a family, and its meaning."""
+
+
+def _state_of(parent: KnownParent) -> str:
+    state = parent.state
+    if parent.ended:
+        return "ended"
+    if state.migrating_to:
+        return "migrating"
+    if state.stopping:
+        return "stopping"
+    if state.admitted:
+        return "admitted"
+    if not state.active:
+        return "inactive"
+    return "backoff" if state.waits else "waiting"
+
+
 class FamilyActs:
     """All families, and the acts that they require. ``now`` is always the wall clock with a time
     zone.
@@ -356,6 +385,17 @@ class FamilyActs:
         # thread.
         for queue in tuple(self._open.values()):
             found[queue] = found.get(queue, 0) + 1
+        return found
+
+    def states(self) -> dict[str, int]:
+        """The number of families in each of `FAMILY_STATES`."""
+        found = dict.fromkeys(FAMILY_STATES, 0)
+        # As in `gates_open`, another thread reads.
+        for family in tuple(self._families.values()):
+            parent = family.parent
+            if parent is not None:
+                unreadable = family.name in self.unreadable
+                found["unreadable" if unreadable else _state_of(parent)] += 1
         return found
 
     def __contains__(self, name: object) -> bool:

@@ -33,7 +33,7 @@ from admittance.runtime.leader.leader_elected_service import LeaderElectedServic
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
-from admittance.runtime.telemetry.metrics import Gauges, gauge
+from admittance.runtime.telemetry.metrics import Counter, Gauges, gauge
 
 SERVICE: Final = "provisioning-check"
 FILTERS: Final = [
@@ -49,10 +49,12 @@ class ProvisioningReconciler:
     """Keeps one capacity request for each reservation that needs one.
 
     A provider's answer is acknowledged once everything that follows from the answer is on the
-    log.
+    log. ``unusable`` counts the answers that became dead letters.
     """
 
-    def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
+    def __init__(
+        self, bus: Bus, settings: Settings, epoch: int, unusable: Counter | None = None
+    ) -> None:
         self._bus = bus
         self._settings = settings
         seconds = settings.provisioning_seconds
@@ -62,6 +64,7 @@ class ProvisioningReconciler:
         self._changed = asyncio.Event()
         self._steps_done = asyncio.Condition()
         self._stop = asyncio.Event()
+        self._unusable = unusable or unusable_answers()
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch)
         self.controller = AdmissionCheckController(CONTROLLER)
         self.controller.check(self._on_check_requested)
@@ -161,6 +164,7 @@ class ProvisioningReconciler:
             bad += [
                 UnusableDelivery(one, why) for (one, _), why in zip(good, whys, strict=True) if why
             ]
+            self._unusable.add((), len(bad))
             await publish_dead_letters(self._bus, SERVICE, bad)
             await self._settle()
             self._puller.ack_soon(batch[-1])
@@ -262,11 +266,18 @@ REQUESTS: Final = gauge(
 )
 
 
+def unusable_answers() -> Counter:
+    """The counter of answers that became dead letters."""
+    about = "Answers of providers that cannot be used, each a dead letter"
+    return Counter("unusable_capacity_answers", about, ())
+
+
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs the provisioning check while this instance leads, until ``stop`` is set."""
+    unusable = unusable_answers()
 
     def begin(epoch: int) -> ProvisioningReconciler:
-        return ProvisioningReconciler(bus, settings, epoch)
+        return ProvisioningReconciler(bus, settings, epoch, unusable)
 
     elected = LeaderElectedService(
         bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda one: one.lag
@@ -276,5 +287,5 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         work = elected.work
         return {REQUESTS.name: work.core.counts()} if work is not None else {}
 
-    async with show_metrics(settings, Gauges((REQUESTS,), gauges)):
+    async with show_metrics(settings, Gauges((REQUESTS,), gauges), unusable):
         await elected.run(stop)

@@ -265,6 +265,11 @@ class Launcher:
             timer.cancel()
             self._slots.release()
 
+    def start_slots(self) -> tuple[int, int]:
+        """How many start slots are used, and how many are free."""
+        used = min(len(self._starting), STARTING_MAX)
+        return used, STARTING_MAX - used
+
     def stop(self, run: RunFiles) -> None:
         """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
         _signal_shim(run, signal.SIGTERM)

@@ -285,6 +285,9 @@ class Shims(Protocol):
         ended.
         """
 
+    def start_slots(self) -> tuple[int, int]:
+        """How many start slots are used, and how many are free."""
+
     def stop(self, run: RunFiles) -> None:
         """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
 

@@ -103,7 +103,7 @@ async def run(
     )
     try:
         await manager.launcher.open()
-        async with show_metrics(settings, Gauges((RUNS,), partial(_gauges, manager))):
+        async with show_metrics(settings, Gauges(RUNNER_GAUGES, partial(_gauges, manager))):
             await _serve(
                 bus,
                 settings,
@@ -122,13 +122,21 @@ async def run(
 
 
 RUNS: Final = gauge("runner_jobs", "Jobs of the runner, by the stage of their run", ("stage",))
+START_SLOTS: Final = gauge(
+    "runner_start_slots",
+    "Slots for jobs that are being started at the same time, used and free. The number of running "
+    "jobs has no limit but quota",
+    ("state",),
+)
+RUNNER_GAUGES: Final = (RUNS, START_SLOTS)
 
 
 def _gauges(manager: RunManager) -> dict[str, dict[tuple[str, ...], float]]:
     found: dict[tuple[str, ...], float] = {(one.value,): 0 for one in Stage}
     for run in tuple(manager.runs.values()):
         found[(run.stage.value,)] += 1
-    return {RUNS.name: found}
+    used, free = manager.launcher.start_slots()
+    return {RUNS.name: found, START_SLOTS.name: {("used",): used, ("free",): free}}
 
 
 async def _serve(

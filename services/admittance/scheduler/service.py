@@ -68,7 +68,9 @@ class AttemptMetrics:
 
     def __init__(self) -> None:
         about = "Cycles of a domain; success: a workload got quota, inadmissible: none did"
-        self.attempts = Counter("admission_attempts", about, ("result",))
+        self.attempts = Counter(
+            "admission_attempts", about, ("result",), start=(SUCCESS, INADMISSIBLE)
+        )
         self.durations = Histogram(
             "admission_attempt_duration_seconds", "How long such a cycle took", ("result",)
         )

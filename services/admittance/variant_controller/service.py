@@ -38,7 +38,7 @@ from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, gauge
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
-from admittance.variants.core import GATHER, STUCK, FamilyActs
+from admittance.variants.core import FAMILY_STATES, GATHER, STUCK, FamilyActs
 from admittance.variants.required_acts import Act
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 
@@ -241,7 +241,12 @@ GATE_OPEN: Final = gauge(
     "Families in which a variant may preempt now",
     ("cluster_queue",),
 )
-FAMILIES: Final = gauge("families", "Parents of variants that have not been deleted")
+FAMILIES: Final = gauge(
+    "families",
+    "Parents of variants that have not been deleted. "
+    + "; ".join(f"{state}: {meaning}" for state, meaning in FAMILY_STATES.items()),
+    ("state",),
+)
 STUCK_FACTS: Final = gauge(
     "family_facts_without_effect",
     "Facts about families that the variant-controller repeated without an effect",
@@ -268,7 +273,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         gates = core.gates_open()
         return {
             GATE_OPEN.name: {(queue,): count for queue, count in gates.items()},
-            FAMILIES.name: {(): len(core)},
+            FAMILIES.name: {(state,): count for state, count in core.states().items()},
             STUCK_FACTS.name: {(): core.stuck},
         }
 

@@ -19,6 +19,7 @@ from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.events.requests import SettledReply
+from admittance.events.system import DeadLetterReason
 from admittance.quota.catalog import is_check_active
 from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric, gauge
 from admittance.workload.conditions import Type, find
@@ -84,6 +85,7 @@ class WorkloadMetrics:
             "dead_letters",
             "Messages on the log that are no valid fact, by reason",
             ("reason",),
+            start=[(reason,) for reason in DeadLetterReason],
         )
         self.batches = Histogram("commit_facts", "How many facts one commit applied", (), SIZES)
         self.durations = Histogram("commit_duration_seconds", "How long one commit took", ())
@@ -163,6 +165,8 @@ class WorkloadMetrics:
                 self.lifecycle.stepped(_place(controller, before, after), before, after)
             if status.preempted_by is not before.status.preempted_by:
                 self.lifecycle.preempted_by(before, after)
+        if status.admission is not None and before.status.admission is None:
+            self._reserved(controller, after)
         if status.scheduling_stats is not before.status.scheduling_stats:
             self._evicted(controller, before, after)
         if status.admission_checks is not before.status.admission_checks:
@@ -226,6 +230,14 @@ class WorkloadMetrics:
                 if one.count == more:
                     labels = (place.cluster_queue, reason, cause, place.priority_class)
                     self.evicted_once.add(labels)
+
+    def _reserved(self, controller: Controller, after: StoredWorkload) -> None:
+        queue = _queue(controller, None, after)
+        self.forced.begin((queue,))
+        for row in after.status.admission_checks:
+            labels = (row.name, _controller(controller, row.name), queue)
+            for counter in (self.retries, self.rejections, self.clamped):
+                counter.begin(labels)
 
     def _judged(
         self, controller: Controller, before: StoredWorkload, after: StoredWorkload

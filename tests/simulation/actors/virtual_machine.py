@@ -165,6 +165,9 @@ class VirtualShims:
     def start_done(self, key: str) -> None:
         self._starting.discard(key)
 
+    def start_slots(self) -> tuple[int, int]:
+        return len(self._starting), 0
+
     def stop(self, run: RunFiles) -> None:
         shim = self._machine.disks[run.identity.key].shim
         if shim is not None and shim.alive:

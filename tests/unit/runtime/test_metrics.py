@@ -120,3 +120,16 @@ def test_series_of_one_name_from_two_services_stand_together() -> None:
 def test_a_prefix_that_prometheus_refuses_is_reported(prefix: str) -> None:
     with pytest.raises(SetupError, match="prefix"):
         prefix_of(prefix)
+
+
+def test_a_counter_shows_zero_before_its_first_event() -> None:
+    conflicts = Counter("conflicts", "Conflicts", ())
+    letters = Counter("letters", "Letters", ("reason",), start=[("Invalid",)])
+    letters.begin(("Undecodable",))
+    letters.add(("Undecodable",))
+    letters.begin(("Undecodable",))
+    found = parsed(conflicts, letters, Histogram("size", "Sizes", ()))
+    assert found["admittance_conflicts_total", ()] == 0
+    assert found["admittance_letters_total", (("reason", "Invalid"),)] == 0
+    assert found["admittance_letters_total", (("reason", "Undecodable"),)] == 1
+    assert found["admittance_size_count", ()] == 0

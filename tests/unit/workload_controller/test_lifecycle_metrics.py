@@ -146,3 +146,14 @@ def test_the_gauge_of_a_check_vanishes_with_the_check() -> None:
     key = next(key for key, _ in system.controller.objects if key.startswith("admissioncheck."))
     system.controller.keep_object(key, None, b"", system.revision + 1)
     assert active_checks(system.controller) == {}
+
+
+def test_counters_of_rare_events_begin_with_zero() -> None:
+    tracked = CountedWorkload(Around(checks=("budget",)))
+    tracked.assigned().verdict("budget", "Ready").confirmed()
+    counted = tracked.counts_of
+    for counter in (counted.retries, counted.rejections, counted.clamped):
+        assert counter.values == {("budget", "", "cq"): 0}
+    assert counted.forced.values == {("cq",): 0}
+    reasons = ("Undecodable", "Invalid", "LeadsToNothing")
+    assert counted.dead.values == dict.fromkeys(((one,) for one in reasons), 0)

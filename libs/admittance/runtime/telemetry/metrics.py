@@ -60,12 +60,19 @@ class Metric(ABC):
 
 
 class Counter(Metric):
-    """A growing number for each combination of labels."""
+    """A growing number for each combination of labels.
 
-    def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
+    A series that begins with the value 1 has no increase for Prometheus, so the first event would
+    be missed. Series that are known before their first event begin with 0: ``start`` has their
+    labels, `begin` adds others, and a counter without labels begins with 0 by itself.
+    """
+
+    def __init__(
+        self, name: str, about: str, labels: Sequence[str], start: Iterable[Labels] = ()
+    ) -> None:
         self.definition = Definition(name, "counter", about, tuple(labels))
         self.definitions = (self.definition,)
-        self.values: dict[Labels, float] = {}
+        self.values: dict[Labels, float] = dict.fromkeys(start if labels else ((),), 0)
         self._other = (OTHER,) * len(self.definition.labels)
 
     def add(self, labels: Labels, amount: float = 1) -> None:
@@ -73,6 +80,10 @@ class Counter(Metric):
         if labels not in self.values and len(self.values) >= SERIES_MAX:
             labels = self._other
         self.values[labels] = self.values.get(labels, 0) + amount
+
+    def begin(self, labels: Labels) -> None:
+        """Shows the series with these labels, with 0 if nothing was counted yet."""
+        self.add(labels, 0)
 
     def series(self, prefix: str) -> Iterable[tuple[Definition, Iterable[str]]]:
         return [(self.definition, _lines(prefix, self.definition, self.values.copy()))]
@@ -89,7 +100,7 @@ class _SeriesText(NamedTuple):
 
 class Histogram(Metric):
     """Counts durations by length, or other amounts by size, for each combination of labels.
-    ``bounds``: the upper bounds of the buckets."""
+    ``bounds``: the upper bounds of the buckets. A histogram without labels begins with 0."""
 
     def __init__(
         self,
@@ -104,6 +115,8 @@ class Histogram(Metric):
         self.values: dict[Labels, list[float]] = {}
         self._other = (OTHER,) * len(self.definition.labels)
         self._texts: tuple[str, dict[Labels, _SeriesText]] = "", {}
+        if not labels:
+            self.values[()] = self._empty()
 
     def observe(self, labels: Labels, amount: float) -> None:
         """Counts one duration, in seconds, or one other amount."""
@@ -111,11 +124,14 @@ class Histogram(Metric):
         if found is None:
             if len(self.values) >= SERIES_MAX:
                 labels = self._other
-            # A series has one element for each bucket, one for longer durations, and the sum.
-            # The counts are ints, because the text of an int is made faster.
-            found = self.values.setdefault(labels, [0] * (len(self._bounds) + 1) + [0.0])
+            found = self.values.setdefault(labels, self._empty())
         found[bisect_left(self._bounds, amount)] += 1
         found[-1] += amount
+
+    def _empty(self) -> list[float]:
+        # A series has one element for each bucket, one for longer durations, and the sum. The
+        # counts are ints, because the text of an int is made faster.
+        return [*[0] * (len(self._bounds) + 1), 0.0]
 
     def series(self, prefix: str) -> Iterable[tuple[Definition, Iterable[str]]]:
         return [(self.definition, self._lines(f"{prefix}{self.definition.name}"))]
