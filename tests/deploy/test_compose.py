@@ -10,6 +10,7 @@ from pathlib import Path
 
 import containers
 import pytest
+import yaml
 from containers import ROOT, Deployment, docker
 
 pytestmark = pytest.mark.deploy
@@ -104,12 +105,13 @@ def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield found
 
 
-def test_no_process_of_a_service_is_root(deployment: Deployment) -> None:
+def test_no_service_but_the_runner_is_root(deployment: Deployment) -> None:
     names = deployment.containers()
     assert len(names) == len(containers.services(*PROFILES))
     for name in names:
         told = docker("exec", name, "cat", "/proc/1/status")
-        assert "Uid:\t65532\t65532\t65532" in told, name
+        uid = 0 if "runner" in name else 65532
+        assert f"Uid:\t{uid}\t{uid}\t{uid}" in told, name
 
 
 def test_containers_write_nowhere_and_have_limits_and_short_logs(deployment: Deployment) -> None:
@@ -165,6 +167,40 @@ def test_a_job_runs_from_submission_to_end_in_containers(
     found = json.loads(admit("get", "workload", "greet", "-o", "json"))
     assert found["status"]["admission"]["clusterQueue"] == "research"
     assert admit("logs", "workload", "greet").count("hello from") == 2
+
+
+def test_a_job_cannot_read_what_the_runner_has_and_jobs_of_namespaces_differ(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    admit = deployment.admit
+    admit("apply", "-f", str(ROOT / "deploy" / "samples" / "queues.yaml"))
+    look = "id -u; cat /run/secrets/credentials /proc/1/environ /data/runner/id; kill 1; true"
+    uids: list[int] = []
+    for namespace in ("default", "team-b"):
+        job = yaml.safe_load(JOB)
+        job["metadata"] |= {"name": "spy", "namespace": namespace}
+        job["spec"] |= {"parallelism": 1, "completions": 1}
+        job["spec"]["template"]["spec"]["containers"][0]["command"] = ["sh", "-c", look]
+        queue = {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "LocalQueue",
+            "metadata": {"namespace": namespace, "name": "research"},
+            "spec": {"clusterQueue": "research"},
+        }
+        path = tmp_path / f"{namespace}.yaml"
+        path.write_text(yaml.safe_dump(queue))
+        admit("apply", "-f", str(path))
+        path.write_text(yaml.safe_dump(job))
+        admit("submit", "-f", str(path))
+        admit("-n", namespace, "wait", "workload", "spy", "--for", "Finished", "--timeout", "60")
+        told = admit("-n", namespace, "logs", "workload", "spy")
+        assert "SEED" not in told
+        assert "ADMIT_" not in told
+        assert told.count("Permission denied") == 3, told
+        assert "Operation not permitted" in told, told
+        uids.append(int(next(one for one in told.split() if one.isdecimal())))
+    assert len({*uids, 0, 65532}) == 4
+    assert min(uids) >= 1_000_000_000
 
 
 def test_every_role_does_its_part_of_a_job(deployment: Deployment) -> None:

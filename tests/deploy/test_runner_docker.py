@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from admittance.runner.jobs.job_rules import JobRules, UnixUsers
 from admittance.runner.jobs.plan import probe_docker
 from admittance.runner.launcher import DockerExecutor
 from admittance.runtime.errors import SetupError
@@ -91,6 +92,25 @@ async def test_the_image_runs_with_its_environment_and_ends(
         outputs = sorted((testbed.tmp / "a/runner/runs").glob("*/out/*.log"))
         assert [path.read_text() for path in outputs] == ["hello main-0\n", "hello main-1\n"]
         assert containers(testbed) == []
+
+
+async def test_a_container_runs_as_the_unix_user_of_the_rules_and_of_allowed_images(
+    testbed: RunnerTestbed, image: str
+) -> None:
+    repository = image.partition(":")[0]
+    rules = JobRules(run_as={"*": UnixUsers(5000, 6000)}, images=(f"{repository}:*",))
+    async with testbed.runner(executor="docker", rules=rules):
+        script = "while read -r key uid rest; do echo $key $uid; done </proc/self/status"
+        await testbed.admit("train", "", containers=a_container(image, script))
+        assert (await testbed.wait_for_fact("finished", "train", 60.0)).succeeded
+        (output,) = (testbed.tmp / "a/runner/runs").glob("*/out/*.log")
+        status = dict(one.split(" ", 1) for one in output.read_text().splitlines() if " " in one)
+        assert 5000 <= int(status["Uid:"]) <= 6000
+        assert status["Uid:"] == status["Gid:"]
+        await testbed.admit("other", "", containers=a_container("busybox:stable", script))
+        refused = await testbed.wait_for_fact("finished", "other", 60.0)
+        assert refused.reason == "FailedToStart"
+        assert "may not run the image busybox:stable" in refused.message
 
 
 async def test_an_evicted_container_is_stopped(testbed: RunnerTestbed, image: str) -> None:

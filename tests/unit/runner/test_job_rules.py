@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from admittance.events.facts import Admitted
-from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
+from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser, UnixUsers
 from admittance.runner.jobs.rule_options import (
     RuleTexts,
     check_unix_users,
@@ -50,6 +50,18 @@ def test_rule_for_every_job_counts_last() -> None:
     rules = JobRules(run_as={"*": user(9), "user:ada": user(1)})
     assert rules.unix_user(admitted("ada")) == user(1)
     assert rules.unix_user(admitted("bob")) == rules.unix_user(admitted()) == user(9)
+
+
+def test_range_gives_each_namespace_a_unix_user_of_its_own() -> None:
+    rules = JobRules(run_as={"*": UnixUsers(low=5000, high=1_000_000)})
+    jobs = [admitted(by, f"team-{i}") for i in range(50) for by in ("ada", "bob", "")]
+    found = [rules.unix_user(job) for job in jobs]
+    assert len({one.uid for one in found if one is not None}) == 50
+    assert all(one is not None and 5000 <= one.uid == one.gid <= 1_000_000 for one in found)
+    # The files that a job leaves belong to this number, so it must stay the same for ever.
+    assert rules.unix_user(admitted(namespace="team-a")) == UnixUser(
+        uid=179873, gid=179873, groups=(179873,)
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,6 +131,8 @@ def test_known_unix_user_has_its_groups_and_home() -> None:
         ({"ADMIT_RUN_AS": "*=no-such-user"}, "there is no Unix user 'no-such-user'"),
         ({"ADMIT_RUN_AS": "*=4294967295"}, "is not the number of a Unix user"),
         ({"ADMIT_RUN_AS": "*=0,*=1"}, "* is given twice"),
+        ({"ADMIT_RUN_AS": "*=0-1000"}, "0-1000 is not a range of Unix users without root"),
+        ({"ADMIT_RUN_AS": "*=9-8"}, "9-8 is not a range of Unix users"),
         ({"ADMIT_JOB_NAMESPACES": "Team A"}, "is not a name"),
         ({"ADMIT_JOB_FOLDERS": "work"}, "must be an absolute path"),
         ({"ADMIT_JOB_IMAGES": "x"}, "has no effect with --executor local: it is for docker"),
@@ -137,6 +151,13 @@ def test_runner_that_is_root_must_name_unix_users(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SetupError, match="name the Unix user of its jobs with --run-as"):
         check_unix_users(JobRules())
     check_unix_users(JobRules(run_as={"*": user(0)}))
+    check_unix_users(JobRules(run_as={"*": UnixUsers(low=1, high=9)}))
+
+
+def test_only_a_runner_that_is_root_may_have_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 5)
+    with pytest.raises(SetupError, match="only a runner that is root"):
+        check_unix_users(JobRules(run_as={"*": UnixUsers(low=1, high=9)}))
 
 
 def test_runner_that_is_not_root_starts_jobs_as_itself_only(

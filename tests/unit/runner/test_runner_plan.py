@@ -139,3 +139,18 @@ def test_an_image_alone_is_enough_for_an_engine() -> None:
     fact = admitted({"name": "c", "image": "hello"})
     plan = plan_docker(fact, given={}, docker="docker", mark="m")
     assert plan.sets[0].main[0].argv[-1] == "hello"
+
+
+@pytest.mark.parametrize("image", ["--privileged", "-v/:/host", "$(IMAGE)"])
+def test_an_option_of_the_engine_is_not_an_image(image: str) -> None:
+    with pytest.raises(CannotRun, match="is not the name of an image"):
+        plan_docker(admitted({"name": "c", "image": image}), given={}, docker="docker", mark="m")
+
+
+@pytest.mark.parametrize("name", ["DOCKER_HOST", "LD_PRELOAD", "https_proxy", "PATH"])
+def test_a_variable_of_a_container_does_not_reach_the_client(name: str) -> None:
+    container = {"name": "c", "image": "hello", "env": [{"name": name, "value": "x"}]}
+    plan = plan_docker(admitted(container), given={}, docker="docker", mark="m")
+    (process,) = plan.sets[0].main
+    assert process.env == ()
+    assert f"{name}=x" in process.argv

@@ -67,7 +67,8 @@ def service_options(
             "--run-as",
             metavar="KEY=USER",
             help="The Unix user of jobs. KEY: user:NAME (the submitter), namespace:NAME, unknown "
-            "or *; repeatable. Default: $ADMIT_RUN_AS",
+            "or *. USER: a name, UID, UID:GID, or a range LOW-HIGH with one for each namespace. "
+            "Repeatable. Default: $ADMIT_RUN_AS",
         ),
     ] = None,
     job_namespace: Annotated[

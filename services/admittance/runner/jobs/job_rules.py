@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePath
@@ -30,18 +31,33 @@ class UnixUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     home: str = "/"
 
 
+class UnixUsers(msgspec.Struct, frozen=True):
+    """A range of Unix users without names, ``low`` to ``high``: each namespace has one of them."""
+
+    low: int
+    high: int
+
+    def of_namespace(self, namespace: str) -> UnixUser:
+        """The namespace's Unix user: the same at every runner. Two of ``n`` namespaces share one
+        with a probability of about n² / (2 · size of the range)."""
+        digest = hashlib.blake2b(namespace.encode(), digest_size=8).digest()
+        number = self.low + int.from_bytes(digest) % (self.high - self.low + 1)
+        return UnixUser(uid=number, gid=number, groups=(number,))
+
+
 class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a runner may start; an empty field limits nothing.
 
     ``namespaces``: it leaves the jobs of all others to other runners. ``run_as``: Unix users by
     ``user:NAME`` (the submitter), ``namespace:NAME``, ``unknown`` (no known submitter) or ``*``;
-    the first of these that a job has counts, and a job without any is refused. ``images``: patterns
+    the first of these that a job has counts, and a job without any is refused. A range gives each
+    namespace a Unix user of its own. ``images``: patterns
     such as ``registry.example.com/team/*``. ``folders``: working folders, each with all folders in
     it, without symbolic links.
     """
 
     namespaces: tuple[str, ...] = ()
-    run_as: Mapping[str, UnixUser] = msgspec.field(default_factory=dict)
+    run_as: Mapping[str, UnixUser | UnixUsers] = msgspec.field(default_factory=dict)
     images: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
@@ -57,7 +73,10 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         namespace = f"namespace:{admitted.namespace}"
         for key in (first, namespace, EVERY) if by else (namespace, first, EVERY):
             if key in self.run_as:
-                return self.run_as[key]
+                user = self.run_as[key]
+                return (
+                    user.of_namespace(admitted.namespace) if isinstance(user, UnixUsers) else user
+                )
         who = f"the user {by}" if by else "an unknown submitter"
         raise CannotRun(
             f"the runner has no Unix user for jobs of {who} in namespace {admitted.namespace}: "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from admittance.api.names import name_error
-from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules, UnixUser
+from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules, UnixUser, UnixUsers
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import text_list
 
@@ -56,8 +56,8 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
     )
 
 
-def _run_as(texts: Iterable[str]) -> dict[str, UnixUser]:
-    found: dict[str, UnixUser] = {}
+def _run_as(texts: Iterable[str]) -> dict[str, UnixUser | UnixUsers]:
+    found: dict[str, UnixUser | UnixUsers] = {}
     for text in texts:
         key, separator, user = text.rpartition("=")
         kind, colon, name = key.partition(":")
@@ -69,8 +69,20 @@ def _run_as(texts: Iterable[str]) -> dict[str, UnixUser]:
             )
         if key in found:
             raise SetupError(f"{_shown('run_as')}: {key} is given twice")
-        found[key] = unix_user(user)
+        found[key] = _range(user) or unix_user(user)
     return found
+
+
+def _range(text: str) -> UnixUsers | None:
+    """The range of Unix users ``LOW-HIGH``; None for any other text. Raises SetupError."""
+    low, dash, high = text.partition("-")
+    if not (dash and low.isdecimal() and high.isdecimal()):
+        return None
+    if not 0 < int(low) < int(high) < 2**32 - 1:
+        raise SetupError(
+            f"{_shown('run_as')}: {text} is not a range of Unix users without root, LOW-HIGH"
+        )
+    return UnixUsers(low=int(low), high=int(high))
 
 
 def unix_user(text: str) -> UnixUser:
@@ -112,7 +124,11 @@ def check_unix_users(rules: JobRules) -> None:
             "the runner is root: name the Unix user of its jobs with --run-as or ADMIT_RUN_AS, "
             "such as '*=nobody'"
         )
-    others = [key for key, user in rules.run_as.items() if own not in (0, user.uid)]
+    others = [
+        key
+        for key, user in rules.run_as.items()
+        if own != 0 and (isinstance(user, UnixUsers) or user.uid != own)
+    ]
     if others:
         raise SetupError(
             f"--run-as {others[0]}: only a runner that is root can start jobs as other Unix users"
