@@ -1,0 +1,35 @@
+"""Ids of traces and spans, derived from the workload's uid: every program that knows the workload
+computes the same ids, and an export that is repeated gives the same spans.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+
+def trace_id_of(uid: str) -> str:
+    """The trace id of a workload that was submitted without a trace."""
+    return _digest(f"trace/{uid}", 16)
+
+
+def span_id_of(uid: str, *parts: str | int) -> str:
+    """The id of a span in the trace of the workload; without parts that of the whole workload."""
+    return _digest("/".join(("span", uid, *map(str, parts))), 8)
+
+
+def check_span_id(uid: str, check: str, cycle: int) -> str:
+    """The id of the span of a check in one cycle. Requests to the check's controller carry it as
+    the parent of the controller's own spans."""
+    return span_id_of(uid, "check", check, cycle)
+
+
+def run_span_id(uid: str, revision: int) -> str:
+    """The id of the span of a job's run, which begins with the admission at ``revision``."""
+    return span_id_of(uid, "run", revision)
+
+
+def _digest(text: str, size: int) -> str:
+    # A surrogate can be part of a name that a program chose.
+    found = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+    # The id of zeros is invalid.
+    return found if found.strip("0") else f"{1:0{2 * size}x}"

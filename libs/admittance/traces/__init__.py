@@ -1,0 +1,1 @@
+"""Traces of workloads, made from the facts of the log alone."""
