@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from admittance.cli.bench.system import Child, start
-from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.bus.streams import KV_CLAIMS, all_streams
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
@@ -206,6 +206,30 @@ async def test_other_unix_user_of_the_machine_gets_one_refusal(folder: Folder) -
 async def test_doctor_finds_a_locked_system_healthy(folder: Folder) -> None:
     status, out, err = await folder.admit("doctor", "-o", "json")
     assert (status, json.loads(out)["healthy"]) == (0, True), err
+
+
+async def test_doctor_names_unreadable_data_under_a_login(folder: Folder) -> None:
+    _, shown, _ = await folder.admit("context", "show", "-o", "json")
+    viewer = str(folder.root / "viewer.creds")
+    words = ("add", "viewer", "v", "--dir", str(folder.auth), "-o", viewer)
+    assert (await folder.admit("auth", *words))[0] == 0
+    url, service = json.loads(shown)["url"], folder.creds("workload-controller")
+    bus = await Bus.connect(url, name="test", access=service)
+    key = "$KV.admittance.workload.default.broken"
+    await bus.publish(Outgoing(key, b"junk"))
+    for login in ((), ("--creds", viewer)):
+        status, out, err = await folder.admit(*login, "doctor")
+        assert status == 1, err
+        (line,) = [one for one in out.splitlines() if one.startswith("wrong: ")]
+        assert "set aside: KV_admittance workload.default.broken" in line
+        assert "JSON is malformed" in line
+        assert "`admit delete workload broken -n default`" in out
+    await bus.publish(Outgoing(key, b"", {"KV-Operation": "DEL"}))
+    await bus.close()
+    status, out, err = await folder.admit("doctor")
+    assert status == 0, err
+    assert "none: all entries can be read; " in out
+    assert "which only services may read" in out
 
 
 async def test_job_of_a_person_runs_and_the_log_says_who_submitted_it(folder: Folder) -> None:

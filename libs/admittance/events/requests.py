@@ -19,7 +19,7 @@ from admittance.events.explanation import (
     Protection,
     Room,
 )
-from admittance.events.shapes import ConsumedUsage, PodSetUpdate, PreemptedBy, Shortfall
+from admittance.events.shapes import ConsumedUsage, Finding, PodSetUpdate, PreemptedBy, Shortfall
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -423,7 +423,9 @@ class Health(Request, frozen=True, kw_only=True):
 class HealthReply(Reply, frozen=True, kw_only=True):
     """``leads``: the domains that this instance leads. ``lag``: number of facts not yet read.
     ``denied``: ``publish SUBJECT`` and ``subscribe SUBJECT`` that the server refused lately, in
-    lower case. ``user``: the user in the credentials file of the service; "": none."""
+    lower case. ``user``: the user in the credentials file of the service; "": none. ``time``: the
+    clock of the machine. ``replicas``: how many replicas the service asks for in each stream; 0:
+    it makes no streams. ``findings``: what the process found out about itself and its machine."""
 
     service: str = ""
     instance: str = ""
@@ -433,6 +435,9 @@ class HealthReply(Reply, frozen=True, kw_only=True):
     details: dict[str, str] = msgspec.field(default_factory=dict)
     denied: tuple[str, ...] = ()
     user: str = ""
+    time: datetime | None = None
+    replicas: int = 0
+    findings: tuple[Finding, ...] = ()
 
 
 class Apply(Request, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Parts of facts and of the stored workload: admissions, updates, refusals.
+"""Parts of facts, replies and of the stored workload: admissions, updates, refusals, findings.
 
 The parts have Kueue's shapes where Kueue has them (``status.admission``), and are the same on the
 log, in the bucket and in the command.
@@ -266,3 +266,13 @@ def updates_of(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSe
         raise ValueError(f"{what}: {error}") from None
     check_length(what, updates)
     return updates
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One line of `admit doctor`. ``state``: ok, note or wrong. ``what``: the thing that was
+    checked; ``found``: what was seen; ``todo``: what to do about it, empty if nothing."""
+
+    state: str
+    what: str
+    found: str
+    todo: str = ""

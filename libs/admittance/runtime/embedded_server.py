@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -122,6 +123,8 @@ async def greets(port: int) -> bool:
             await writer.wait_closed()
 
 
+SYNC_DEFAULT: Final = "2m"
+"""How often nats-server writes to the disk unless it is configured."""
 START_TIMEOUT: Final = 30.0
 """Seconds within which a started server must open its port; before that, the server reads its
 store, perhaps millions of messages."""
@@ -249,6 +252,15 @@ class EmbeddedServer:
         if self._child is not None:
             return self._child.poll() is None
         return self.running is not None and is_running(self.running)
+
+    def sync_interval(self) -> str:
+        """How often the running server writes to the disk, as its configuration says: an adopted
+        server has that of an earlier start."""
+        with suppress(OSError):
+            text = (self.data_dir / "nats.conf").read_text()
+            if found := re.search(r'^  sync_interval: "([^"]*)"$', text, re.MULTILINE):
+                return found[1]
+        return SYNC_DEFAULT
 
     # The folder. ------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
+from admittance.runtime.telemetry.findings import disk_findings, report_findings
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, gauge
 
@@ -103,19 +104,22 @@ async def run(
     )
     try:
         await manager.launcher.open()
-        async with show_metrics(settings, Gauges(RUNNER_GAUGES, partial(_gauges, manager))):
-            await _serve(
-                bus,
-                settings,
-                manager,
-                stop,
-                ready,
-                retention_seconds,
-                retention_runs,
-                executor,
-                name or folder.runner,
-                detach_jobs=detach_jobs,
-            )
+        disk = partial(disk_findings, "disk of the runner", folder.root)
+        shown = show_metrics(settings, Gauges(RUNNER_GAUGES, partial(_gauges, manager)))
+        with report_findings(disk):
+            async with shown:
+                await _serve(
+                    bus,
+                    settings,
+                    manager,
+                    stop,
+                    ready,
+                    retention_seconds,
+                    retention_runs,
+                    executor,
+                    name or folder.runner,
+                    detach_jobs=detach_jobs,
+                )
     finally:
         await manager.close()
         folder.close()

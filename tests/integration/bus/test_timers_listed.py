@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from admittance.cli.doctor.findings import OK, Finding, timers_found
+from admittance.cli.doctor.finding import ok
+from admittance.cli.doctor.schedules import timers_found
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus import timers
@@ -127,6 +128,5 @@ async def test_purged_facts_are_neither_repeated_nor_lost_after_a_restart(
 
 async def test_the_doctor_counts_schedules_without_a_retry_timer(bus: Bus) -> None:
     await bus.publish(at_noon("x"))
-    assert await timers_found(bus) == [
-        Finding(OK, "timers", "schedules: 1; due and not yet on the log: 0")
-    ]
+    found = "schedules: 1; due and not yet on the log: 0"
+    assert await timers_found(bus) == [ok("timers", found)]

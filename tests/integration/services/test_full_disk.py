@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.doctor.findings import writes_found
+from admittance.cli.doctor.finding import OK, WRONG
+from admittance.cli.doctor.streams import write_findings
 from admittance.cli.support import link
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call
@@ -83,21 +84,21 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
     process = await cluster.start("workload-controller")
     try:
         await apply(bus, *queues("cq"))
-        assert [one.fine for one in await writes_found(bus)] == [True]
+        assert [one.state == OK for one in await write_findings(bus)] == [True]
 
         disk.fill()
         with pytest.raises(AnswerIsNo, match=r"did not acknowledge the write.*admit doctor"):
             await link.Link(bus, call).publish(TOO_LONG)
-        found = {one.what: one for one in await writes_found(bus, seconds=1.0)}
-        assert not found["stream ADMITTANCE"].fine
-        assert "restart nats-server" in found["stream ADMITTANCE"].found
+        found = {one.what: one for one in await write_findings(bus, seconds=1.0)}
+        assert found["stream ADMITTANCE"].state == WRONG
+        assert "restart nats-server" in found["stream ADMITTANCE"].todo
 
         disk.free()
         await server.restart_after_kill()
         await bus.connected()
 
         async def all_take_writes() -> bool:
-            return [one.fine for one in await writes_found(bus, seconds=1.0)] == [True]
+            return [one.state == OK for one in await write_findings(bus, seconds=1.0)] == [True]
 
         await eventually(all_take_writes)
         await within(submit(bus, [a_manifest("w", queue="lq-cq")]))
@@ -142,7 +143,7 @@ async def test_admit_up_restarts_a_server_that_takes_no_writes_after_a_full_disk
 
 
 async def test_missing_streams_are_not_called_full(bare_bus: Bus) -> None:
-    assert await writes_found(bare_bus, seconds=1.0) == []
+    assert await write_findings(bare_bus, seconds=1.0) == []
 
 
 async def test_a_probe_of_writes_leaves_no_message(bus: Bus, cluster: Cluster) -> None:
@@ -156,7 +157,7 @@ async def test_a_probe_of_writes_leaves_no_message(bus: Bus, cluster: Cluster) -
             count += sum("probe" in subject for subject in info["state"].get("subjects") or ())
         return count
 
-    assert [one.fine for one in await writes_found(bus)] == [True]
+    assert [one.state == OK for one in await write_findings(bus)] == [True]
     assert await probes() == 0
     assert all(one.ready for one in await health(bus))
     letters = await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": "admit.deadletter.>"})

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.cli import get
-from admittance.cli.doctor.findings import class_finding
+from admittance.cli.doctor.controllers import class_finding
+from admittance.cli.doctor.finding import OK
 from admittance.cli.show import capacity_requests, pools, tables
 from admittance.cli.show.event_lines import FactEffects, line_of, reason_of
 from admittance.cli.show.objects import Found
@@ -220,7 +221,7 @@ def test_the_doctor_checks_a_provisioning_class(
     told: str,
 ) -> None:
     one = class_finding("rack", durable, configs, records, answers, NOON)
-    assert one.fine is fine
+    assert (one.state == OK) is fine
     assert told in one.found
 
 

@@ -18,9 +18,13 @@ def test_streams_with_three_replicas_each_have_no_problems() -> None:
 def test_a_stream_with_fewer_replicas_than_the_others_is_reported() -> None:
     found = made(3)
     found["ADMITTANCE"] = made(1)["ADMITTANCE"]
-    assert streams.problems(found) == ["stream ADMITTANCE: num_replicas is 1, 3 is needed"]
+    [problem] = streams.problems(found)
+    assert (problem.stream, problem.found) == ("ADMITTANCE", "num_replicas is 1, 3 is needed")
+    assert problem.todo == "`nats stream edit ADMITTANCE --replicas 3`"
 
 
 def test_missing_streams_are_reported_without_other_problems() -> None:
     found: dict[str, dict[str, Any] | None] = {**made(1), "ADMITTANCE": None}
-    assert streams.problems(found) == ["stream ADMITTANCE is missing"]
+    assert [(one.stream, one.found) for one in streams.problems(found)] == [
+        ("ADMITTANCE", "missing")
+    ]

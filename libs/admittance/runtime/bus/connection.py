@@ -93,6 +93,8 @@ class ReconnectingClient(Client):
         self.denials: dict[str, float] = {}
         self.user = ""
         """The user that the credentials file names; "": no credentials file with a name."""
+        self.replicas_wanted = 0
+        """The replicas of each stream that this program asked for; 0: it makes no streams."""
 
     # The loss of a connection. ----------------------------------------------------------
 

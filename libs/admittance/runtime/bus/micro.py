@@ -23,6 +23,7 @@ from admittance.events.requests import HealthReply, Reply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.telemetry.findings import own_findings
 
 
 class Parts(NamedTuple):
@@ -134,7 +135,14 @@ def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[
             found = await handler(request.data, request.subject)
             if isinstance(found, HealthReply):
                 nc: Any = request._msg._client
-                found = replace(found, denied=_denied_lately(nc.denials), user=nc.user)
+                found = replace(
+                    found,
+                    denied=_denied_lately(nc.denials),
+                    user=nc.user,
+                    time=clock.now(),
+                    replicas=nc.replicas_wanted,
+                    findings=own_findings(),
+                )
             parts = found.messages if isinstance(found, Parts) else (found,)
             reply, *more = map(_encode, parts)
         except (msgspec.MsgspecError, BadToken, ValueError, RecursionError) as error:

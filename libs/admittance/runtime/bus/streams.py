@@ -173,6 +173,7 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
     Raises SetupError with stream, setting and both values for a wrong required setting, and
     Unavailable, Busy or Full if the servers cannot create or correct a stream now.
     """
+    bus.nc.replicas_wanted = replicas
     for stream in all_streams(replicas):
         found = await _config(bus, stream.name)
         if found is None:
@@ -213,27 +214,55 @@ async def _with_subjects(bus: Bus, stream: Stream, found: dict[str, Any]) -> dic
     return grown
 
 
-async def check(bus: Bus) -> list[str]:
-    """The settings of existing streams that differ from those of `all_streams`, a sentence for
-    each."""
+class StreamProblem(NamedTuple):
+    """A setting that differs from the right one. ``harmful``: false if an operator may want the
+    difference. ``todo``: how to correct it."""
+
+    stream: str
+    found: str
+    todo: str
+    harmful: bool = True
+
+
+async def check(bus: Bus) -> list[StreamProblem]:
+    """The settings of existing streams that differ from those of `all_streams`."""
     return problems({stream.name: await _config(bus, stream.name) for stream in all_streams()})
 
 
-def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """The settings that differ from the right ones, a sentence for each. ``found``: the settings of
-    each stream; None for a missing stream. Every stream needs as many replicas as the stream with
-    the most replicas.
+def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[StreamProblem]:
+    """The settings that differ from the right ones. ``found``: the settings of each stream; None
+    for a missing stream. Every stream needs as many replicas as the stream with the most replicas.
     """
     replicas = max([config.get("num_replicas", 1) for config in found.values() if config] or [1])
-    sentences: list[str] = []
+    result: list[StreamProblem] = []
     for stream in all_streams(replicas):
         config = found.get(stream.name)
         if config is None:
-            sentences.append(f"stream {stream.name} is missing")
+            todo = "restore a backup if it had data; else start a service, which creates it empty"
+            result.append(StreamProblem(stream.name, "missing", todo))
             continue
-        differing = _differences({**stream.required, **stream.adjustable}, config)
-        sentences.extend(f"stream {stream.name}: {difference}" for difference in differing)
-    return sentences
+        wanted = {**stream.required, **stream.adjustable}
+        for setting, value in wanted.items():
+            for difference in _differences({setting: value}, config):
+                result.append(_problem(stream, setting, value, difference))
+    return result
+
+
+def _problem(stream: Stream, setting: str, value: Any, difference: str) -> StreamProblem:
+    name = stream.name
+    match setting:
+        case "num_replicas":
+            return StreamProblem(name, difference, f"`nats stream edit {name} --replicas {value}`")
+        case "max_age" if setting in stream.adjustable:
+            todo = (
+                f"`nats stream edit {name} --max-age {value // SECOND}s`, unless it is on purpose"
+            )
+            return StreamProblem(name, difference, todo, harmful=False)
+    if setting in stream.adjustable:
+        todo = "restart the workload-controller, which corrects it at its start"
+    else:
+        todo = f"correct it with `nats stream edit {name}`: services do not start before"
+    return StreamProblem(name, difference, todo)
 
 
 _CREATION_ONLY: Final = frozenset({"num_replicas", "max_age"})

@@ -36,6 +36,8 @@ CLIENT_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 0.1
 """How often the thread of the server looks whether it should end."""
 STARTING: Final = "starting"
+SERVER: Final = "admittance"
+"""The header `Server` of every answer."""
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 PATHS: Final = "use /livez, /readyz or /metrics\n"
 
@@ -209,7 +211,7 @@ class _Server(socketserver.ThreadingTCPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     timeout = CLIENT_SECONDS
-    server_version = "admittance"
+    server_version = SERVER
     sys_version = ""
 
     def do_GET(self) -> None:

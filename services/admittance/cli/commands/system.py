@@ -210,11 +210,27 @@ def data_folder(typed: Path | None) -> Path:
 @with_options()
 def doctor(
     call: Call,
+    monitor: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="HTTP monitoring port of a nats-server, such as http://127.0.0.1:8222; "
+            "repeatable.",
+        ),
+    ] = None,
+    admin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Admin port that services should serve; repeatable. Default: $ADMIT_ADMIN.",
+        ),
+    ] = None,
 ) -> None:
     """Check the server, streams, consumers and services; status 1 if something is wrong."""
     from admittance.cli.doctor import doctor
 
-    run(doctor.doctor(call))
+    admins = admin or [one for one in [os.environ.get("ADMIT_ADMIN")] if one]
+    run(doctor.doctor(call, doctor.Options(monitors=monitor or (), admin_ports=admins)))
 
 
 @with_options()

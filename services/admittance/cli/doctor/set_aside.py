@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from admittance.cli.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
-from admittance.events.names import plain
+from admittance.events.names import BadToken, plain
 from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, number, reason_of
 from admittance.events.system import Epoch, ObjectApplied
 from admittance.provider_pool.ledger import read_booking
@@ -19,12 +21,14 @@ from admittance.providers.status_store import read_status
 from admittance.provisioning.records import read_record
 from admittance.runner import other_folders
 from admittance.runner.claims import read_holder
-from admittance.runtime.bus.bucket import BucketReader, Entry
+from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.durables import foreign_reason
-from admittance.runtime.bus.history import StoredMessage, last
+from admittance.runtime.bus.durables import foreign_reason, list_consumers
+from admittance.runtime.bus.history import StoredMessage, last_of_each
 from admittance.runtime.bus.messages import SECRET_KEY
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.bus.outside_reads import read_directly
+from admittance.runtime.bus.streams import NO_STREAM
+from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.scheduler.service import read_echo
 from admittance.scheduler.usage_keys import read_usage
@@ -32,6 +36,8 @@ from admittance.workload.bucket_reader import names_of, read_manifest, read_whol
 from admittance.workload_controller.checkpoints import all_checkpoints
 from admittance.workload_controller.journal import read_commits
 
+SET_ASIDE_MAX: Final = 50
+"""The most unreadable entries that get a line of their own in the table."""
 AT_ONCE: Final = 100
 """The most requests to the server at the same time."""
 PROBE: Final = "_admittance.probe"
@@ -41,46 +47,101 @@ _applied = Reader(ObjectApplied)
 _epoch = Reader(Epoch)
 
 
-async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> list[SetAside]:
+async def set_aside_findings(bus: Bus, *, every: bool) -> list[Finding]:
+    """A finding for each unreadable entry of the log and the buckets. Only an unreadable workload
+    or manifest is an error. ``every``: all of them, not only the first.
+    """
+    try:
+        found, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM))
+    except (Refused, Unavailable) as error:
+        if isinstance(error, Refused) and error.code == NO_STREAM:
+            return []  # A stream is missing, and `streams.check` reports it.
+        return [wrong("set aside", f"not looked for: {error}", "try again")]
+    only = f"; {hidden:,} entries, which only services may read, were not looked at"
+    if not found:
+        return [ok("set aside", "none: all entries can be read" + (only if hidden else ""))]
+    lines = []
+    for one in found if every else found[:SET_ASIDE_MAX]:
+        where = f"{one.stream} {one.place}" + (f" ({one.sequence})" if one.sequence else "")
+        make = wrong if one.stream == f"KV_{subjects.BUCKET}" else note
+        lines.append(make("set aside", f"{where}: {one.reason}", remedy(one)))
+    if not every and len(found) > SET_ASIDE_MAX:
+        lines.append(note("set aside", f"{len(found) - SET_ASIDE_MAX:,} more: see `-o json`"))
+    return lines
+
+
+async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> tuple[list[SetAside], int]:
     """All unreadable entries: first consumers of the log, then by bucket and key, then stream and
-    subject. Raises Refused or Unavailable."""
+    subject; and the number of entries that this login may not read. Raises Refused or Unavailable.
+    """
     found: list[SetAside] = []
+    hidden = 0
     log = await lease_store.end_of_log(bus)
     for name, judge in (
         (subjects.BUCKET, _judge_value(log)),
         (subjects.CLAIMS, judge_claim),
         (subjects.PROVIDERS, judge_of_providers),
     ):
-        found += await _of_bucket(bus, name, judge)
+        entries, more = await _entries(bus, name)
+        found += [
+            SetAside(f"KV_{name}", entry.key, entry.revision, reason)
+            for entry in entries
+            if entry.key != PROBE and (reason := _reason(judge, entry))
+        ]
+        hidden += more
     found += await _of_log(bus)
     found += (await all_checkpoints(bus))[1]
     found += await _of_commits(bus)
-    return [*_of_consumers(consumers, await lease_store.end_of_log(bus)), *found]
+    return [*_of_consumers(consumers, await lease_store.end_of_log(bus)), *found], hidden
 
 
 # Buckets. -------------------------------------------------------------------------------
 
 
-async def _of_bucket(bus: Bus, name: str, judge: Callable[[Entry], None]) -> list[SetAside]:
-    found: dict[str, SetAside] = {}
-    reader = BucketReader(bus, bucket=name)
+async def _entries(bus: Bus, name: str) -> tuple[list[Entry], int]:
+    """The entries of a bucket that this login may read, and the number of other entries."""
     try:
-        async for entries in reader.batches():
-            for entry in entries:
-                found.pop(entry.key, None)
-                if entry.value is None or entry.key == PROBE:
-                    continue
-                try:
-                    judge(entry)
-                except BROKEN as error:
-                    found[entry.key] = SetAside(
-                        f"KV_{name}", entry.key, entry.revision, reason_of(error)
-                    )
-            if reader.loaded.is_set():
-                break
-    finally:
-        await reader.close()
-    return list(found.values())
+        return await read_directly(bus, ">", bucket=name), 0
+    except AccessDenied:
+        pass
+    # A person may not read the whole bucket, but may read the keys of objects one by one.
+    keys = await _keys(bus, name)
+    found: list[Entry] = []
+    hidden = 0
+    for start in range(0, len(keys), AT_ONCE):
+        part = keys[start : start + AT_ONCE]
+        answers = await asyncio.gather(
+            *(get_directly(bus, key, bucket=name) for key in part), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, AccessDenied):
+                hidden += 1
+            elif isinstance(answer, BaseException):
+                raise answer
+            elif answer is not None and answer.value is not None:
+                found.append(answer)
+    return found, hidden
+
+
+async def _keys(bus: Bus, name: str) -> list[str]:
+    prefix = f"$KV.{name}."
+    found: list[str] = []
+    while True:
+        request = {"subjects_filter": f"{prefix}>", "offset": len(found)}
+        info = await bus.api(f"STREAM.INFO.KV_{name}", request)
+        page = info["state"].get("subjects") or {}
+        found += [subject.removeprefix(prefix) for subject in page]
+        if not page or len(found) >= info.get("total", 0):
+            return sorted(found)
+
+
+def _reason(judge: Callable[[Entry], None], entry: Entry) -> str:
+    """Why the entry is unreadable; empty if it is readable."""
+    try:
+        judge(entry)
+    except BROKEN as error:
+        return reason_of(error)
+    return ""
 
 
 def _judge_value(end: int) -> Callable[[Entry], None]:
@@ -159,15 +220,11 @@ async def _of_log(bus: Bus) -> list[SetAside]:
         info = await bus.api(f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": pattern})
         names += info["state"].get("subjects") or {}
     found = []
-    for start in range(0, len(names), AT_ONCE):
-        part = names[start : start + AT_ONCE]
-        for one in await asyncio.gather(*(last(bus, name) for name in part)):
-            if one is None:
-                continue
-            try:
-                _judge_message(one, newest)
-            except BROKEN as error:
-                found.append(SetAside(subjects.STREAM, one.subject, one.sequence, reason_of(error)))
+    for one in await last_of_each(bus, names):
+        try:
+            _judge_message(one, newest)
+        except BROKEN as error:
+            found.append(SetAside(subjects.STREAM, one.subject, one.sequence, reason_of(error)))
     return found
 
 
@@ -182,15 +239,14 @@ def _judge_message(one: StoredMessage, newest: int) -> None:
 
 async def _of_commits(bus: Bus) -> list[SetAside]:
     try:
-        found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
+        found = await last_of_each(bus, [subjects.COMMITS], stream=subjects.CHECKPOINTS)
     except (Refused, Unavailable):
         return []
-    try:
-        if found is not None:
-            read_commits(found.data)
-    except Unreadable as error:
-        assert found is not None, "it was read"
-        return [SetAside(subjects.CHECKPOINTS, found.subject, found.sequence, str(error))]
+    for one in found:
+        try:
+            read_commits(one.data)
+        except Unreadable as error:
+            return [SetAside(subjects.CHECKPOINTS, one.subject, one.sequence, str(error))]
     return []
 
 
@@ -213,16 +269,25 @@ READERS: Final = ("workload-controller", "provisioning-check")
 
 
 def remedy(one: SetAside) -> str:
-    """The command that removes the unreadable entry."""
+    """How to remove the unreadable entry."""
     if one.reason.startswith("a consumer"):
-        return f"nats consumer rm {one.stream} {one.place}"
+        return f"`nats consumer rm {one.stream} {one.place}`"
     if not one.stream.startswith("KV_"):
         return "the next message on that subject replaces it"
     bucket = one.stream.removeprefix("KV_")
     kind, *names = one.place.split(".")
     if kind == "workload" and len(names) == 2:
+        space, name = (_readable(one) for one in names)
         return (
-            "its quota is not counted by services that start from now on: `admit delete workload`, "
-            f"submit it again, or `nats kv del {bucket} {one.place}`"
+            "services that start from now on do not count its quota: restart the "
+            f"workload-controller, `admit delete workload {name} -n {space}`, and submit it again"
         )
-    return f"nats kv del {bucket} {one.place}"
+    return (
+        f"`nats kv del {bucket} {one.place}`, with the login of a service that writes this bucket"
+    )
+
+
+def _readable(part: str) -> str:
+    with suppress(BadToken):
+        return plain(part)
+    return part

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import msgspec
 import nats.errors
@@ -12,6 +13,7 @@ import nats.errors
 from admittance.cli.support.services import SERVICES
 from admittance.events.reader import BROKEN
 from admittance.events.requests import Health, HealthReply, Settled
+from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.tasks import set_within
 
@@ -40,19 +42,36 @@ async def _answers(bus: Bus, probe: str) -> bool:
     return True
 
 
+class HealthAnswer(NamedTuple):
+    """A health reply; ``asked`` and ``answered``: when, by the clock of this machine."""
+
+    reply: HealthReply
+    asked: datetime
+    answered: datetime
+
+
 async def health(
     bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
 ) -> list[HealthReply]:
     """The health replies of all instances that answer within ``seconds``. ``enough``: a service and
     an instance ("": any instance); the reply of this instance ends the wait.
     """
-    found: list[HealthReply] = []
+    return [one.reply for one in await health_answers(bus, seconds=seconds, enough=enough)]
+
+
+async def health_answers(
+    bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
+) -> list[HealthAnswer]:
+    """The replies that `health` returns, with times."""
+    found: list[HealthAnswer] = []
     full = asyncio.Event()
+    asked = clock.now()
 
     async def on_answer(message: Any) -> None:
         with suppress(*BROKEN):
             one = msgspec.json.decode(message.data, type=HealthReply)
-            found.append(one)
+            if one.service:
+                found.append(HealthAnswer(one, asked, clock.now()))
             if enough is not None and is_of(one, *enough):
                 full.set()
 
@@ -63,7 +82,7 @@ async def health(
         await set_within(full, seconds)
     finally:
         await subscription.unsubscribe()
-    return [one for one in found if one.service]
+    return found
 
 
 def is_of(one: HealthReply, service: str, instance: str) -> bool:

@@ -15,11 +15,18 @@ from typing import Final
 
 import structlog
 
+from admittance.events.shapes import Finding
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import write_refusals
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import FREE_BYTES_MIN, EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
+from admittance.runtime.telemetry.findings import (
+    WRONG,
+    disk_findings,
+    durability_finding,
+    report_findings,
+)
 
 CHECK_SECONDS: Final = 0.2
 FULL: Final = 1 << 20
@@ -65,6 +72,11 @@ async def watch(
     themselves. ``access``: the login with which it probes."""
     serves.set()
     disk = Disk(server)
+    with report_findings(lambda: _findings(server, disk)):
+        await _watch(server, disk, access)
+
+
+async def _watch(server: EmbeddedServer, disk: Disk, access: ConnectionOptions) -> None:
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         disk.look()
@@ -78,6 +90,26 @@ async def watch(
                 await server.stop()
                 await _start(server, disk)
             disk.recovered()
+
+
+def _findings(server: EmbeddedServer, disk: Disk) -> list[Finding]:
+    """What `admit doctor` says about the server, which clients cannot read from it."""
+    found = [
+        durability_finding("nats-server", server.sync_interval()),
+        *disk_findings("disk of nats-server", server.data_dir),
+    ]
+    if disk.was_full:
+        found.append(
+            Finding(
+                state=WRONG,
+                what="nats-server",
+                found=f"the disk of {server.data_dir} is or was full, so writes are not "
+                "acknowledged",
+                todo=f"make space: with {FREE_BYTES_MIN >> 20} MiB free `admit up` restarts its "
+                "server: docs/operations.md#the-disk-is-full",
+            )
+        )
+    return found
 
 
 async def _start(server: EmbeddedServer, disk: Disk) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.doctor.findings import controller_finding
+from admittance.cli.doctor.controllers import controller_finding
+from admittance.cli.doctor.finding import OK
 
 
 def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionCheck:
@@ -58,10 +59,10 @@ def test_the_doctor_checks_a_check_controller(
     durable: dict[str, Any] | None, check: AdmissionCheck, fine: bool, told: str
 ) -> None:
     found = controller_finding("ctl", durable, [check])
-    assert found.fine is fine
+    assert (found.state == OK) is fine
     assert told in found.found
 
 
 def test_a_durable_without_an_admission_check_is_a_note() -> None:
     found = controller_finding("ctl", {"num_pending": 0}, [])
-    assert (found.fine, "no AdmissionCheck names it" in found.found) == (False, True)
+    assert (found.state == OK, "no AdmissionCheck names it" in found.found) == (False, True)

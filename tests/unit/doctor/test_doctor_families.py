@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.doctor.findings import families_finding
+from admittance.cli.doctor.finding import OK
+from admittance.cli.doctor.schedules import families_finding
 from admittance.events.requests import FamiliesReply
 
 
@@ -28,5 +29,5 @@ from admittance.events.requests import FamiliesReply
 )
 def test_the_doctor_checks_families(reply: FamiliesReply, fine: bool, said: str) -> None:
     answer = families_finding(reply)
-    assert answer.fine is fine
+    assert (answer.state == OK) is fine
     assert said in answer.found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from admittance.cli.doctor.doctor import OK, WRONG, _service
+from admittance.cli.doctor.finding import OK, WRONG
+from admittance.cli.doctor.services import instance_finding
 from admittance.events.requests import HealthReply
 
 
 def test_a_standby_names_the_leader_that_it_sees() -> None:
     details = {"leader": "wc-1", "leader_seen": "2026-11-22T13:00:00Z", "trouble": "none"}
-    line = _service(
+    line = instance_finding(
         HealthReply(service="workload-controller", instance="wc-2", ready=True, details=details)
     )
     assert line.state == OK
@@ -17,7 +18,7 @@ def test_a_standby_names_the_leader_that_it_sees() -> None:
 
 def test_a_standby_that_sees_no_leader_is_wrong() -> None:
     details = {"leader": "none", "leader_seen": "never"}
-    line = _service(
+    line = instance_finding(
         HealthReply(service="workload-controller", instance="wc-2", ready=True, details=details)
     )
     assert line.state == WRONG

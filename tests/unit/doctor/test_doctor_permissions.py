@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.doctor.findings import permission_findings
+from admittance.cli.doctor.permissions import permission_findings
 from admittance.events.requests import HealthReply
 
 
@@ -12,7 +12,7 @@ def found(service: str, denied: str, user: str = "") -> str:
     reply = HealthReply(service=service, instance="one", ready=True, denied=(denied,), user=user)
     (only,) = permission_findings([reply])
     assert only.what == f"permissions of {service}"
-    return only.found
+    return f"{only.found}: {only.todo}"
 
 
 @pytest.mark.parametrize(

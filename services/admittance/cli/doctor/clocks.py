@@ -1,0 +1,62 @@
+"""Checks of `admit doctor`: clocks of services, of nats-server and of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from admittance.cli.doctor.finding import Finding, note, ok, wrong
+from admittance.cli.up.readiness import HealthAnswer
+
+OFF_SECONDS: Final = 1.0
+"""Clocks that differ by less count as equal. Synchronised machines differ by milliseconds."""
+TODO: Final = "synchronise it (`timedatectl`, chrony): docs/operations.md#the-clock-is-off"
+
+
+class Offset(NamedTuple):
+    """The seconds by which a clock is ahead of this machine's clock are between ``least`` and
+    ``most``: a message takes an unknown time."""
+
+    least: float
+    most: float
+
+
+def offset(shown: datetime, asked: datetime, answered: datetime) -> Offset:
+    """The offset of a clock that showed ``shown`` at some time between the times ``asked`` and
+    ``answered`` of this machine's clock."""
+    return Offset((shown - answered).total_seconds(), (shown - asked).total_seconds())
+
+
+def clock_findings(answers: Sequence[HealthAnswer], server: Offset | None) -> list[Finding]:
+    """The clocks that differ from nats-server's; one finding if all agree. ``server``: the clock of
+    nats-server; None: it did not answer, and services are compared with this machine."""
+    base = server or Offset(0.0, 0.0)
+    reference = "nats-server's clock" if server else "the clock of this machine"
+    found: list[Finding] = []
+    known = 0
+    for one in answers:
+        if one.reply.time is None:
+            continue  # A service of an earlier version.
+        known += 1
+        theirs = offset(one.reply.time, one.asked, one.answered)
+        if text := _difference(theirs, base):
+            what = f"clock of {one.reply.service}"
+            found.append(wrong(what, f"{one.reply.instance} is {text} {reference}", TODO))
+    if server is not None and (text := _difference(Offset(0.0, 0.0), server)):
+        # Only this command uses the clock of this machine, unless services run here too.
+        found.append(note("clock of this machine", f"{text} {reference}", TODO))
+    if not found and (known or server):
+        with_server = " and nats-server" if server else ""
+        found.append(ok("clocks", f"{known} services{with_server} agree within {OFF_SECONDS:g} s"))
+    return found
+
+
+def _difference(clock: Offset, base: Offset) -> str:
+    """By how much the clock differs for certain; empty if it may be right."""
+    ahead, behind = clock.least - base.most, base.least - clock.most
+    if ahead > OFF_SECONDS:
+        return f"{ahead:.1f} s ahead of"
+    if behind > OFF_SECONDS:
+        return f"{behind:.1f} s behind"
+    return ""

@@ -1,0 +1,106 @@
+"""Checks of `admit doctor`: whether consumers of the log are read and acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding
+from admittance.events import subjects
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import list_consumers
+from admittance.runtime.bus.history import time_of
+from admittance.runtime.errors import Refused, Unavailable
+
+LAG_MAX: Final = 10_000
+"""The most unread facts of a service that are ok, about a second of work; with more, the service
+does not keep up.
+"""
+STUCK_SECONDS: Final = 30.0
+"""A consumer with unread or unacknowledged facts and without progress for so long is stuck."""
+READERS: Final = ("workload-controller", "provisioning-check", "runner", "telemetry")
+"""The services with consumers of the log, whose names begin with the service's."""
+LAG: Final = "docs/operations.md#the-log-is-not-applied"
+
+
+async def consumer_findings(bus: Bus) -> list[Finding]:
+    """A finding for each consumer of the log but those of check controllers and providers, which
+    have lines of their own."""
+    consumers: list[dict[str, Any]] = []
+    with suppress(Refused, Unavailable):
+        consumers = await list_consumers(bus, subjects.STREAM)
+    return [
+        consumer_finding(info)
+        for info in consumers
+        if not (info["config"].get("durable_name") or subjects.CHECK_DURABLE).startswith(
+            (subjects.CHECK_DURABLE, subjects.PROVIDER_DURABLE)
+        )
+    ]
+
+
+def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
+    """The number of messages that a consumer has not read, as a number and as text."""
+    unread, waiting = consumer.get("num_pending", 0), consumer.get("num_ack_pending", 0)
+    return unread, f"{unread:,} not read, {waiting:,} not acknowledged"
+
+
+def consumer_finding(info: Mapping[str, Any]) -> Finding:
+    """The finding about one consumer of the log, from its info. Times are those of nats-server's
+    clock."""
+    what = f"consumer {info['name']}"
+    unread, text = backlog(info)
+    service = next((one for one in READERS if info["name"].startswith(one)), "")
+    why, todo = _stuck(info, service) or ("", "")
+    if not why and unread > LAG_MAX:
+        why, todo = "its reader does not keep up", f"look at its log and at the load: {LAG}"
+    # A consumer of another program delays no service.
+    state = WRONG if service and service != "telemetry" else NOTE
+    return finding(not why, what, f"{text}; {why}" if why else text, todo=todo, otherwise=state)
+
+
+def _stuck(info: Mapping[str, Any], service: str) -> tuple[str, str] | None:
+    """Why the consumer makes no progress, and what to do; None if it does."""
+    name = info["name"]
+    if info.get("paused"):
+        until = info["config"].get("pause_until", "?")
+        return f"paused until {until}", f"`nats consumer resume {subjects.STREAM} {name}`"
+    reader = f"the {service}" if service else "the program that reads it"
+    idle = _idle_seconds(info, "delivered")
+    if info.get("num_pending", 0) and idle > STUCK_SECONDS:
+        unacked, most = info.get("num_ack_pending", 0), info["config"].get("max_ack_pending", 0)
+        if 0 < most <= unacked:
+            return (
+                f"no fact is delivered since {idle:.0f} s, because as many as allowed are not "
+                "acknowledged",
+                f"restart {reader}, and look at its log: {LAG}",
+            )
+        if info.get("num_waiting", 0) or info.get("push_bound"):
+            return (
+                f"no fact is delivered since {idle:.0f} s, although a program asks for facts",
+                f"let another server lead it: `nats consumer cluster step-down {subjects.STREAM} "
+                f"{name}`, or restart nats-server",
+            )
+        return (
+            f"no program has read it for {idle:.0f} s",
+            f"start {reader}, or restart it if it runs: {LAG}",
+        )
+    idle = min(idle, _idle_seconds(info, "ack_floor"))
+    if info.get("num_ack_pending", 0) and idle > STUCK_SECONDS:
+        return (
+            f"no fact is acknowledged since {idle:.0f} s",
+            f"look at the log of {reader}, and restart it: {LAG}",
+        )
+    return None
+
+
+def _idle_seconds(info: Mapping[str, Any], field: str) -> float:
+    """The seconds since the last activity; since its creation if there was none."""
+    now = _time(info.get("ts"))
+    since = _time((info.get(field) or {}).get("last_active")) or _time(info.get("created"))
+    return (now - since).total_seconds() if now and since else 0.0
+
+
+def _time(stamp: str | None) -> datetime | None:
+    return time_of(stamp) if stamp else None

@@ -1,0 +1,165 @@
+"""Checks of `admit doctor`: check controllers and providers of capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
+from admittance.cli.doctor.consumers import backlog
+from admittance.cli.doctor.finding import NOTE, Finding, finding
+from admittance.cli.show.capacity_requests import is_provider_answering, record_of
+from admittance.cli.show.objects import lookup_all
+from admittance.cli.support import kinds
+from admittance.cli.support.link import Link
+from admittance.cli.support.times import age
+from admittance.provisioning.records import Record, State
+from admittance.runtime import clock
+from admittance.runtime.bus.durables import check_durables, provider_durables
+from admittance.runtime.errors import Refused, Unavailable
+
+CHECK_TODO: Final = (
+    "look whether the program of the controller runs, and at its log: "
+    "docs/operations.md#a-check-does-not-answer"
+)
+CAPACITY_TODO: Final = (
+    "look whether the provider runs, and at its log: docs/operations.md#capacity-does-not-come"
+)
+
+CHECK_REQUESTS_UNREAD_MAX = 1_000
+"""With more unread requests than this, the check controller is reported as not running."""
+
+
+async def check_controllers(bus: Link) -> list[Finding]:
+    """A finding for every check controller that an AdmissionCheck names or that has a durable
+    consumer.
+    """
+    try:
+        durables = await check_durables.existing(bus.bus)
+    except (Refused, Unavailable):
+        return []
+    checks: dict[str, list[AdmissionCheck]] = {}
+    for found in await lookup_all(bus, kinds.CHECK.patterns(None)[0]):
+        if (check := found.decoded(AdmissionCheck)) is not None:
+            checks.setdefault(check.spec.controller_name, []).append(check)
+    return [
+        controller_finding(name, durables.get(name), checks.get(name, ()))
+        for name in sorted(durables.keys() | checks.keys())
+    ]
+
+
+def controller_finding(
+    controller: str, durable: Mapping[str, Any] | None, checks: Iterable[AdmissionCheck]
+) -> Finding:
+    """The finding about one check controller, from the info of its durable consumer and its
+    AdmissionChecks.
+    """
+    parts: list[str] = []
+    fine = True
+    if durable is None:
+        parts.append("no durable consumer: requests do not reach it")
+        fine = False
+    else:
+        unread, text = backlog(durable)
+        again = durable.get("num_redelivered", 0)
+        parts.append(text)
+        if again:
+            parts.append(f"{again:,} redelivered: it does not acknowledge in time")
+        fine = not again and unread <= CHECK_REQUESTS_UNREAD_MAX
+    named = list(checks)
+    if not named:
+        parts.append("no AdmissionCheck names it")
+        fine = False
+    for check in named:
+        active = next(
+            (c for c in (check.status.conditions if check.status else ()) if c.type == "Active"),
+            None,
+        )
+        if active is None:
+            parts.append(f"{check.metadata.name}: no heartbeat yet")
+        elif active.status == "True":
+            told = "" if active.message.startswith("The admission check") else active.message
+            parts.append(f"{check.metadata.name}: active" + (f" ({told})" if told else ""))
+            fine = fine and not told.startswith("Different programs")
+        else:
+            parts.append(f"{check.metadata.name}: {active.reason} ({active.message})")
+            fine = False
+    what = f"check controller {controller}"
+    return finding(fine, what, "; ".join(parts), todo=CHECK_TODO, otherwise=NOTE)
+
+
+CAPACITY_REQUESTS_UNREAD_MAX: Final = 100
+"""With more unread requests than this, the provider is reported as not running."""
+OPEN: Final = (State.REQUESTED, State.ACCEPTED)
+
+
+async def capacity_classes(bus: Link) -> list[Finding]:
+    """A finding for every provisioning class with a ProvisioningRequestConfig, a request or a
+    durable consumer.
+    """
+    try:
+        durables = await provider_durables.existing(bus.bus)
+    except (Refused, Unavailable):
+        return []
+    configs: dict[str, list[str]] = {}
+    for found in await lookup_all(bus, kinds.PROVISIONING.patterns(None)[0]):
+        if (config := found.decoded(ProvisioningRequestConfig)) is not None:
+            named = configs.setdefault(config.spec.provisioning_class_name, [])
+            named.append(config.metadata.name)
+    records: dict[str, list[Record]] = {}
+    for found in await lookup_all(bus, kinds.REQUEST.patterns(None)[0]):
+        if (record := record_of(found)) is not None:
+            records.setdefault(record.spec.provisioning_class_name, []).append(record)
+    names = sorted(durables.keys() | configs.keys() | records.keys())
+    answers = {name: await is_provider_answering(bus, name) for name in names}
+    now = clock.now()
+    return [
+        class_finding(
+            name,
+            durables.get(name),
+            configs.get(name, ()),
+            records.get(name, ()),
+            answers[name],
+            now,
+        )
+        for name in names
+    ]
+
+
+def class_finding(
+    provisioning_class: str,
+    durable: Mapping[str, Any] | None,
+    configs: Sequence[str],
+    records: Sequence[Record],
+    answers: bool,
+    now: datetime,
+) -> Finding:
+    """The finding about one provisioning class, from the info of its durable consumer, the
+    ProvisioningRequestConfigs that name the class, its requests, and whether a provider answers.
+    """
+    parts = []
+    open_ = [one for one in records if one.status.state in OPEN and not one.status.cancelled]
+    fine = True
+    if open_:
+        oldest = min(one.metadata.creation_timestamp or now for one in open_)
+        parts.append(f"{len(open_):,} requests open, the oldest {age(oldest, now)} old")
+    else:
+        parts.append("no request open")
+    unread = 0
+    if durable is None:
+        parts.append("no durable consumer: requests do not reach its provider")
+        fine = False
+    else:
+        unread, text = backlog(durable)
+        parts.append(text)
+        fine = unread <= CAPACITY_REQUESTS_UNREAD_MAX
+    if not answers:
+        # A note, not an error: a provider may obey the protocol without answering queries.
+        parts.append("no provider answers: is one running?")
+        fine = fine and not open_ and not unread
+    if not configs:
+        parts.append("no ProvisioningRequestConfig names it any more")
+        fine = fine and not records
+    what = f"capacity {provisioning_class}"
+    return finding(fine, what, "; ".join(parts), todo=CAPACITY_TODO, otherwise=NOTE)

@@ -1,0 +1,88 @@
+"""Checks of `admit doctor`: domains and their epochs, checkpoints, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from admittance.cli.doctor.finding import Finding, note, ok
+from admittance.cli.support.output import UNKNOWN
+from admittance.events import subjects
+from admittance.events.names import BadToken, plain
+from admittance.events.reader import BROKEN
+from admittance.events.system import DeadLetter, Epoch
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import last_by_direct_get, last_of_each
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.telemetry.findings import size_of
+from admittance.workload_controller.checkpoints import checkpoints
+
+LETTERS: Final = (
+    "look at the reason, correct the publisher, and publish the message again: "
+    "docs/operations.md#too-many-dead-letters"
+)
+
+
+async def domain_findings(bus: Bus) -> list[Finding]:
+    """The owner of each domain: the owner in the domain's last epoch on the log."""
+    try:
+        info = await bus.api(
+            f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.EPOCH}>"}
+        )
+    except (Refused, Unavailable):
+        return []
+
+    async def line(subject: str) -> Finding:
+        domain = subject.removeprefix(subjects.EPOCH)
+        with suppress(BadToken):
+            domain = plain(domain)
+        owner = UNKNOWN
+        sequence = 0
+        with suppress(Refused, Unavailable, *BROKEN):
+            message = await last_by_direct_get(bus, subject)
+            if message is not None:
+                sequence = message.sequence
+                owner = msgspec.json.decode(message.data, type=Epoch).owner
+        return ok(f"domain {domain}", f"led by {owner} since epoch {sequence}")
+
+    found = sorted(info["state"].get("subjects") or {})
+    return list(await asyncio.gather(*(line(subject) for subject in found)))
+
+
+async def checkpoint_findings(bus: Bus) -> list[Finding]:
+    """The checkpoints from which past decisions can be repeated."""
+    try:
+        made = await checkpoints(bus)
+    except (Refused, Unavailable):
+        return []
+    if not made:
+        return [ok("checkpoints", "none yet")]
+    newest = made[-1]
+    found = f"{len(made)}, the newest of {newest.time:%Y-%m-%d %H:%M} UTC"
+    return [ok("checkpoints", f"{found}, {size_of(newest.size)}, {newest.rows:,} rows")]
+
+
+async def dead_letter_findings(bus: Bus) -> list[Finding]:
+    """How many dead letters there are of each service, and the newest of each."""
+    try:
+        info = await bus.api(
+            f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.DEADLETTER}>"}
+        )
+    except (Refused, Unavailable):
+        return []
+    counts = info["state"].get("subjects") or {}
+    if not counts:
+        return [ok("dead letters", "none")]
+    each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
+    lines = [note("dead letters", f"{each}: see `admit events -A`", LETTERS)]
+    with suppress(Refused, Unavailable):
+        for newest in await last_of_each(bus, list(counts)):
+            with suppress(*BROKEN):
+                letter = msgspec.json.decode(newest.data, type=DeadLetter)
+                found = f"on {letter.subject}: {letter.reason}"
+                service = newest.subject.removeprefix(subjects.DEADLETTER)
+                lines.append(note(f"newest of {service}", found[:300]))
+    return lines

@@ -1,0 +1,116 @@
+"""Checks of `admit doctor`: schedules of the retry-timer, and families of variants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from admittance.cli.doctor.finding import Finding, finding
+from admittance.events import subjects
+from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import Refused, Unavailable
+
+LATE_MAX: Final = 1_000
+"""The most due timers that may be missing on the log. Thousands of timers may fire at once, and the
+server copies them within a second.
+"""
+OLD_SECONDS: Final = 600.0
+"""If the retry-timer has not compared schedules for this long, lost schedules may stay lost."""
+AGAIN_SECONDS: Final = 1.0
+"""Schedules that are missing are counted again after this time: a schedule that comes due is gone
+from the stream a moment before it is no longer wanted.
+"""
+MISSING_TODO: Final = (
+    "the retry-timer sets them again when it compares schedules, within ADMIT_COMPARE_SECONDS "
+    "(60); restart it if they are missing after that"
+)
+LATE_TODO: Final = (
+    "look whether nats-server has too much to do, and at the clock of its machine: "
+    "docs/operations.md#the-clock-is-off"
+)
+
+
+async def timers_found(bus: Bus) -> list[Finding]:
+    """Findings about the schedules. Empty if the streams are missing."""
+    try:
+        standing, late = await _standing(bus)
+    except (Refused, Unavailable):
+        return []
+    text = f"schedules: {standing:,}; due and not yet on the log: {late:,}"
+    lines = [finding(late <= LATE_MAX, "timers", text, todo=LATE_TODO)]
+    # If the retry-timer does not answer, the line about that service reports it.
+    with suppress(Refused, Unavailable):
+        reply = await _asked(bus)
+        if missing_schedules(reply, standing):
+            await asyncio.sleep(AGAIN_SECONDS)
+            standing, _ = await _standing(bus)
+            reply = await _asked(bus)
+        lines.append(schedules_finding(reply, standing))
+    return lines
+
+
+async def _standing(bus: Bus) -> tuple[int, int]:
+    """How many schedules are on the stream, and how many came due and are not on the log yet."""
+    found = await bus.api(
+        f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": f"{subjects.TIMER_AT}>"}
+    )
+    copied = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
+    return len(found["state"].get("subjects") or {}), sum(map(_lag, copied.get("sources") or []))
+
+
+async def _asked(bus: Bus) -> TimersReply:
+    data = await bus.request("admit.api.timers", msgspec.json.encode(Timers()))
+    return msgspec.json.decode(data, type=TimersReply)
+
+
+def _lag(source: Mapping[str, Any]) -> int:
+    return int(source.get("lag", 0)) if source.get("name") == subjects.TIMERS else 0
+
+
+def missing_schedules(reply: TimersReply, standing: int) -> int:
+    """How many schedules that the retry-timer has set are not on the stream."""
+    return max(0, reply.wanted - reply.pending - standing)
+
+
+def schedules_finding(reply: TimersReply, standing: int) -> Finding:
+    """The answer of the retry-timer as a finding. ``standing``: the schedules on the stream."""
+    seconds = None if reply.compared is None else (clock.now() - reply.compared).total_seconds()
+    compared = "never compared" if seconds is None else f"compared {seconds:.0f} s ago"
+    text = (
+        f"{reply.wanted:,} wanted, {reply.pending:,} not set yet, {reply.mended:,} repaired, "
+        f"{reply.again:,} set again after they came due, {compared}"
+    )
+    if missing := missing_schedules(reply, standing):
+        return finding(False, "timers", f"{text}; {missing:,} missing", todo=MISSING_TODO)
+    todo = "restart the retry-timer, and look at its log"
+    return finding(seconds is not None and seconds <= OLD_SECONDS, "timers", text, todo=todo)
+
+
+async def families_found(bus: Bus) -> list[Finding]:
+    """The finding about families. Empty if the variant-controller does not answer: the line about
+    that service reports it.
+    """
+    try:
+        data = await bus.request("admit.api.families", msgspec.json.encode(Families()))
+    except Unavailable:
+        return []
+    return [families_finding(msgspec.json.decode(data, type=FamiliesReply))]
+
+
+def families_finding(reply: FamiliesReply) -> Finding:
+    """The answer of the variant-controller as a finding."""
+    gates = sum(reply.gates_open.values())
+    text = (
+        f"{reply.families:,} families, {reply.pending:,} changes pending, "
+        f"{gates:,} variants may preempt"
+    )
+    if reply.stuck:
+        text += f"; {reply.stuck:,} changes had no effect although requested repeatedly"
+    todo = "look for `without_effect` in the log of the variant-controller"
+    return finding(not reply.stuck, "families", text, todo=todo)

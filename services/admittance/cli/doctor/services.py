@@ -1,0 +1,98 @@
+"""Checks of `admit doctor`: whether services answer, keep up, and have one leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from admittance.cli.doctor.consumers import LAG_MAX
+from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding, wrong
+from admittance.cli.support.services import SERVICES
+from admittance.cli.up.readiness import health
+from admittance.events.requests import HealthReply
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
+
+DOWN = "docs/operations.md#a-service-is-down"
+AGAIN_SECONDS = 1.0
+"""Two leaders of one domain are reported only if they are still there after this time: during a
+takeover the earlier leader learns a moment later that it leads no more.
+"""
+
+
+def service_findings(replies: Sequence[HealthReply]) -> list[Finding]:
+    """A finding for each instance that answers, and for each missing service."""
+    lines = []
+    for name, service in SERVICES.items():
+        mine = [one for one in replies if one.service == name]
+        if not mine and service.together:
+            # Some services may be absent: jobs may run elsewhere, and only the provider of the
+            # installation's own cloud is needed.
+            todo = f"start `admit up`, or `admit serve {name}`: {DOWN}"
+            state = WRONG if service.wanted else NOTE
+            lines.append(finding(False, name, "no instance answers", todo=todo, otherwise=state))
+        lines += map(instance_finding, mine)
+    lines += [instance_finding(one) for one in replies if one.service not in SERVICES]
+    return lines
+
+
+def instance_finding(one: HealthReply) -> Finding:
+    """The finding about one instance."""
+    leads = f", leads {', '.join(one.leads)}" if one.leads else ""
+    leader, seen = one.details.get(LEADER), one.details.get(LEADER_SEEN, "never")
+    if leader == NO_LEADER:
+        found = f"{one.instance} alive, does not lead, sees no leader (last seen: {seen})"
+        todo = f"wait for ADMIT_LEASE_SECONDS (5); then restart it, and report it: {DOWN}"
+        return wrong(one.service, found, todo)
+    if leader is not None:
+        leads = f", stands by for {leader} (last seen: {seen})"
+    details = "".join(
+        f", {key} {value}" for key, value in one.details.items() if key not in (LEADER, LEADER_SEEN)
+    )
+    ready = "ready" if one.ready else "not ready"
+    text = f"{one.instance} {ready}, {one.lag:,} behind{leads}{details}"
+    todo = f"look at its log: {DOWN}"
+    if one.ready and one.lag > LAG_MAX:
+        todo = "look at its log and at the load: docs/operations.md#the-log-is-not-applied"
+    return finding(one.ready and one.lag <= LAG_MAX, one.service, text, todo=todo)
+
+
+async def leader_findings(bus: Bus, replies: Sequence[HealthReply]) -> list[Finding]:
+    """The domains with several leaders, and instance names of several processes."""
+    if not double_findings(replies):
+        return []
+    await asyncio.sleep(AGAIN_SECONDS)
+    return double_findings(await health(bus))
+
+
+def double_findings(replies: Iterable[HealthReply]) -> list[Finding]:
+    """The domains that several instances of the replies lead, and the instances that answered more
+    than once."""
+    leaders: dict[str, set[str]] = {}
+    names: Counter[tuple[str, str]] = Counter()
+    for one in replies:
+        names[one.service, one.instance] += 1
+        for domain in one.leads:
+            leaders.setdefault(domain, set()).add(one.instance)
+    return [
+        *(
+            wrong(
+                f"domain {domain}",
+                f"{len(instances)} instances say that they lead it: {', '.join(sorted(instances))}",
+                "restart the instance that the last epoch does not name; the server refuses its "
+                f"decisions: {DOWN}",
+            )
+            for domain, instances in leaders.items()
+            if len(instances) > 1
+        ),
+        *(
+            wrong(
+                service,
+                f"{count} processes have the instance name {instance}",
+                "give each process a name of its own (ADMIT_INSTANCE)",
+            )
+            for (service, instance), count in names.items()
+            if count > 1
+        ),
+    ]

@@ -1,0 +1,160 @@
+"""Checks of `admit doctor`: streams, their replicas, and whether they take writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from admittance.cli.doctor.finding import Finding, finding, note, ok, wrong
+from admittance.events import subjects
+from admittance.events.requests import HealthReply
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bus import NOT_PERMITTED, Bus
+from admittance.runtime.bus.streams import NO_STREAM, PROBE_SECONDS, write_refusals
+from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.telemetry.findings import size_of
+
+FULL_DISK: Final = (
+    "look at the server's log for `no space left on device`, make space, then restart nats-server: "
+    "it does not recover by itself (docs/operations.md#the-disk-is-full)"
+)
+NO_ANSWER: Final = (
+    "look whether the servers run, and whether a majority of a cluster does: "
+    "docs/operations.md#a-server-died"
+)
+DIED: Final = "start the server, and look at its log: docs/operations.md#a-server-died"
+
+
+async def stream_findings(bus: Bus) -> list[Finding]:
+    """Settings, size and replicas of each stream."""
+    try:
+        problems = await streams.check(bus)
+    except (Refused, Unavailable) as error:
+        return [wrong("streams", str(error), NO_ANSWER)]
+    lines = [
+        finding(False, f"stream {one.stream}", one.found, todo=one.todo)
+        if one.harmful
+        else note(f"stream {one.stream}", one.found, one.todo)
+        for one in problems
+    ]
+    infos = await _infos(bus)
+    for name, info in infos.items():
+        state, config = info["state"], info["config"]
+        size = f"{state['messages']:,} messages, {size_of(state['bytes'])}"
+        copies = f"{config.get('num_replicas', 1)} replica(s), {config.get('storage', '?')}"
+        lines.append(ok(f"stream {name}", f"{size}, {copies}"))
+    return lines + offline_findings(infos)
+
+
+async def _infos(bus: Bus) -> dict[str, dict[str, Any]]:
+    found = {}
+    for name in (stream.name for stream in streams.all_streams()):
+        try:
+            found[name] = await bus.api(f"STREAM.INFO.{name}")
+        except (Refused, Unavailable):
+            continue  # `streams.check` reports a missing stream.
+    return found
+
+
+def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """A finding for each server of a cluster whose replicas are away or behind. ``infos``: the info
+    of each stream."""
+    away: dict[str, list[str]] = {}
+    behind: dict[str, list[str]] = {}
+    without: list[str] = []
+    for stream, info in infos.items():
+        cluster = info.get("cluster") or {}
+        if "name" in cluster and not cluster.get("leader"):
+            without.append(stream)
+        for one in cluster.get("replicas") or []:
+            name = one.get("name", "?")
+            if one.get("offline"):
+                away.setdefault(name, []).append(stream)
+            elif not one.get("current"):
+                lag = f" ({one['lag']:,} behind)" if one.get("lag") else ""
+                behind.setdefault(name, []).append(f"{stream}{lag}")
+    return [
+        *(
+            wrong(f"server {name}", f"away: it has replicas of {', '.join(names)}", DIED)
+            for name, names in away.items()
+        ),
+        *(
+            wrong(
+                f"server {name}",
+                f"its replicas are behind: {', '.join(names)}",
+                "wait until it has caught up; if it does not, look at its log",
+            )
+            for name, names in behind.items()
+        ),
+        *(
+            wrong(f"stream {name}", "no server leads it, so nothing is written", NO_ANSWER)
+            for name in without
+        ),
+    ]
+
+
+async def replica_findings(bus: Bus, replies: Iterable[HealthReply]) -> list[Finding]:
+    """The streams with fewer replicas than a service asks for."""
+    asked = max(((one.replicas, one.service) for one in replies), default=(0, ""))
+    infos = await _infos(bus) if asked[0] > 1 else {}
+    return fewer_replicas(
+        asked, {name: info["config"].get("num_replicas", 1) for name, info in infos.items()}
+    )
+
+
+def fewer_replicas(asked: tuple[int, str], found: Mapping[str, int]) -> list[Finding]:
+    """The finding about streams with fewer replicas; empty if there are none. ``asked``: the wanted
+    number, and the service that asks for it; ``found``: the replicas of each stream."""
+    number, service = asked
+    fewer = [f"{name} has {count}" for name, count in found.items() if count < number]
+    if not fewer:
+        return []
+    return [
+        wrong(
+            "replicas",
+            f"{service} asks for {number} (ADMIT_REPLICAS), but {', '.join(fewer)}",
+            f"`nats stream edit NAME --replicas {number}` for each, on a cluster of at least "
+            f"{number} servers; services do not change existing streams",
+        )
+    ]
+
+
+async def write_findings(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Finding]:
+    """A finding for each stream that refuses a probe write; a single finding if all streams take
+    the write. Missing streams are left out: `streams.check` names them.
+    """
+    refused = await write_refusals(bus, seconds=seconds)
+    missing = [name for name in refused if await _is_missing(bus, name)]
+    for name in missing:
+        del refused[name]
+    if not refused and missing:
+        return []
+    if refused and all(_is_not_permitted(error) for error in refused.values()):
+        return [note("writes", "not probed: this login may not write; the services tell theirs")]
+    if not refused:
+        return [ok("writes", f"all {len(subjects.PROBES)} streams take writes")]
+    return [
+        wrong(
+            f"stream {name}",
+            f"takes no writes: a probe was not acknowledged in {seconds:g} s, although the server "
+            "answers",
+            FULL_DISK,
+        )
+        if isinstance(error, Unavailable)
+        else wrong(f"stream {name}", f"takes no writes: {error}", "look at the log of nats-server")
+        for name, error in refused.items()
+    ]
+
+
+def _is_not_permitted(error: AdmittanceError) -> bool:
+    return isinstance(error, Refused) and error.code == NOT_PERMITTED
+
+
+async def _is_missing(bus: Bus, name: str) -> bool:
+    try:
+        await bus.api(f"STREAM.INFO.{name}")
+    except Refused as error:
+        return error.code == NO_STREAM
+    except Unavailable:
+        return False
+    return False

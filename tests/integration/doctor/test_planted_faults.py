@@ -1,0 +1,318 @@
+"""`admit doctor` names each planted fault with what to do, and nothing once the fault is gone.
+
+All faults of the table are planted at the same time on one real nats-server, and examined once.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from admittance.cli.doctor import consumers
+from admittance.cli.doctor.doctor import Options, examine
+from admittance.cli.doctor.finding import NOTE, OK, WRONG
+from admittance.cli.support.link import Link
+from admittance.cli.support.options import Call
+from admittance.events import subjects
+from admittance.events.requests import HealthReply, TimersReply
+from admittance.events.shapes import Finding
+from admittance.runtime import clock
+from admittance.runtime.bus import micro, streams
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.telemetry import findings
+from support.servers import ConfiguredServer
+
+pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
+
+CONSUMER = "runner-gone"
+MISSING = "provisioning-check"
+"""A service that no test here starts."""
+
+
+class Fault(NamedTuple):
+    """A fault of the table: how `admit doctor` shows it. ``todo``: a part of what to do."""
+
+    state: str
+    what: str
+    found: str
+    todo: str
+
+
+FAULTS = [
+    pytest.param(
+        Fault(
+            WRONG,
+            "stream ADMITTANCE",
+            "duplicate_window is 60000000000, 120000000000 is needed",
+            "restart the workload-controller",
+        ),
+        id="stream misconfigured",
+    ),
+    pytest.param(
+        Fault(
+            WRONG,
+            f"consumer {CONSUMER}",
+            "1 not read, 0 not acknowledged; no program has read it for",
+            "start the runner, or restart it if it runs",
+        ),
+        id="consumer stuck",
+    ),
+    pytest.param(
+        Fault(WRONG, "clock of scheduler", "s-late is 5", "synchronise it"),
+        id="clock of a machine is behind",
+    ),
+    pytest.param(
+        Fault(WRONG, "clock of provider-pool", "ahead of nats-server's clock", "synchronise it"),
+        id="clock of a machine is ahead",
+    ),
+    pytest.param(
+        Fault(WRONG, "disk of the runner", "free: nearly full", "make space"),
+        id="disk nearly full",
+    ),
+    pytest.param(
+        Fault(NOTE, "durability of planted", "sync_interval: 10 s: a power", "sync_interval: alw"),
+        id="sync not always",
+    ),
+    pytest.param(
+        Fault(WRONG, "timers", "3 wanted, 0 not set yet, 0 repaired", "sets them again"),
+        id="schedule missing",
+    ),
+    pytest.param(
+        Fault(
+            WRONG,
+            "domain cohort-lab",
+            "2 instances say that they lead it: s-late, s-other",
+            "restart the instance that the last epoch does not name",
+        ),
+        id="two leaders",
+    ),
+    pytest.param(
+        Fault(
+            WRONG, "variant-controller", "2 processes have the instance name v", "ADMIT_INSTANCE"
+        ),
+        id="two processes with one name",
+    ),
+    pytest.param(
+        Fault(WRONG, "workload-controller", "50,000 behind", "the-log-is-not-applied"),
+        id="lag",
+    ),
+    pytest.param(
+        Fault(
+            WRONG,
+            "replicas",
+            "workload-controller asks for 3 (ADMIT_REPLICAS), but ADMITTANCE_TIMERS has 1",
+            "nats stream edit NAME --replicas 3",
+        ),
+        id="replicas fewer than asked",
+    ),
+    pytest.param(
+        Fault(WRONG, "server nats://127.0.0.1:1", "does not answer", "start nats-server there"),
+        id="server of the cluster away",
+    ),
+    pytest.param(
+        Fault(WRONG, "admin port", "taken by another program (status 501)", "ss -ltnp"),
+        id="metrics address taken",
+    ),
+    pytest.param(
+        Fault(WRONG, "admin port 127.0.0.1:1", "no process serves it", "--admin"),
+        id="metrics not served",
+    ),
+    pytest.param(
+        Fault(WRONG, "monitor http://127.0.0.1:1", "no answer", "start the server"),
+        id="monitoring port not served",
+    ),
+    pytest.param(
+        Fault(WRONG, "exporter", "https://collector does not answer", "start the collector"),
+        id="what a service reports about itself",
+    ),
+    pytest.param(
+        Fault(WRONG, "retry-timer", "sees no leader", "restart it"),
+        id="instances without a leader",
+    ),
+    pytest.param(
+        Fault(WRONG, MISSING, "no instance answers", f"admit serve {MISSING}"),
+        id="service missing",
+    ),
+]
+
+
+class Planted(NamedTuple):
+    """What `examine` found with all faults, and after they were removed."""
+
+    broken: list[Finding]
+    mended: list[Finding]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def planted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Planted]:
+    folder = tmp_path_factory.mktemp("doctor")
+    monitor = _free_port()
+    server = ConfiguredServer(
+        folder,
+        f'server_name: planted\nhttp: "127.0.0.1:{monitor}"\n'
+        'jetstream { store_dir: "STORE", sync_interval: "10s" }\n',
+    )
+    await server.start()
+    bus = await Bus.connect(server.url(), name="test")
+    try:
+        await streams.ensure(bus)
+        with pytest.MonkeyPatch.context() as patch:
+            async with _faults(bus, folder, patch) as taken:
+                away = f"{server.url()},nats://127.0.0.1:1"
+                options = Options(
+                    monitors=[f"http://127.0.0.1:{monitor}", "http://127.0.0.1:1"],
+                    admin_ports=[f"127.0.0.1:{taken}", "127.0.0.1:1"],
+                )
+                broken = await examine(Link(bus, Call(url=away)), options)
+        mended = await examine(Link(bus, Call(url=server.url())), Options())
+        yield Planted(broken, mended)
+    finally:
+        await bus.close()
+        server.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def _faults(bus: Bus, folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+    """Plants all faults; yields the port that a foreign program serves."""
+    config = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["config"]
+    async with AsyncExitStack() as stack:
+        # A stream misconfigured.
+        changed = {**config, "duplicate_window": 60 * streams.SECOND}
+        await bus.api(f"STREAM.UPDATE.{subjects.STREAM}", changed)
+        stack.push_async_callback(bus.api, f"STREAM.UPDATE.{subjects.STREAM}", config)
+        # A consumer that no program reads.
+        durable = {"durable_name": CONSUMER, "name": CONSUMER, "ack_policy": "explicit"}
+        asked = {"stream_name": subjects.STREAM, "config": durable}
+        await bus.api(f"CONSUMER.CREATE.{subjects.STREAM}.{CONSUMER}", asked)
+        stack.push_async_callback(bus.api, f"CONSUMER.DELETE.{subjects.STREAM}.{CONSUMER}")
+        await bus.publish(Outgoing("admit.workload.submitted.ns.w", b"{}"))
+        patch.setattr(consumers, "STUCK_SECONDS", 0.0)
+        # Services that answer with a fault.
+        minute = timedelta(seconds=59)
+        await stack.enter_async_context(
+            _answering(
+                bus,
+                [
+                    _alive("scheduler", "s-late", leads=("cohort-lab",), behind=minute),
+                    _alive("scheduler", "s-other", leads=("cohort-lab",)),
+                    _alive("provider-pool", "p", behind=-minute),
+                    _alive("variant-controller", "v"),
+                    _alive("variant-controller", "v"),
+                    _alive("workload-controller", "w", lag=50_000, replicas=3),
+                    _alive("retry-timer", "r", details={"leader": "none"}),
+                ],
+            )
+        )
+        # A service that reports its own machine, and a retry-timer with lost schedules.
+        patch.setattr(findings, "FREE_MIN", 1 << 60)
+        stack.enter_context(
+            findings.report_findings(partial(findings.disk_findings, "disk of the runner", folder))
+        )
+        stack.enter_context(findings.report_findings(_exporter))
+        serving = await micro.serve(
+            bus,
+            "runner",
+            "one",
+            {"admit.api.timers": _timers},
+            every_instance={"admit.api.health": _healthy},
+        )
+        stack.push_async_callback(serving.stop)
+        yield stack.enter_context(ForeignProgram()).server_port
+
+
+def _alive(
+    service: str, instance: str, *, behind: timedelta = timedelta(0), **more: Any
+) -> partial[HealthReply]:
+    def reply() -> HealthReply:
+        return HealthReply(
+            service=service, instance=instance, ready=True, time=clock.now() - behind, **more
+        )
+
+    return partial(reply)
+
+
+@asynccontextmanager
+async def _answering(bus: Bus, replies: Iterable[partial[HealthReply]]) -> AsyncIterator[None]:
+    async def answer(message: Any) -> None:
+        for reply in replies:
+            await message.respond(msgspec.json.encode(reply()))
+
+    subscription = await bus.nc.subscribe("admit.api.health", cb=answer)
+    try:
+        yield
+    finally:
+        await subscription.unsubscribe()
+
+
+def _exporter() -> list[Finding]:
+    found, todo = "https://collector does not answer", "start the collector"
+    return [Finding(state=WRONG, what="exporter", found=found, todo=todo)]
+
+
+async def _timers(_: bytes, __: str) -> TimersReply:
+    return TimersReply(wanted=3, compared=clock.now())
+
+
+async def _healthy(_: bytes, __: str) -> HealthReply:
+    return HealthReply(service="runner", instance="one", ready=True)
+
+
+class ForeignProgram(HTTPServer):
+    """A program that is not Admittance, on a port of this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), BaseHTTPRequestHandler)
+
+    def __enter__(self) -> ForeignProgram:
+        Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_doctor_names_a_planted_fault(planted: Planted, fault: Fault) -> None:
+    shown = [one for one in planted.broken if _shows(one, fault)]
+    assert len(shown) == 1, "\n".join(map(str, planted.broken))
+    if fault.what != MISSING:
+        assert not [one for one in planted.mended if _shows(one, fault)]
+
+
+def _shows(one: Finding, fault: Fault) -> bool:
+    return (
+        one.state == fault.state
+        and one.what.startswith(fault.what)
+        and fault.found in one.found
+        and fault.todo in one.todo
+    )
+
+
+async def test_every_wrong_finding_says_what_to_do(planted: Planted) -> None:
+    assert [one for one in planted.broken if one.state == WRONG and not one.todo] == []
+
+
+async def test_nothing_but_missing_services_is_left_after_the_faults(planted: Planted) -> None:
+    wrong = {one.what for one in planted.mended if one.state == WRONG}
+    services = {"workload-controller", "scheduler", "retry-timer", "variant-controller"}
+    assert wrong == {*services, MISSING}
+    assert OK in {one.state for one in planted.mended if one.what == "clocks"}
