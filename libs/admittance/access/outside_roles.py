@@ -172,10 +172,13 @@ def telemetry(user: User) -> Permissions:
     publish = (
         *CONNECT,
         *stream_info((LOG,)),
+        *rules("have its consumer made", subjects.TELEMETRY_CONSUMER),
         *own_durable(subjects.TELEMETRY_DURABLE, purpose="read the log"),
         *rules("read events", "admit.api.events", "admit.api.events.*"),
+        *ASK_HEALTH,
     )
-    return Permissions(publish, inbox(user))
+    subscribe = (*inbox(user), *micro_endpoints("telemetry"), *HEALTH)
+    return Permissions(publish, subscribe, answers=True)
 
 
 # People. --------------------------------------------------------------------------------

@@ -82,7 +82,9 @@ INWARDS: Final[tuple[Crossing, ...]] = (
     *_crossings(
         f"{JS}.CONSUMER.MSG.NEXT.{LOG}.*", f"{JS}.CONSUMER.MSG.NEXT.{KV_CLAIMS}.*", many=True
     ),
-    *_crossings(f"{subjects.RUNNER_CONSUMER}*", f"{subjects.RUNNER_CONSUMER}*.*"),
+    *_crossings(
+        *each(f"{subjects.RUNNER_CONSUMER}{{}}", ("*", "*.*")), subjects.TELEMETRY_CONSUMER
+    ),
     *_crossings(f"$JS.ACK.{LOG}.>"),
     *_crossings(
         *direct_get(KV, f"$KV.{subjects.BUCKET}.*.*.*", f"$KV.{subjects.BUCKET}.*.*"),

@@ -125,8 +125,8 @@ def workload_controller(user: User) -> Permissions:
             "answer requests",
             *each("admit.api.{}", ("apply", "delete", "events", "settled", "objects")),
             *each("admit.api.{}.*", ("apply", "delete", "events", "settled", "objects")),
-            "admit.api.consumer.runner.*",
-            "admit.api.consumer.runner.*.*",
+            *each(f"{subjects.RUNNER_CONSUMER}{{}}", ("*", "*.*")),
+            subjects.TELEMETRY_CONSUMER,
         ),
         *rules("hear people", f"{subjects.USER_REQUESTS}>"),
     )

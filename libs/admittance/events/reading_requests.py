@@ -55,11 +55,25 @@ class RunnerConsumer(Request, frozen=True, kw_only=True):
     after: int | None = None
 
 
-class RunnerConsumerReply(Reply, frozen=True, kw_only=True):
+class TelemetryConsumer(Request, frozen=True, kw_only=True):
+    """``admit.api.consumer.telemetry``: makes the consumer ``telemetry`` of the log anew, since the
+    telemetry service may not create consumers.
+
+    ``instance``: the instance that will read; the answer is an error while another instance reads.
+    ``after``: the consumer begins after this sequence. None: where the previous consumer stopped,
+    or at the end of the log."""
+
+    instance: str
+    after: int | None = None
+
+
+class ConsumerReply(Reply, frozen=True, kw_only=True):
     """``after``: the sequence after which the consumer begins. ``pending``: how many messages it
-    has to deliver. ``last``: the newest sequence of the stream."""
+    has to deliver. ``last``: the newest sequence of the stream. ``reader``: the other instance of
+    the telemetry service that reads, if one does; then no consumer was made."""
 
     consumer: str = ""
     after: int = 0
     pending: int = 0
     last: int = 0
+    reader: str = ""

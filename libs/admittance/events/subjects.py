@@ -141,12 +141,22 @@ RUNNER_CONSUMER: Final = "admit.api.consumer.runner."
 """``admit.api.consumer.runner.<runner>`` for all namespaces, or
 ``admit.api.consumer.runner.<runner>.<namespaces>``: the request that makes the consumer of a
 runner. ``<namespaces>`` is one token for all of them, so that permissions can guard it."""
-TELEMETRY_DURABLE: Final = "telemetry"
-"""Name of the durable consumer of the log through which the telemetry service reads all facts."""
 USER_FACTS: Final = "admit.user."
 """``admit.user.<user>.<verb>.<ns>.<name>``: a fact that a person caused; permissions make
 ``<user>`` the user that is connected.
 """
+TELEMETRY_DURABLE: Final = "telemetry"
+"""Name of the durable consumer of the log through which the telemetry service reads."""
+TELEMETRY_CONSUMER: Final = "admit.api.consumer.telemetry"
+"""The request that makes the consumer of the telemetry service."""
+TELEMETRY_FILTERS: Final = (
+    "admit.workload.>",
+    "admit.check.>",
+    "admit.provisioning.>",
+    f"{USER_FACTS}>",
+)
+"""The subjects that the telemetry service reads: all facts about workloads but due timers, whose
+effects are facts of their own."""
 USER_REQUESTS: Final = "admit.api.user."
 """First tokens of the subjects on which the workload-controller receives requests of people; the
 other tokens are those of `USER_FACTS`. Messages get here only through the border between the

@@ -15,10 +15,10 @@ from admittance.events.facts import Admitted
 from admittance.events.names import plain, token
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.reading_requests import (
+    ConsumerReply,
     Objects,
     ObjectsReply,
     RunnerConsumer,
-    RunnerConsumerReply,
 )
 from admittance.events.requests import Events, EventsReply, Reply, Request
 from admittance.events.subjects import BUCKET, runner_consumer, workload_key
@@ -177,7 +177,7 @@ class AdmissionReader:
         ``claims``."""
         subject = runner_consumer(runner, self.namespaces)
         request = RunnerConsumer(stream=stream, after=after)
-        made = await self._ask(subject, request, RunnerConsumerReply)
+        made = await self._ask(subject, request, ConsumerReply)
         return MadeConsumer(made.consumer, made.after, made.pending, made.last)
 
     async def _ask_objects(

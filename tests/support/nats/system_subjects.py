@@ -133,12 +133,12 @@ def endpoints() -> list[str]:
     for path in (SOURCES / "services").rglob("*.py"):
         found |= set(re.findall(r'"(admit\.api\.[a-z.*]+[a-z*])"', path.read_text()))
     assert "admit.api.explain.*" in found
-    found -= {"admit.api.consumer.runner.*", "admit.api.consumer.runner.*.*"}
     plain = [one for one in sorted(found) if "*" not in one]
     spaces = [one.replace("*", space) for one in sorted(found) if "*" in one for space in SPACES]
     runners = [f"{subjects.RUNNER_CONSUMER}{name}" for name in ("runner-1", OTHER)]
     runners += [subjects.runner_consumer("runner-1", SPACES[:1])]
-    return [*plain, *spaces, *runners, *(f"admit.api.provider.{token(one)}" for one in CLASSES)]
+    consumers = [*runners, subjects.TELEMETRY_CONSUMER]
+    return [*plain, *spaces, *consumers, *(f"admit.api.provider.{token(one)}" for one in CLASSES)]
 
 
 def _people(users: list[User]) -> Iterator[str]:
