@@ -25,8 +25,15 @@ from admittance.checks.request import (
     parameters_of,
     request_of,
 )
+from admittance.checks.spans import span_of_call
 from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
-from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, clipped_message
+from admittance.events.base import (
+    HEADER_MSG_ID,
+    HEADER_SCHEMA,
+    HEADER_TRACE,
+    SCHEMA_VERSION,
+    clipped_message,
+)
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.names import token
@@ -125,7 +132,10 @@ class AdmissionCheckController(Program):
         if shape is not None and not isinstance(request.parameters, shape):
             encoded = msgspec.json.encode(request.parameters)
             request.parameters = parameters_of(encoded, shape)
-        answer = await self.threads.outcome(self.main, request)
+        with span_of_call(request, self.name) as span:
+            answer = await self.threads.outcome(self.main, request)
+            if span is not None and isinstance(answer, Pending | Ready | Retry | Rejected):
+                span.set_attribute("admittance.state", answer.state)
         if isinstance(answer, Later):
             request.later = True
             return None
@@ -227,7 +237,8 @@ class CheckService(Worker[AdmissionCheckController]):
         request.published += 1
         # The ordinal contains the workload's revision, because a request with new parameters may
         # get the same verdict again.
-        await self._put(request.reference, verdict, (request.revision << 20) + request.published)
+        ordinal = (request.revision << 20) + request.published
+        await self._put(request.reference, verdict, ordinal, span=request.span)
         return True
 
     async def report(self, about: Request | Reference, answer: Verdict) -> bool:
@@ -240,7 +251,9 @@ class CheckService(Worker[AdmissionCheckController]):
         await self._put(about, answer, chance.bits(62))
         return True
 
-    async def _put(self, about: Reference, verdict: Verdict, ordinal: int) -> None:
+    async def _put(
+        self, about: Reference, verdict: Verdict, ordinal: int, *, span: str = ""
+    ) -> None:
         message = message_of(
             self._controller.name,
             about,
@@ -248,6 +261,7 @@ class CheckService(Worker[AdmissionCheckController]):
             ordinal=ordinal,
             secret=self._secret,
             now=clock.now(),
+            span=span,
         )
         await asyncio.shield(self._outbox.put(message))
         log.info(
@@ -268,12 +282,14 @@ def message_of(
     ordinal: int,
     secret: bytes,
     now: datetime,
+    span: str = "",
 ) -> Outgoing:
     """The message that carries the verdict of the check controller.
 
     The message's id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged
     twice after a crash, with the same outcome, is answered once. ``secret`` keys the hash:
-    otherwise a foreign message with a guessed id would suppress the verdict.
+    otherwise a foreign message with a guessed id would suppress the verdict. ``span``: the
+    traceparent of the span that gave the verdict; "": none did.
     """
     fact = CheckReported(
         namespace=about.namespace,
@@ -293,7 +309,10 @@ def message_of(
     digest.update(b"%d/" % ordinal)
     digest.update(encode(fact))
     headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}
-    tracing.inject(headers, about.traceparent)
+    if span:
+        headers[HEADER_TRACE] = span
+    else:
+        tracing.inject(headers, about.traceparent)
     said = msgspec.structs.replace(fact, time=now)
     return Outgoing(subject_of(said), encode(said), headers)
 

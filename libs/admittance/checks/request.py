@@ -107,6 +107,7 @@ class Request:
         "reported",
         "retry_count",
         "revision",
+        "span",
         "superseded",
         "traceparent",
         "uid",
@@ -148,6 +149,8 @@ class Request:
         self.revision = 0
         """The workload's revision when the request was published. The system may ask again for the
         same cycle: that request has a higher revision."""
+        self.span = ""
+        """The traceparent of the newest span around the check's function; empty without one."""
         self.reported: list[Verdict] = []
         """The verdicts that `report` got while the request was not attached to a bus, as in tests.
         """
