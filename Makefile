@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough test-deploy up hunt bench lint schema lock clean
+.PHONY: help install demo test thorough test-pythons test-packages test-deploy up hunt bench lint schema lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,13 @@ test: $(COMPILED)  ## the whole test suite, also against a real nats-server
 
 thorough: $(COMPILED)  ## properties and stories of the cores, with three times the examples of `make test`
 	ADMIT_THOROUGH=1 $(PYTEST) $(addprefix tests/,properties acceptance conformance unit/replay unit/api)
+
+# PYTHONS=--quick leaves out the tests that depend little on the version of Python.
+test-pythons: $(STAMP)  ## the unit tests with every other supported Python of this machine
+	@$(BIN)/python -m tools.pythons $(PYTHONS)
+
+test-packages: $(STAMP)  ## the wheel, installed with pip, pipx and uv, plays the minute of the README
+	$(BIN)/python -m pytest -m packages -rs tests/packages
 
 test-deploy: $(STAMP)  ## the tests that need a container engine
 	$(BIN)/python -m pytest -m deploy -rs --timeout 1200 tests/deploy

@@ -1,22 +1,110 @@
-"""The wheel holds the product only."""
+"""The wheel holds the product only, and needs only the packages that it names."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
 from hatchling.builders.wheel import WheelBuilder
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from support.installed import needed_distributions
 
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SIZE_MAX = 4_000_000
 """Bytes of all files; the product has less than 3 MB."""
 OUTSIDE = {"tests", "test", "benchmarks", "simulation", "reference", "twin", "tools"}
 
+IMPORT_ALL = """
+import sys
+from importlib import import_module
+from pathlib import Path
 
-def test_the_wheel_holds_only_modules_of_the_product() -> None:
-    files = list(WheelBuilder(str(ROOT)).recurse_included_files())
-    names = [file.distribution_path for file in files]
+wheel, library, *absent = sys.argv[1:]
+sys.path += [wheel, library]
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"{name} is not among the dependencies", name=name)
+
+sys.meta_path.insert(0, Absent())
+for path in sorted(Path(wheel).rglob("admittance/**/*.py")):
+    if path.name != "__main__.py":
+        name = ".".join(path.relative_to(wheel).with_suffix("").parts).removesuffix(".__init__")
+        assert import_module(name).__file__ == str(path), name
+        print(name)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel as `pip wheel` builds it, without a build environment of its own."""
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")))
+    return zipfile.ZipFile(built)
+
+
+def test_the_wheel_holds_only_modules_of_the_product(wheel: zipfile.ZipFile) -> None:
+    files = [one for one in wheel.infolist() if ".dist-info/" not in one.filename]
+    names = [one.filename for one in files]
     assert "admittance/cli/main.py" in names
     assert [name for name in names if not name.startswith("admittance/")] == []
     assert [name for name in names if not name.endswith(".py")] == []
     assert [name for name in names if OUTSIDE & {*Path(name).with_suffix("").parts}] == []
-    assert sum(Path(file.path).stat().st_size for file in files) < SIZE_MAX
+    assert sum(one.file_size for one in files) < SIZE_MAX
+
+
+def test_the_wheel_holds_every_file_of_the_sources(wheel: zipfile.ZipFile) -> None:
+    sources = {
+        str(path.relative_to(base))
+        for base in (ROOT / "libs", ROOT / "services")
+        for path in (base / "admittance").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert sources - set(wheel.namelist()) == set()
+
+
+def test_modules_of_the_wheel_need_only_its_dependencies(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    wheel.extractall(tmp_path)
+    needed = needed_distributions(PROJECT["dependencies"])
+    absent = [
+        name
+        for name, distributions in packages_distributions().items()
+        if name != "admittance" and not needed & set(map(canonicalize_name, distributions))
+    ]
+    assert "boto3" in absent
+    assert "nats" not in absent
+    library = sysconfig.get_path("purelib")
+    found = subprocess.run(
+        [sys.executable, "-IS", "-c", IMPORT_ALL, str(tmp_path), library, *absent],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert len(found.stdout.splitlines()) > 300
+
+
+def test_the_wheel_names_its_command_extras_and_pythons(wheel: zipfile.ZipFile) -> None:
+    (entry_points,) = (one for one in wheel.namelist() if one.endswith("/entry_points.txt"))
+    assert "admit = admittance.cli.main:main" in wheel.read(entry_points).decode()
+    (metadata,) = (one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
+    lines = wheel.read(metadata).decode().partition("\n\n")[0].splitlines()
+    extras = PROJECT["optional-dependencies"]
+    assert {"aws", "docker", "kubernetes"} <= set(extras)
+    for name, requirements in extras.items():
+        assert f"Provides-Extra: {name}" in lines
+        assert requirements, f"the extra {name} needs no package"
+        assert all(Requirement(one).name for one in requirements)
+    for version in ("3.11", "3.12", "3.13"):
+        assert f"Classifier: Programming Language :: Python :: {version}" in lines

@@ -1,0 +1,131 @@
+"""Runs the unit tests with each supported Python that this machine has, besides the one that runs.
+
+``python -m tools.pythons [--quick]`` makes a virtual environment ``.venv-3.12`` and the like from
+the lock, where there is none yet, and prints one line per version. A version that is not found is
+skipped, with the reason. Exit status 1 if a test fails. ``--quick`` leaves out the slow tests that
+depend little on the version of Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+VERSIONS: Final = ("3.11", "3.12", "3.13")
+"""The supported versions; pyproject.toml lists the same."""
+SLOW: Final = (
+    *("access", "api", "bench", "cli", "docs", "replay", "samples", "scheduling"),
+    *("test_imports.py", "test_public_names.py"),
+)
+"""Tests that ``--quick`` leaves out: most of the time, and nothing of event loops and processes."""
+PIP: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+
+
+class Outcome(NamedTuple):
+    """What became of the tests with one version. ``text``: one line, or the output of a failure."""
+
+    passed: bool
+    text: str
+
+
+def find(version: str) -> Path | None:
+    """The interpreter of the version: on the path, else among the versions of pyenv."""
+    for path in _candidates(version):
+        try:
+            # pyenv puts programs on the path that end with an error for versions not selected.
+            said = subprocess.run([path, "-V"], capture_output=True, text=True, check=False)
+        except OSError:
+            continue
+        if said.stdout.startswith(f"Python {version}."):
+            return path
+    return None
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    if on_path := shutil.which(f"python{version}"):
+        yield Path(on_path)
+    root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from sorted(root.glob(f"versions/{version}.*/bin/python{version}"), reverse=True)
+
+
+def environment(version: str, interpreter: Path) -> Path:
+    """The interpreter of the version's virtual environment, installed from the lock."""
+    folder = ROOT / f".venv-{version}"
+    python = folder / "bin" / "python"
+    stamp = folder / ".installed"
+    wanted = hashlib.sha256(
+        b"".join((ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml"))
+    ).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return python
+    _run(interpreter, "-m", "venv", "--clear", folder)
+    _run(python, *PIP, "--require-hashes", "-r", "requirements.lock")
+    _run(python, *PIP, "--no-deps", "--no-build-isolation", "--editable", ".")
+    stamp.write_text(wanted)
+    return python
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+
+
+def tests(*, quick: bool) -> list[str]:
+    """The folders and files of unit tests, as arguments of pytest."""
+    found = sorted((ROOT / "tests" / "unit").iterdir())
+    return [
+        str(path.relative_to(ROOT))
+        for path in found
+        if (path.name.startswith("test_") or any(path.rglob("test_*.py")))
+        and not (quick and path.name in SLOW)
+    ]
+
+
+def run(version: str, *, quick: bool) -> Outcome:
+    """Runs the unit tests with one version."""
+    began = time.monotonic()
+    interpreter = find(version)
+    if interpreter is None:
+        return Outcome(True, f"Python {version}: skipped: no python{version} on this machine")
+    try:
+        python = environment(version, interpreter)
+    except subprocess.CalledProcessError as error:
+        return Outcome(False, f"Python {version}: cannot be installed:\n{error.stderr}")
+    done = subprocess.run(
+        [python, "-m", "pytest", "-p", "no:cacheprovider", *tests(quick=quick)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        return Outcome(False, f"Python {version}: failed:\n{done.stdout}{done.stderr}")
+    last = done.stdout.strip().splitlines()[-1]
+    return Outcome(True, f"Python {version}: {last} ({time.monotonic() - began:.0f} s in all)")
+
+
+def main() -> int:
+    """Runs the tests with the other versions, as many at once as there are cores."""
+    parser = argparse.ArgumentParser(description=__doc__, usage="python -m tools.pythons [--quick]")
+    parser.add_argument("--quick", action="store_true", help="leave out the slow tests")
+    quick = parser.parse_args().quick
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    others = [version for version in VERSIONS if version != ours]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        outcomes = list(pool.map(lambda version: run(version, quick=quick), others))
+    for outcome in outcomes:
+        sys.stdout.write(f"{outcome.text}\n")
+    return not all(outcome.passed for outcome in outcomes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
