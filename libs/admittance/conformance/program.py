@@ -25,8 +25,8 @@ class ProgramProcess:
     """The tested program, started with ADMIT_NATS_URL and NATS_URL set."""
 
     def __init__(self, command: Sequence[str], url: str, *, is_ours: bool = False) -> None:
-        """``is_ours``: the server at ``url`` was started for the test, so that no login and no TLS
-        of the environment is for it."""
+        """``is_ours``: the server at ``url`` was started for the test, so the program gets no
+        variables of a login or of TLS, which are for another server."""
         self._command = command
         self._url = url
         self._is_ours = is_ours

@@ -1,6 +1,6 @@
 """Spans of a workload's trace, as values.
 
-`admittance.traces.builder` makes them from facts; `admit trace` prints them, and the telemetry
+`admittance.traces.builder` makes spans from facts; `admit trace` prints spans, and the telemetry
 service exports them. Ids are hexadecimal text, as in a traceparent.
 """
 

@@ -340,7 +340,7 @@ class EquivalenceClass(Generic[W]):
     # workload is mapped to the time since when it has been in the class with that status reason.
     by_reason: dict[str, dict[W, datetime]] = field(default_factory=dict)
     is_scheduled: bool = False  # the class is in the queue of scheduled refusals
-    # What the first workload would have got when the workload was last tried.
+    # The nomination of the first workload of the class when it was last tried.
     saved_nomination: SavedNomination | None = None
 
     @property

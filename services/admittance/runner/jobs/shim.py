@@ -338,7 +338,7 @@ class Shim:
                     pass
             except BlockingIOError:
                 pass
-            self.reap()  # processes that have ended by now count as ended before the stop
+            self.reap()  # A pod that has ended by now was not stopped.
             if self.asked and self.pods:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
