@@ -8,6 +8,7 @@ escape is used in subjects, bucket keys and names of durables.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
@@ -78,3 +79,9 @@ def uid_of(seed: str) -> str:
     """A uid in the form of a UUID, always the same for the same seed."""
     digest = blake2b(seed.encode(), digest_size=16).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))
+
+
+def workload_uid(namespace: str, name: str, sequence: int, at: datetime) -> str:
+    """The uid of the workload that the message at ``sequence`` of the log submitted, stored ``at``
+    that time."""
+    return uid_of(f"{namespace}/{name}/{sequence}/{at.isoformat()}")

@@ -6,7 +6,6 @@ service exports them. Ids are hexadecimal text, as in a traceparent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple, TypeAlias
@@ -63,8 +62,8 @@ class SpanEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One span. ``parent_id``: the span's parent in the same trace; "" for the first span of a
-    trace that no program began before. ``remote``: the parent is a span of another program, with
-    ``parent_sampled`` as that program decided. ``end`` None: the span is open.
+    trace that no program began before. ``remote``: the parent is a span of the program that
+    submitted the workload, which sampled it. ``end`` None: the span is open.
     """
 
     name: str
@@ -72,7 +71,6 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     span_id: str
     parent_id: str = ""
     remote: bool = False
-    parent_sampled: bool = False
     kind: Kind = Kind.INTERNAL
     start: datetime
     end: datetime | None = None
@@ -81,8 +79,3 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     attributes: dict[str, Attribute] = {}
     events: tuple[SpanEvent, ...] = ()
     links: tuple[SpanLink, ...] = ()
-
-
-def attributes_of(**given: Attribute | None) -> Mapping[str, Attribute]:
-    """The attributes ``admittance.<name>`` that have a value."""
-    return {f"admittance.{name}": one for name, one in given.items() if one not in (None, "", ())}

@@ -13,7 +13,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.api.workload import GATED_BY
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.names import uid_of
+from admittance.events.names import workload_uid
 from admittance.workload.change import (
     Change,
     applied,
@@ -86,13 +86,13 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
                 "submit it again when its job has stopped",
             )
         return _taken(workload, fact)
-    seed = f"{fact.namespace}/{fact.name}/{context.sequence}/{context.logged_at.isoformat()}"
     metadata = replace(
         fact.metadata,
         name=fact.name,
         namespace=fact.namespace,
         generate_name="",
-        uid=fact.uid or uid_of(seed),
+        uid=fact.uid
+        or workload_uid(fact.namespace, fact.name, context.sequence, context.logged_at),
         generation=1,
         creation_timestamp=context.logged_at,
         deletion_timestamp=None,

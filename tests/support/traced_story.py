@@ -1,0 +1,105 @@
+"""One story of a workload with everything that a trace shows, told by the real cores: two checks, a
+retry, a preemption, and an upgrade to a better flavor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from admittance.control.commit import Message
+from admittance.events import facts
+from admittance.traces.spans import LoggedFact
+from support.cores.family_cores import LOWER, FamilyCores
+from support.cores.family_queues import family_policy
+
+
+class LoggedCores(FamilyCores):
+    """``log``: every message of the log so far, in order."""
+
+    def __init__(self) -> None:
+        self.log: list[LoggedFact] = []
+        super().__init__()
+
+    def _hear(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str] | None = None,
+        at: datetime | None = None,
+    ) -> None:
+        trace = (headers or {}).get("traceparent", "")
+        self.log.append(LoggedFact(self.sequence + 1, at or self.now, subject, data, trace))
+        super()._hear(subject, data, headers, at)
+
+    def _told(self, message: Message) -> list[str]:
+        self.sequence += 1
+        self.log.append(
+            LoggedFact(self.sequence, self.now, message.subject, message.data, message.trace)
+        )
+        return super()._told(message)
+
+    def started(self, name: str) -> None:
+        """The runner has started the job."""
+        self.publish(facts.Started, name, revision=self.stored(name).status.admitted_revision)
+
+
+def told_story() -> LoggedCores:
+    """The story of the workload ``train``, to its end."""
+    cores = LoggedCores()
+    cores.offer(
+        {"reserved": 4, "spot": 4},
+        checks={"spot": ["budget", "license"], "reserved": ["license"]},
+        preemption=LOWER,
+    )
+    cores.foreigner("early", "reserved")
+    cores.judge("early", "license", "Ready")
+    cores.edit_queue(concurrentAdmission=family_policy("UpgradeOnly", "", ()))
+    cores.go()
+    spot, reserved = "train-variant-spot", "train-variant-reserved"
+    cores.stubborn.add("train")
+    cores.job("train", priority=10)
+    cores.at(3)
+    cores.judge(spot, "license", "Ready", message="2 seats")
+    cores.at(5)
+    cores.judge(spot, "budget", "Retry", after=60, message="daily budget is spent")
+    cores.at(70)
+    cores.judge(spot, "budget", "Ready")
+    cores.at(72)
+    cores.judge(spot, "license", "Ready")
+    cores.at(74)
+    cores.started("train")
+    cores.at(80)
+    cores.ready("train")
+    cores.at(200)
+    cores.foreigner("urgent", "spot", priority=1000)
+    cores.at(205)
+    cores.stop("train")
+    cores.go()
+    cores.at(210)
+    for check in ("budget", "license"):
+        cores.judge("urgent", check, "Ready")
+    cores.at(300)
+    cores.done("urgent")
+    cores.at(310)
+    for check in ("budget", "license"):
+        cores.judge(spot, check, "Ready")
+    cores.at(312)
+    cores.started("train")
+    cores.at(315)
+    cores.ready("train")
+    cores.stubborn.add("train")
+    cores.at(400)
+    cores.done("early")
+    cores.at(420)
+    cores.judge(reserved, "license", "Ready")
+    cores.at(425)
+    cores.stop("train")
+    cores.go()
+    cores.at(427)
+    cores.started("train")
+    cores.at(430)
+    cores.ready("train")
+    cores.at(600)
+    cores.done("train")
+    return cores

@@ -1,0 +1,251 @@
+"""The spans of a workload's trace, made from the facts of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.span_ids import check_span_id, span_id_of, trace_id_of
+from admittance.events.subjects import subject_of
+from admittance.traces.builder import TraceBuilder
+from admittance.traces.spans import LoggedFact, Span, Status
+from support.builders import NOON
+from support.traced_story import LoggedCores, told_story
+
+
+def spans_of(log: Sequence[LoggedFact]) -> list[Span]:
+    builder = TraceBuilder()
+    return [span for logged in log for span in builder.feed(logged)]
+
+
+def trace_of(spans: Sequence[Span], name: str) -> list[Span]:
+    """The spans of the workload's trace, in the order in which they ended."""
+    [root] = [
+        one
+        for one in spans
+        if one.name == "workload" and one.attributes["admittance.workload"] == name
+    ]
+    return [one for one in spans if one.trace_id == root.trace_id]
+
+
+def named(spans: Sequence[Span], name: str) -> list[Span]:
+    return [one for one in spans if one.name == name]
+
+
+def seconds(span: Span) -> tuple[float, float]:
+    assert span.end is not None
+    return (span.start - NOON).total_seconds(), (span.end - NOON).total_seconds()
+
+
+@pytest.fixture(scope="module")
+def story() -> LoggedCores:
+    return told_story()
+
+
+def test_a_workload_and_its_variants_are_one_tree(story: LoggedCores) -> None:
+    train = trace_of(spans_of(story.log), "train")
+    assert train[-1].name == "workload", "the span of the workload ends last"
+    assert train[-1].parent_id == ""
+    ids = {one.span_id for one in train}
+    assert len(ids) == len(train)
+    assert {one.parent_id for one in train[:-1]} <= ids
+    names = {"variant reserved", "variant spot", "queue", "reservation", "admission", "requeue"}
+    names |= {"attempt", "check budget", "check license", "start", "run", "eviction", "workload"}
+    assert {one.name for one in train} == names
+
+
+def test_a_retry_ends_the_reservation_and_begins_a_wait(story: LoggedCores) -> None:
+    train = trace_of(spans_of(story.log), "train")
+    budget = named(train, "check budget")[0]
+    assert seconds(budget) == (0, 5)
+    assert budget.attributes["admittance.outcome"] == "Retry"
+    assert budget.attributes["admittance.requeue_after"] == "60 s"
+    reservation = next(one for one in train if one.span_id == budget.parent_id)
+    assert seconds(reservation) == (0, 5)
+    wait = named(train, "requeue")[0]
+    assert seconds(wait) == (5, 65)
+    assert wait.attributes["admittance.reason"] == "AdmissionCheck"
+
+
+def test_a_preemption_links_to_the_trace_of_the_preemptor(story: LoggedCores) -> None:
+    spans = spans_of(story.log)
+    eviction = named(trace_of(spans, "train"), "eviction")[1]
+    assert seconds(eviction) == (200, 205)
+    assert eviction.attributes["admittance.preempted_by"] == "ns/urgent"
+    urgent = trace_of(spans, "urgent")
+    assert [one.span_id for one in eviction.links] == [urgent[-1].span_id]
+    assert eviction.links[0].trace_id != eviction.trace_id
+    attempt = named(urgent, "attempt")[0]
+    assert [one.workload for one in attempt.links] == ["ns/train-variant-spot"]
+
+
+def test_a_migration_is_an_eviction_and_another_admission(story: LoggedCores) -> None:
+    train = trace_of(spans_of(story.log), "train")
+    eviction = named(train, "eviction")[2]
+    assert seconds(eviction) == (420, 425)
+    assert eviction.attributes["admittance.underlying_cause"] == "FlavorMigration"
+    admissions = named(train, "admission")
+    assert [seconds(one) for one in admissions] == [(72, 205), (310, 425), (425, 600)]
+    variants = [one.attributes["admittance.variant"] for one in admissions]
+    assert variants == ["spot", "spot", "reserved"]
+    assert [seconds(one) for one in named(train, "run")] == [(74, 205), (312, 425), (427, 600)]
+
+
+def test_nothing_of_an_ended_workload_stays_in_memory(story: LoggedCores) -> None:
+    builder = TraceBuilder()
+    for logged in story.log:
+        builder.feed(logged)
+    assert len(builder) == 0
+
+
+def test_facts_that_are_read_again_give_the_same_spans(story: LoggedCores) -> None:
+    spans = spans_of(story.log)
+    assert spans_of(story.log) == spans
+    twice = [logged for logged in story.log for _ in range(2)]
+    assert spans_of(twice) == spans
+
+
+def test_ids_follow_from_the_uid_so_a_check_can_name_its_parent(story: LoggedCores) -> None:
+    train = trace_of(spans_of(story.log), "train")
+    uid = str(train[-1].attributes["admittance.uid"])
+    [requested] = [
+        one
+        for one in story.check_facts
+        if isinstance(one, facts.CheckRequested)
+        and (one.name, one.check, one.cycle) == ("train-variant-spot", "budget", 1)
+    ]
+    assert train[-1].trace_id == trace_id_of(uid)
+    assert train[-1].span_id == span_id_of(uid)
+    assert named(train, "check budget")[1].span_id == check_span_id(requested.uid, "budget", 1)
+
+
+def test_the_submitters_span_is_the_parent_if_it_is_sampled() -> None:
+    cores = LoggedCores()
+    cores.offer({"a": 4})
+    cores.job("j")
+    at = next(i for i, one in enumerate(cores.log) if "submitted" in one.subject)
+    for flags, parent in (("01", "b" * 16), ("00", "")):
+        context = f"00-{'a' * 32}-{'b' * 16}-{flags}"
+        builder = TraceBuilder()
+        for logged in [cores.log[at]._replace(traceparent=context), *cores.log[at + 1 :]]:
+            builder.feed(logged)
+        root = builder.open_spans("ns", "j")[0]
+        assert (root.trace_id, root.parent_id, root.remote) == ("a" * 32, parent, bool(parent))
+
+
+def test_a_refused_submission_is_a_trace_with_an_error() -> None:
+    raw = msgspec.Raw(b'{"spec": {"podSets": 5}}')
+    submitted = facts.Submitted(namespace="ns", name="w", workload=raw)
+    rejected = facts.Rejected(
+        namespace="ns", name="w", revision=0, reason="Invalid", message="spec.podSets: a number"
+    )
+    log = [
+        LoggedFact(number + 1, NOON, subject_of(fact), encode(fact))
+        for number, fact in enumerate((submitted, rejected))
+    ]
+    [root] = named(spans_of(log), "workload")
+    assert root.attributes["admittance.outcome"] == "Refused"
+    assert root.attributes["admittance.reason"] == "Invalid"
+    assert (root.status, root.message) == (Status.ERROR, "spec.podSets: a number")
+
+
+def test_a_deleted_workload_ends_when_its_job_has_stopped() -> None:
+    cores = LoggedCores()
+    cores.offer({"a": 4})
+    cores.stubborn.add("j")
+    cores.job("j")
+    cores.started("j")
+    cores.at(10)
+    cores.publish(facts.Deleted, "j")
+    cores.at(12)
+    cores.stop("j")
+    train = trace_of(spans_of(cores.log), "j")
+    assert train[-1].attributes["admittance.outcome"] == "Deleted"
+    assert seconds(train[-1]) == (0, 12)
+    assert seconds(named(train, "eviction")[0]) == (10, 12)
+
+
+def test_a_name_that_is_used_again_is_another_trace() -> None:
+    cores = LoggedCores()
+    cores.offer({"a": 4})
+    cores.job("j", gpu=8)
+    cores.at(5)
+    cores.publish(facts.Deleted, "j")
+    cores.job("j")
+    cores.at(10)
+    cores.done("j")
+    outcomes = [
+        one.attributes["admittance.outcome"] for one in named(spans_of(cores.log), "workload")
+    ]
+    assert outcomes == ["Deleted", "Succeeded"]
+
+
+def test_a_second_submission_of_the_name_changes_nothing() -> None:
+    cores = LoggedCores()
+    cores.offer({"a": 4})
+    cores.job("j")
+    cores.job("j", gpu=2)
+    cores.done("j")
+    [root] = named(spans_of(cores.log), "workload")
+    assert root.attributes["admittance.outcome"] == "Succeeded"
+
+
+def test_a_trace_that_is_not_kept_takes_no_memory(story: LoggedCores) -> None:
+    builder = TraceBuilder(lambda root: root.attributes["admittance.workload"] != "train")
+    names = {
+        one.attributes["admittance.workload"]
+        for logged in story.log
+        for one in builder.feed(logged)
+    }
+    assert names == {"early", "urgent"}
+
+
+def test_a_cut_history_begins_with_the_first_fact_that_is_left(story: LoggedCores) -> None:
+    left = [one for one in story.log if (one.time - NOON).total_seconds() >= 200]
+    assert not trace_names(TraceBuilder(), left, "early")
+    builder = TraceBuilder(partial=True)
+    found = [one for logged in left for one in builder.feed(logged)]
+    early = [one for one in named(found, "workload") if one.attributes.get("admittance.cut")]
+    assert {one.attributes["admittance.workload"] for one in early} >= {"train"}
+
+
+def trace_names(builder: TraceBuilder, log: Sequence[LoggedFact], name: str) -> set[str]:
+    found = [one for logged in log for one in builder.feed(logged)]
+    return {one.name for one in found if one.attributes["admittance.workload"] == name}
+
+
+LOG = told_story().log
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    order=st.lists(st.integers(0, len(LOG) - 1), max_size=150),
+    jitter=st.lists(st.integers(-50, 50), min_size=5, max_size=5),
+    partial=st.booleans(),
+)
+def test_any_sequence_of_facts_gives_a_tree(
+    order: list[int], jitter: list[int], partial: bool
+) -> None:
+    builder = TraceBuilder(partial=partial)
+    spans: list[Span] = []
+    for number, at in enumerate(order):
+        time = LOG[at].time + timedelta(seconds=jitter[number % 5])
+        spans += builder.feed(LOG[at]._replace(sequence=number + 1, time=time))
+    for name in ("train-variant-spot", "train-variant-reserved", "train", "early", "urgent"):
+        spans += builder.open_spans("ns", name)
+    by_id = {(one.trace_id, one.span_id): one for one in spans}
+    for one in spans:
+        assert one.end is None or one.start <= one.end
+        if one.parent_id:
+            parent = by_id[one.trace_id, one.parent_id]
+            assert parent.start <= one.start
+            if parent.end is not None:
+                assert one.end is not None
+                assert one.end <= parent.end
