@@ -41,9 +41,13 @@ async def test_a_stream_is_created_with_its_settings(
     assert (await config(bus, stream)).get(setting) == want
 
 
+async def problems(bus: Bus) -> list[streams.StreamProblem]:
+    return streams.problems_of(await streams.stream_infos(bus))
+
+
 async def test_created_streams_pass_the_check_and_are_created_once(bus: Bus) -> None:
     await streams.ensure(bus)
-    assert await streams.check(bus) == []
+    assert await problems(bus) == []
 
 
 async def test_a_wrong_setting_is_reported_with_found_and_expected_value(
@@ -65,12 +69,12 @@ async def test_a_wrong_setting_is_reported_with_found_and_expected_value(
 async def test_a_harmless_difference_is_adjusted(bus: Bus) -> None:
     found = await config(bus, "ADMITTANCE")
     await bus.api("STREAM.UPDATE.ADMITTANCE", {**found, "duplicate_window": 60 * streams.SECOND})
-    [problem] = await streams.check(bus)
+    [problem] = await problems(bus)
     assert problem.stream == "ADMITTANCE"
     assert problem.found == "duplicate_window is 60000000000, 120000000000 is needed"
     assert problem.todo == "restart the workload-controller, which corrects it at its start"
     await streams.ensure(bus)
-    assert await streams.check(bus) == []
+    assert await problems(bus) == []
 
 
 async def test_an_operator_s_choice_of_max_age_is_kept(bus: Bus) -> None:
@@ -90,4 +94,4 @@ async def test_a_log_of_an_earlier_version_gets_the_subjects_that_it_lacks(bare_
         await bare_bus.api(f"STREAM.CREATE.{stream.name}", made)
     await streams.ensure(bare_bus)
     assert "admit.user.>" in (await config(bare_bus, "ADMITTANCE"))["subjects"]
-    assert await streams.check(bare_bus) == []
+    assert await problems(bare_bus) == []

@@ -77,7 +77,7 @@ FAULTS = [
         id="clock of a machine is ahead",
     ),
     pytest.param(
-        Fault(WRONG, "disk of the runner", "free: nearly full", "make space"),
+        Fault(WRONG, "disk of the runner", ": nearly full", "make space"),
         id="disk nearly full",
     ),
     pytest.param(
@@ -137,7 +137,7 @@ FAULTS = [
         id="what a service reports about itself",
     ),
     pytest.param(
-        Fault(WRONG, "retry-timer", "sees no leader", "restart it"),
+        Fault(WRONG, "retry-timer", "sees no leader", "restart this instance"),
         id="instances without a leader",
     ),
     pytest.param(

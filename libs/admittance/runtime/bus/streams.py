@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -224,19 +224,46 @@ class StreamProblem(NamedTuple):
     harmful: bool = True
 
 
-async def check(bus: Bus) -> list[StreamProblem]:
-    """The settings of existing streams that differ from those of `all_streams`."""
-    return problems({stream.name: await _config(bus, stream.name) for stream in all_streams()})
+StreamInfos: TypeAlias = dict[str, dict[str, Any] | AdmittanceError | None]
+"""For each stream its info, or why there is none; None: the stream is missing."""
+
+
+async def stream_infos(bus: Bus) -> StreamInfos:
+    """The info of all streams."""
+    names = [stream.name for stream in all_streams()]
+    return dict(
+        zip(names, await asyncio.gather(*(_info(bus, name) for name in names)), strict=True)
+    )
+
+
+async def _info(bus: Bus, name: str) -> dict[str, Any] | AdmittanceError | None:
+    try:
+        return await bus.api(f"STREAM.INFO.{name}")
+    except (Refused, Unavailable) as error:
+        return None if isinstance(error, Refused) and error.code == NO_STREAM else error
+
+
+def problems_of(infos: StreamInfos) -> list[StreamProblem]:
+    """The problems of the streams that have answered or are missing."""
+    return problems(
+        {
+            name: info if info is None else info["config"]
+            for name, info in infos.items()
+            if not isinstance(info, AdmittanceError)
+        }
+    )
 
 
 def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[StreamProblem]:
-    """The settings that differ from the right ones. ``found``: the settings of each stream; None
-    for a missing stream. Every stream needs as many replicas as the stream with the most replicas.
+    """The settings that differ from the right ones. ``found``: the settings of streams; None for a
+    missing stream. Every stream needs as many replicas as the stream with the most replicas.
     """
     replicas = max([config.get("num_replicas", 1) for config in found.values() if config] or [1])
     result: list[StreamProblem] = []
     for stream in all_streams(replicas):
-        config = found.get(stream.name)
+        if stream.name not in found:
+            continue
+        config = found[stream.name]
         if config is None:
             todo = "restore a backup if it had data; else start a service, which creates it empty"
             result.append(StreamProblem(stream.name, "missing", todo))

@@ -10,93 +10,23 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
-from admittance.events.subjects import ALIVE_INSTANCE
-from admittance.events.system import Alive, Barrier, Epoch
+from admittance.events.shapes import Finding
+from admittance.events.system import Barrier, Epoch
 from admittance.lease import LeaseState, Takeover
-from admittance.runtime import chance, clock
+from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.errors import Refused, SetupError, StaleRevision, Unavailable
+from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.runtime.leader import lease_store
+from admittance.runtime.leader.single_process import SingleProcess
 from admittance.runtime.tasks import set_within, task_group
+from admittance.runtime.telemetry.findings import heartbeat_findings, report_findings
 from admittance.runtime.telemetry.logger import LogThrottle
 
-ANSWER_SECONDS: Final = 1.0
-"""Longest wait for an answer of another process with the same instance name. A process asks other
-processes only at its start and after a sign of another process.
-"""
-UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
-
 _encode = msgspec.json.Encoder().encode
-_alive = msgspec.json.Decoder(Alive)
-
-
-class SingleProcess:
-    """Makes sure that this process is the only one of its service instance. ``id`` is unique among
-    all processes of the instance; a process that starts later has a greater id.
-    """
-
-    def __init__(self, bus: Bus, service: str, instance: str) -> None:
-        self._bus = bus
-        self._service = service
-        self._instance = instance
-        self._subject = f"{ALIVE_INSTANCE}{token(service)}.{token(instance)}"
-        self._answering: Subscription | None = None
-        self.id = f"{clock.now():%Y%m%dT%H%M%S%f}-{chance.token_hex(4)}"
-
-    async def begin(self) -> None:
-        """Starts to answer other processes that ask for the instance. Raises SetupError if another
-        process answers for the same instance.
-        """
-        if await self._other():
-            raise self._refusal()
-        self._answering = await self._bus.nc.subscribe(self._subject, cb=self._answer)
-
-    async def check(self) -> None:
-        """Asks again whether another process answers for the instance, after a sign of one. Raises
-        SetupError if an older process answers; a younger process ends itself.
-        """
-        if self.id > await self._other() > "":
-            raise self._refusal()
-
-    async def end(self) -> None:
-        """Stops answering other processes that ask whether the instance runs."""
-        subscription, self._answering = self._answering, None
-        if subscription is not None:
-            with suppress(Exception):
-                await subscription.unsubscribe()
-
-    async def _other(self) -> str:
-        """The id of another process that runs with the name of this instance; empty if no process
-        answers."""
-        question = _encode(self._alive())
-        with suppress(Unavailable, *UNREADABLE):
-            answer = await self._bus.request(self._subject, question, timeout=ANSWER_SECONDS)
-            return _alive.decode(answer).process
-        return ""
-
-    async def _answer(self, question: Msg) -> None:
-        if not question.reply:
-            return
-        with suppress(*UNREADABLE):
-            if _alive.decode(question.data).process == self.id:
-                return
-        await self._bus.publish_unacknowledged((question.reply, _encode(self._alive())))
-
-    def _alive(self) -> Alive:
-        return Alive(service=self._service, instance=self._instance, process=self.id)
-
-    def _refusal(self) -> SetupError:
-        return SetupError(
-            f"another process runs as {self._service} instance {self._instance}: "
-            "give each its own ADMIT_INSTANCE"
-        )
-
 
 LEADER: Final = "leader"
 LEADER_SEEN: Final = "leader_seen"
@@ -188,6 +118,14 @@ class LeaderElector:
         others, until cancelled.
 
         Raises SetupError when another process runs as this instance."""
+        with report_findings(self._findings):
+            await self._run()
+
+    def _findings(self) -> list[Finding]:
+        silent = 0.0 if self._last_beat is None else clock.monotonic() - self._last_beat
+        return heartbeat_findings(self._service, silent, self._ttl)
+
+    async def _run(self) -> None:
         await self._process.begin()
         subscription = None
         self._bus.reconnected.append(self._on_reconnected)

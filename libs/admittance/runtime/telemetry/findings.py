@@ -70,12 +70,29 @@ def disk_finding(what: str, folder: str, free: int, total: int) -> Finding:
     found = f"{folder}: {size_of(free)} of {size_of(total)} free"
     if free >= FREE_MIN and free >= total * FREE_SHARE_MIN:
         return Finding(state=OK, what=what, found=found)
+    least = size_of(FREE_MIN) if free < FREE_MIN else f"{FREE_SHARE_MIN:.0%}"
     return Finding(
         state=WRONG if free < FREE_MIN else NOTE,
         what=what,
-        found=f"{found}: nearly full",
+        found=f"{found}, less than {least}: nearly full",
         todo="make space before it is full: docs/operations.md#the-disk-is-full",
     )
+
+
+def heartbeat_findings(service: str, silent_seconds: float, ttl_seconds: float) -> list[Finding]:
+    """The finding about a service whose writes are not acknowledged; empty if they are.
+    ``silent_seconds``: the time since its last acknowledged heartbeat was sent."""
+    if silent_seconds <= 2 * ttl_seconds:
+        return []
+    return [
+        Finding(
+            state=WRONG,
+            what=f"writes of {service}",
+            found=f"nats-server has acknowledged no heartbeat for {silent_seconds:.0f} s",
+            todo="look whether its disk is full or was full, and whether a majority of its servers "
+            "runs: docs/operations.md#the-disk-is-full",
+        )
+    ]
 
 
 def durability_finding(server: str, sync_interval: str) -> Finding:

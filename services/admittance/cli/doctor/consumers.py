@@ -46,6 +46,14 @@ def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
     return unread, f"{unread:,} not read, {waiting:,} not acknowledged"
 
 
+def unread_since(consumer: Mapping[str, Any]) -> float:
+    """The seconds for which a consumer with unread messages has delivered none, if that is too
+    long and no program asks for messages; else 0."""
+    idle = _idle_seconds(consumer, "delivered")
+    asked = consumer.get("num_waiting", 0) or consumer.get("push_bound")
+    return idle if consumer.get("num_pending", 0) and not asked and idle > STUCK_SECONDS else 0.0
+
+
 def consumer_finding(info: Mapping[str, Any]) -> Finding:
     """The finding about one consumer of the log, from its info. Times are those of nats-server's
     clock."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
-from admittance.cli.doctor.consumers import backlog
+from admittance.cli.doctor.consumers import backlog, unread_since
 from admittance.cli.doctor.finding import NOTE, Finding, finding
 from admittance.cli.show.capacity_requests import is_provider_answering, record_of
 from admittance.cli.show.objects import lookup_all
@@ -66,7 +66,10 @@ def controller_finding(
         parts.append(text)
         if again:
             parts.append(f"{again:,} redelivered: it does not acknowledge in time")
-        fine = not again and unread <= CHECK_REQUESTS_UNREAD_MAX
+        silent = unread_since(durable)
+        if silent:
+            parts.append(f"no program has read them for {silent:.0f} s")
+        fine = not again and not silent and unread <= CHECK_REQUESTS_UNREAD_MAX
     named = list(checks)
     if not named:
         parts.append("no AdmissionCheck names it")

@@ -10,6 +10,7 @@ from admittance.cli.doctor import (
     consumers,
     controllers,
     history,
+    queues,
     schedules,
     servers,
     services,
@@ -26,6 +27,7 @@ from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import Table, columns_of
 from admittance.cli.up.readiness import health_answers
 from admittance.events import subjects
+from admittance.runtime.bus.streams import stream_infos
 from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 
 HEALTH_SECONDS = 1.0
@@ -68,18 +70,20 @@ async def examine(bus: Link, options: Options) -> list[Finding]:
     answers = await health_answers(bus.bus, seconds=HEALTH_SECONDS)
     replies = [one.reply for one in answers]
     found = without_repeats(one for reply in replies for one in reply.findings)
+    infos = await stream_infos(bus.bus)
     monitored = await servers.monitor_findings(options.monitors)
     return [
         *await servers.server_findings(bus.bus, call, [*found, *monitored]),
         *monitored,
         *found,
         *clock_findings(answers, await servers.clock_of_server(bus.bus)),
-        *await streams.stream_findings(bus.bus),
-        *await streams.replica_findings(bus.bus, replies),
+        *streams.stream_findings(infos),
+        *streams.replica_findings(infos, replies),
         *await streams.write_findings(bus.bus),
         *await consumers.consumer_findings(bus.bus),
         *await controllers.check_controllers(bus),
         *await controllers.capacity_classes(bus),
+        *await queues.queue_findings(bus),
         *await schedules.timers_found(bus.bus),
         *await schedules.families_found(bus.bus),
         *services.service_findings(replies),

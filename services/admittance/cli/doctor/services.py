@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from admittance.cli.doctor.consumers import LAG_MAX
-from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding, wrong
+from admittance.cli.doctor.finding import Finding, finding, note, wrong
 from admittance.cli.support.services import SERVICES
 from admittance.cli.up.readiness import health
 from admittance.events.requests import HealthReply
@@ -15,6 +15,11 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
 
 DOWN = "docs/operations.md#a-service-is-down"
+OPTIONAL = {
+    "provider-pool": "no instance answers; only machine pools need it",
+    "runner": "no instance answers; jobs need a runner, here or elsewhere",
+}
+"""What is said of a missing service that not every installation needs."""
 AGAIN_SECONDS = 1.0
 """Two leaders of one domain are reported only if they are still there after this time: during a
 takeover the earlier leader learns a moment later that it leads no more.
@@ -27,14 +32,18 @@ def service_findings(replies: Sequence[HealthReply]) -> list[Finding]:
     for name, service in SERVICES.items():
         mine = [one for one in replies if one.service == name]
         if not mine and service.together:
-            # Some services may be absent: jobs may run elsewhere, and only the provider of the
-            # installation's own cloud is needed.
-            todo = f"start `admit up`, or `admit serve {name}`: {DOWN}"
-            state = WRONG if service.wanted else NOTE
-            lines.append(finding(False, name, "no instance answers", todo=todo, otherwise=state))
+            lines.append(_missing(name) if service.wanted else note(name, OPTIONAL[name]))
         lines += map(instance_finding, mine)
     lines += [instance_finding(one) for one in replies if one.service not in SERVICES]
     return lines
+
+
+def _missing(name: str) -> Finding:
+    todo = (
+        f"start `admit up`, or `admit serve {name}`; if its process runs, it hangs or is paused: "
+        f"restart it: {DOWN}"
+    )
+    return wrong(name, "no instance answers", todo)
 
 
 def instance_finding(one: HealthReply) -> Finding:
@@ -43,7 +52,10 @@ def instance_finding(one: HealthReply) -> Finding:
     leader, seen = one.details.get(LEADER), one.details.get(LEADER_SEEN, "never")
     if leader == NO_LEADER:
         found = f"{one.instance} alive, does not lead, sees no leader (last seen: {seen})"
-        todo = f"wait for ADMIT_LEASE_SECONDS (5); then restart it, and report it: {DOWN}"
+        todo = (
+            "correct other findings first; if none explains it after ADMIT_LEASE_SECONDS (5), "
+            f"restart this instance and report it: {DOWN}"
+        )
         return wrong(one.service, found, todo)
     if leader is not None:
         leads = f", stands by for {leader} (last seen: {seen})"

@@ -55,7 +55,7 @@ async def set_aside_findings(bus: Bus, *, every: bool) -> list[Finding]:
         found, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM))
     except (Refused, Unavailable) as error:
         if isinstance(error, Refused) and error.code == NO_STREAM:
-            return []  # A stream is missing, and `streams.check` reports it.
+            return []  # A stream is missing, and `stream_findings` reports it.
         return [wrong("set aside", f"not looked for: {error}", "try again")]
     only = f"; {hidden:,} entries, which only services may read, were not looked at"
     if not found:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from admittance.cli.doctor.finding import Finding, finding, note, ok, wrong
+from admittance.cli.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import NOT_PERMITTED, Bus
-from admittance.runtime.bus.streams import NO_STREAM, PROBE_SECONDS, write_refusals
+from admittance.runtime.bus.streams import (
+    NO_STREAM,
+    PROBE_SECONDS,
+    StreamInfos,
+    write_refusals,
+)
 from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.telemetry.findings import size_of
 
@@ -22,22 +27,24 @@ NO_ANSWER: Final = (
     "look whether the servers run, and whether a majority of a cluster does: "
     "docs/operations.md#a-server-died"
 )
+AWAY_SECONDS: Final = 5.0
+"""A replica that its leader has not heard for so long is away: it is heard every second. The server
+itself says so only after a minute.
+"""
 DIED: Final = "start the server, and look at its log: docs/operations.md#a-server-died"
 
 
-async def stream_findings(bus: Bus) -> list[Finding]:
+def stream_findings(found: StreamInfos) -> list[Finding]:
     """Settings, size and replicas of each stream."""
-    try:
-        problems = await streams.check(bus)
-    except (Refused, Unavailable) as error:
-        return [wrong("streams", str(error), NO_ANSWER)]
     lines = [
-        finding(False, f"stream {one.stream}", one.found, todo=one.todo)
-        if one.harmful
-        else note(f"stream {one.stream}", one.found, one.todo)
-        for one in problems
+        wrong(f"stream {name}", f"no answer about it: {error}", NO_ANSWER)
+        for name, error in found.items()
+        if isinstance(error, AdmittanceError)
     ]
-    infos = await _infos(bus)
+    for one in streams.problems_of(found):
+        make = wrong if one.harmful else note
+        lines.append(make(f"stream {one.stream}", one.found, one.todo))
+    infos = answered(found)
     for name, info in infos.items():
         state, config = info["state"], info["config"]
         size = f"{state['messages']:,} messages, {size_of(state['bytes'])}"
@@ -46,14 +53,9 @@ async def stream_findings(bus: Bus) -> list[Finding]:
     return lines + offline_findings(infos)
 
 
-async def _infos(bus: Bus) -> dict[str, dict[str, Any]]:
-    found = {}
-    for name in (stream.name for stream in streams.all_streams()):
-        try:
-            found[name] = await bus.api(f"STREAM.INFO.{name}")
-        except (Refused, Unavailable):
-            continue  # `streams.check` reports a missing stream.
-    return found
+def answered(found: StreamInfos) -> dict[str, dict[str, Any]]:
+    """The info of each stream that has answered."""
+    return {name: info for name, info in found.items() if isinstance(info, dict)}
 
 
 def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
@@ -61,14 +63,10 @@ def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     of each stream."""
     away: dict[str, list[str]] = {}
     behind: dict[str, list[str]] = {}
-    without: list[str] = []
     for stream, info in infos.items():
-        cluster = info.get("cluster") or {}
-        if "name" in cluster and not cluster.get("leader"):
-            without.append(stream)
-        for one in cluster.get("replicas") or []:
+        for one in (info.get("cluster") or {}).get("replicas") or []:
             name = one.get("name", "?")
-            if one.get("offline"):
+            if one.get("offline") or one.get("active", 0) > AWAY_SECONDS * streams.SECOND:
                 away.setdefault(name, []).append(stream)
             elif not one.get("current"):
                 lag = f" ({one['lag']:,} behind)" if one.get("lag") else ""
@@ -86,19 +84,15 @@ def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
             )
             for name, names in behind.items()
         ),
-        *(
-            wrong(f"stream {name}", "no server leads it, so nothing is written", NO_ANSWER)
-            for name in without
-        ),
     ]
 
 
-async def replica_findings(bus: Bus, replies: Iterable[HealthReply]) -> list[Finding]:
+def replica_findings(found: StreamInfos, replies: Iterable[HealthReply]) -> list[Finding]:
     """The streams with fewer replicas than a service asks for."""
     asked = max(((one.replicas, one.service) for one in replies), default=(0, ""))
-    infos = await _infos(bus) if asked[0] > 1 else {}
     return fewer_replicas(
-        asked, {name: info["config"].get("num_replicas", 1) for name, info in infos.items()}
+        asked,
+        {name: one["config"].get("num_replicas", 1) for name, one in answered(found).items()},
     )
 
 
@@ -121,7 +115,7 @@ def fewer_replicas(asked: tuple[int, str], found: Mapping[str, int]) -> list[Fin
 
 async def write_findings(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Finding]:
     """A finding for each stream that refuses a probe write; a single finding if all streams take
-    the write. Missing streams are left out: `streams.check` names them.
+    the write. Missing streams are left out: `stream_findings` names them.
     """
     refused = await write_refusals(bus, seconds=seconds)
     missing = [name for name in refused if await _is_missing(bus, name)]

@@ -1,0 +1,43 @@
+"""`admit doctor` on three servers of which one is away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from admittance.cli.doctor.finding import Finding
+from admittance.cli.doctor.streams import stream_findings, write_findings
+from admittance.runtime.bus.streams import stream_infos
+from support.requests import eventually
+from support.three_servers import three_servers
+
+pytestmark = pytest.mark.bus
+
+
+async def test_a_server_of_the_cluster_that_is_away_is_named(tmp_path: Path) -> None:
+    async with three_servers(tmp_path) as servers:
+        bus = await servers.connect(0)
+        try:
+            found: list[Finding] = []
+
+            async def nothing_is_wrong() -> bool:
+                found[:] = stream_findings(await stream_infos(bus))
+                return all(one.state == "ok" for one in found)
+
+            async def one_is_away() -> bool:
+                found[:] = [
+                    one for one in stream_findings(await stream_infos(bus)) if "away" in one.found
+                ]
+                return bool(found)
+
+            await eventually(nothing_is_wrong, 60)
+            gone = 2
+            await servers.kill(gone)
+            await eventually(one_is_away, 60)
+            assert [one.what for one in found] == [f"server {servers.name_of(gone)}"]
+            assert "it has replicas of" in found[0].found
+            assert "start the server" in found[0].todo
+            assert [one.state for one in await write_findings(bus)] == ["ok"]
+        finally:
+            await bus.close()

@@ -1,0 +1,110 @@
+"""`admit doctor` about queues, and about requests that no program reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.cli.doctor.consumers import consumer_finding
+from admittance.cli.doctor.controllers import controller_finding
+from admittance.cli.doctor.finding import NOTE, OK, WRONG
+from admittance.cli.doctor.queues import SHOWN_MAX, inactive_queues
+from admittance.events.requests import QueuesReply, QueueStatus
+
+
+def test_inactive_queues_are_notes_with_their_reason() -> None:
+    good = QueueStatus(name="good")
+    bad = QueueStatus(name="bad", active=False, reason="FlavorNotFound", message="no x", pending=3)
+    [found] = inactive_queues(QueuesReply(cluster_queues=(good, bad)))
+    assert (found.state, found.what) == (NOTE, "clusterqueue bad")
+    assert found.found == "inactive, 3 pending: FlavorNotFound: no x"
+    assert "#a-queue-is-inactive" in found.todo
+
+
+def test_many_inactive_queues_are_counted() -> None:
+    many = [QueueStatus(name=f"q{one}", active=False) for one in range(SHOWN_MAX + 5)]
+    found = inactive_queues(QueuesReply(cluster_queues=tuple(many)))
+    assert len(found) == SHOWN_MAX + 1
+    assert found[-1].found.startswith("5 more are inactive")
+
+
+def a_consumer(name: str = "workload-controller-1-1", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "created": "2026-01-01T00:00:00.123456789Z",
+        "ts": "2026-01-01T00:10:00Z",
+        "config": {"max_ack_pending": 20_000},
+        "delivered": {"last_active": "2026-01-01T00:09:00Z"},
+        "ack_floor": {"last_active": "2026-01-01T00:09:00Z"},
+        "num_waiting": 1,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("consumer", "state", "found"),
+    [
+        pytest.param(a_consumer(), OK, "0 not read", id="all is read"),
+        pytest.param(
+            a_consumer(num_pending=9, delivered={"last_active": "2026-01-01T00:09:59Z"}),
+            OK,
+            "9 not read",
+            id="it moves",
+        ),
+        pytest.param(
+            a_consumer(num_pending=9, num_waiting=0),
+            WRONG,
+            "no program has read it for 60 s",
+            id="no reader",
+        ),
+        pytest.param(
+            a_consumer(num_pending=9, num_waiting=0, delivered={}),
+            WRONG,
+            "no program has read it for 600 s",
+            id="never a reader",
+        ),
+        pytest.param(
+            a_consumer(num_pending=9),
+            WRONG,
+            "although a program asks for facts",
+            id="the server does not deliver",
+        ),
+        pytest.param(
+            a_consumer(num_pending=9, num_ack_pending=20_000),
+            WRONG,
+            "as many as allowed are not acknowledged",
+            id="too many without acknowledgement",
+        ),
+        pytest.param(
+            a_consumer(num_ack_pending=3), WRONG, "no fact is acknowledged", id="it hangs"
+        ),
+        pytest.param(
+            a_consumer(paused=True, config={"pause_until": "2100"}),
+            WRONG,
+            "paused until 2100",
+            id="paused",
+        ),
+        pytest.param(
+            a_consumer(num_pending=50_000, delivered={"last_active": "2026-01-01T00:09:59Z"}),
+            WRONG,
+            "does not keep up",
+            id="lag",
+        ),
+        pytest.param(
+            a_consumer("mine", num_pending=9, num_waiting=0), NOTE, "no program", id="foreign"
+        ),
+    ],
+)
+def test_consumers_without_progress_are_found(
+    consumer: dict[str, Any], state: str, found: str
+) -> None:
+    one = consumer_finding(consumer)
+    assert (one.state, found in one.found, bool(one.todo)) == (state, True, state != OK)
+
+
+def test_requests_that_no_controller_reads_are_a_note() -> None:
+    one = controller_finding("ctl", a_consumer("check-ctl", num_pending=1, num_waiting=0), [])
+    assert one.state == NOTE
+    assert "no program has read them for 60 s" in one.found
+    assert "#a-check-does-not-answer" in one.todo
