@@ -9,6 +9,10 @@ from datetime import datetime
 
 from admittance.control.commit import Message
 from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of, workload_key
+from admittance.runtime.telemetry.tracing import follow
 from admittance.traces.spans import LoggedFact
 from support.cores.family_cores import LOWER, FamilyCores
 from support.cores.family_queues import family_policy
@@ -38,6 +42,19 @@ class LoggedCores(FamilyCores):
             LoggedFact(self.sequence, self.now, message.subject, message.data, message.trace)
         )
         return super()._told(message)
+
+    def hear(self, fact: Fact, traceparent: str) -> None:
+        """The fact is published with that header."""
+        self._hear(subject_of(fact), encode(fact), {"traceparent": traceparent})
+
+    def orders_of_families(self) -> bool:
+        """The variant-controller gives its facts the trace of the family, as its service does."""
+        orders = self.parents.orders(self.now)
+        for order in orders:
+            family = order.name.partition("-variant-")[0]
+            trace = self.controller.workloads.get(workload_key(order.namespace, family)).trace
+            self.hear(order, follow(trace))
+        return bool(orders)
 
     def started(self, name: str) -> None:
         """The runner has started the job."""

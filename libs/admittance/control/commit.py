@@ -65,7 +65,8 @@ class Put(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message to publish once. ``id``: the message id, by which the bus drops a duplicate."""
+    """A message to publish once. ``id``: the message id, by which the bus drops a duplicate;
+    ``trace``: W3C traceparent, sent as it is."""
 
     subject: str
     data: bytes

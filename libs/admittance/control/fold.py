@@ -21,6 +21,7 @@ from admittance.events.codec import Undecodable
 from admittance.events.names import token
 from admittance.events.reader import Reader, Unreadable, reason_of
 from admittance.events.requests import SettledReply
+from admittance.events.span_ids import first_traceparent
 from admittance.events.subjects import BARRIER, workload_key
 from admittance.events.system import Barrier, DeadLetterReason, ObjectApplied
 from admittance.lease import Fence
@@ -186,7 +187,7 @@ class BatchFold:
             self._dead.append(RejectedMessage(logged, f"{change.reason}: {change.message}"))
         if change.outcome is FactOutcome.APPLIED:
             for giver in givers:
-                self._apply(giver.key, giver.known, giver.change, logged, giver.known.trace)
+                self._apply(giver.key, giver.known, giver.change, logged)
             self._apply(key, known, change, logged)
         for other, made in relatives.items():
             self._apply(other, self._known(other), made, logged)
@@ -344,20 +345,17 @@ class BatchFold:
         return change
 
     def _apply(
-        self,
-        key: str,
-        known: VersionedWorkload,
-        change: Change,
-        logged: LogMessage,
-        trace: str | None = None,
+        self, key: str, known: VersionedWorkload, change: Change, logged: LogMessage
     ) -> None:
         workload = change.workload
         if workload is None:
             self._outboxes.pop(key, None)
         else:
             self._outboxes[key] = change.outbox
-        if trace is None:
-            trace = logged.trace or known.trace
+        # A workload has the trace of its submission; facts of later commands may have others.
+        trace = logged.trace if known.workload is None else known.trace
+        if not trace and workload is not None:
+            trace = first_traceparent(workload.metadata.uid)
         if key in self._groups or self._families.ref(key) is not None:
             # Reinsert the key, so that a parent is written after its variants.
             self._working.pop(key, None)

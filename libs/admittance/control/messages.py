@@ -19,6 +19,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.shapes import Admission, PodSetToRun
+from admittance.events.span_ids import check_span_id, run_span_id, span_id_of, with_span
 from admittance.events.subjects import subject_of
 from admittance.workload.change import with_status
 from admittance.workload.pod_set_updates import merged_additions
@@ -55,6 +56,17 @@ _PLAIN: Final[Mapping[str, Callable[..., Fact]]] = {
 """Facts that have only a reason and a message, by the kind of outbox entry."""
 
 
+def _span_id(fact: Fact, what: str) -> str:
+    """The span that the message belongs to: that of the check, or that of the job's run, so that
+    the receiver's own spans are in it; for other messages a span of their own."""
+    match fact:
+        case facts.CheckRequested():
+            return check_span_id(fact.uid, fact.check, fact.cycle)
+        case facts.Admitted():
+            return run_span_id(fact.uid, fact.revision)
+    return span_id_of(fact.uid, what)
+
+
 class MessageBuilder:
     """Makes messages from the outbox of a workload.
 
@@ -85,8 +97,9 @@ class MessageBuilder:
 
     def message(self, fact: Fact, what: str, trace: str) -> Message:
         """Returns the message that publishes a fact. ``what`` identifies the message among all
-        messages of the workload-controller."""
-        return Message(subject_of(fact), encode(fact), self.identity(what), trace)
+        messages of the workload-controller. ``trace``: the workload's traceparent."""
+        own = with_span(trace, _span_id(fact, what)) if trace else ""
+        return Message(subject_of(fact), encode(fact), self.identity(what), own)
 
     def identity(self, what: str) -> str:
         """Returns the message id of the message that ``what`` identifies. A foreign program cannot

@@ -50,13 +50,15 @@ class Events(Request, frozen=True, kw_only=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A message of the log. ``outcome``, ``reason``, ``message``: as in `SettledReply`; all "" if
-    the fact was applied, or if the workload-controller does not remember its outcome."""
+    """A message of the log. ``trace``: its W3C traceparent. ``outcome``, ``reason``, ``message``:
+    as in `SettledReply`; all "" if the fact was applied, or if the workload-controller does not
+    remember its outcome."""
 
     sequence: int
     time: datetime
     subject: str
     data: msgspec.Raw
+    trace: str = ""
     outcome: str = ""
     reason: str = ""
     message: str = ""

@@ -7,6 +7,16 @@ from __future__ import annotations
 from hashlib import blake2b
 
 
+def first_traceparent(uid: str) -> str:
+    """The traceparent of a workload that was submitted without one, not sampled."""
+    return f"00-{trace_id_of(uid)}-{span_id_of(uid)}-00"
+
+
+def with_span(traceparent: str, span_id: str) -> str:
+    """The traceparent with another span of the same trace; "" stays ""."""
+    return f"{traceparent[:36]}{span_id}{traceparent[52:]}" if traceparent else ""
+
+
 def trace_id_of(uid: str) -> str:
     """The trace id of a workload that was submitted without a trace."""
     return _digest(f"trace/{uid}", 16)

@@ -39,7 +39,7 @@ from admittance.runtime.bus.puller import Delivery
 from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.telemetry.logger import log_set_aside
-from admittance.runtime.telemetry.tracing import extract, follow, trace_id
+from admittance.runtime.telemetry.tracing import extract, trace_id
 from admittance.workload import stored
 from admittance.workload.change import with_log
 from admittance.workload.conditions import Type, is_true
@@ -306,7 +306,7 @@ def outgoing_of(message: Message) -> Outgoing:
     """The message with the standard headers of a fact, ready to publish."""
     headers = {HEADER_MSG_ID: message.id, HEADER_SCHEMA: SCHEMA_VERSION}
     if message.trace:
-        headers[HEADER_TRACE] = follow(message.trace)
+        headers[HEADER_TRACE] = message.trace
     return Outgoing(message.subject, message.data, headers)
 
 

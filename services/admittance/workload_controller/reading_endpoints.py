@@ -29,6 +29,7 @@ from admittance.runtime.bus import bucket, micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, read_messages
 from admittance.runtime.errors import Refused
+from admittance.runtime.telemetry.tracing import extract
 from admittance.workload_controller.outside_consumers import OutsideConsumers
 
 WORKLOADS_MAX: Final = 200
@@ -173,7 +174,13 @@ def _entry(one: StoredMessage, outcome: SettledReply | None) -> LogEntry:
     data = _as_json(one.data)
     if len(data) + len(one.subject) > ANSWER_MAX:
         data = msgspec.Raw(msgspec.json.encode(f"{len(one.data):,} bytes, too long to be shown"))
-    entry = LogEntry(sequence=one.sequence, time=one.time, subject=one.subject, data=data)
+    entry = LogEntry(
+        sequence=one.sequence,
+        time=one.time,
+        subject=one.subject,
+        data=data,
+        trace=extract(one.headers),
+    )
     if outcome is None:
         return entry
     return replace(
@@ -185,7 +192,7 @@ def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Returns the first entries, as many as fit into one answer; at least one if there are any."""
     size = 0
     for count, one in enumerate(entries):
-        size += len(one.data) + len(one.subject) + len(one.message.encode()) + 100
+        size += len(one.data) + len(one.subject) + len(one.message.encode()) + 200
         if count and size > ANSWER_MAX:
             return list(entries[:count])
     return list(entries)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.span_ids import check_span_id, span_id_of, trace_id_of
+from admittance.events.span_ids import span_id_of, trace_id_of
 from admittance.events.subjects import subject_of
 from admittance.traces.builder import TraceBuilder
 from admittance.traces.spans import LoggedFact, Span, Status
-from support.builders import NOON
+from support.builders import NOON, a_manifest
 from support.traced_story import LoggedCores, told_story
 
 
@@ -112,18 +112,40 @@ def test_facts_that_are_read_again_give_the_same_spans(story: LoggedCores) -> No
     assert spans_of(twice) == spans
 
 
-def test_ids_follow_from_the_uid_so_a_check_can_name_its_parent(story: LoggedCores) -> None:
+def test_requests_carry_the_span_of_the_check_as_the_parent(story: LoggedCores) -> None:
     train = trace_of(spans_of(story.log), "train")
-    uid = str(train[-1].attributes["admittance.uid"])
-    [requested] = [
-        one
-        for one in story.check_facts
-        if isinstance(one, facts.CheckRequested)
-        and (one.name, one.check, one.cycle) == ("train-variant-spot", "budget", 1)
+    checks = [one for one in train if one.name.startswith("check ")]
+    asked = [
+        one.traceparent
+        for one in story.log
+        if one.subject.startswith("admit.check.requested.") and "train" in one.subject
     ]
-    assert train[-1].trace_id == trace_id_of(uid)
-    assert train[-1].span_id == span_id_of(uid)
-    assert named(train, "check budget")[1].span_id == check_span_id(requested.uid, "budget", 1)
+    assert len(checks) == 7
+    assert sorted(asked) == sorted(f"00-{one.trace_id}-{one.span_id}-00" for one in checks)
+    runs = {f"00-{one.trace_id}-{one.span_id}-00" for one in named(train, "run")}
+    admitted = "admit.workload.admitted.ns.train"
+    assert {one.traceparent for one in story.log if one.subject == admitted} == runs
+
+
+def test_ids_follow_from_the_uid(story: LoggedCores) -> None:
+    root = trace_of(spans_of(story.log), "train")[-1]
+    uid = story.stored("train").metadata.uid
+    assert root.attributes["admittance.uid"] == uid
+    assert (root.trace_id, root.span_id) == (trace_id_of(uid), span_id_of(uid))
+
+
+def test_a_command_with_another_trace_changes_no_trace() -> None:
+    cores = LoggedCores()
+    cores.offer({"a": 4}, checks={"a": ["budget"]})
+    own = f"00-{'a' * 32}-{'b' * 16}-01"
+    manifest = msgspec.json.encode(a_manifest("j", requests={"gpu": "1"}, queue="cq"))
+    fact = facts.Submitted(namespace="ns", name="j", workload=msgspec.Raw(manifest))
+    cores.hear(fact, own)
+    other = f"00-{'c' * 32}-{'d' * 16}-01"
+    cores.hear(facts.Reprioritized(namespace="ns", name="j", priority=3), other)
+    cores.go()
+    asked = [one for one in cores.log if one.subject.startswith("admit.check.requested.")]
+    assert [one.traceparent[:36] for one in asked] == [own[:36]]
 
 
 def test_the_submitters_span_is_the_parent_if_it_is_sampled() -> None:

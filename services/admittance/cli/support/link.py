@@ -16,7 +16,7 @@ import nats.errors
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.options import Call
-from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import plain, token
 from admittance.events.reading_requests import Objects, ObjectsReply
@@ -270,17 +270,19 @@ class Link:
 
         Raises AnswerIsNo if the log does not answer.
         """
+        # A caller that records traces names its span in TRACEPARENT; the workload's trace then
+        # belongs to that span.
+        caller = tracing.extract({HEADER_TRACE: self.call.environ.get("TRACEPARENT", "")})
+        trace = {HEADER_TRACE: caller} if caller else {}
         messages = [
             Outgoing(
                 user_subject(self.user, fact) if self.user else subject_of(fact),
                 encode(fact),
-                tracing.inject(
-                    {
-                        HEADER_MSG_ID: f"cli-{chance.token_hex(12)}",
-                        HEADER_SCHEMA: SCHEMA_VERSION,
-                    },
-                    tracing.start(),
-                ),
+                {
+                    HEADER_MSG_ID: f"cli-{chance.token_hex(12)}",
+                    HEADER_SCHEMA: SCHEMA_VERSION,
+                    **trace,
+                },
             )
             for fact in several
         ]
