@@ -20,7 +20,7 @@ from admittance.access.users import User
 from admittance.events.requests import Apply
 from admittance.runtime.auth_store import credentials_text
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.streams import check
+from admittance.runtime.bus.streams import problems_of, stream_infos
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.jwt_issuer import KEYS, JwtIssuer, new_issuer_key, new_key, sign_jwt
 from support.cluster import Cluster
@@ -125,7 +125,8 @@ class Locked:
         self.server.stop()
 
     async def _has_streams(self) -> bool:
-        return not await check(self.core)
+        infos = await stream_infos(self.core)
+        return all(isinstance(one, dict) for one in infos.values()) and not problems_of(infos)
 
     async def client(self, name: str, refused: list[str] | None = None) -> Client:
         """A connection of the NATS client alone, as a program in another language has it."""
