@@ -12,6 +12,7 @@ from admittance.runtime.leader.leader_elected_service import LEADER_METRICS
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
 from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
+from admittance.sdk.program_metrics import ProgramMetrics
 from admittance.variant_controller.service import FAMILY_GAUGES
 from admittance.workload_controller.workload_metrics import CHECK_ACTIVE, WorkloadMetrics
 
@@ -76,6 +77,9 @@ def by_service() -> Mapping[str, list[Definition]]:
         "variant-controller": list(FAMILY_GAUGES),
         "provisioning-check": [REQUESTS, *unusable_answers().definitions],
         "runner": list(RUNNER_GAUGES),
+        "check controllers and providers": [
+            one for metric in ProgramMetrics("").metrics(int) for one in metric.definitions
+        ],
         "every service with leaders": list(LEADER_METRICS),
         "every process": [BUILD_INFO],
     }

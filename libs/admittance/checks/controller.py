@@ -157,6 +157,11 @@ class AdmissionCheckController(Program):
             file = ""
         return f"{file}:{getattr(function, '__qualname__', type(function).__name__)}"
 
+    @property
+    def why_inactive(self) -> str:
+        """Why the controller can judge no request; empty if it can."""
+        return self.activity.why_inactive
+
     async def _work(self, bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
         await CheckService(self, bus, settings).run(stop)
 
@@ -201,6 +206,7 @@ class CheckService(Worker[AdmissionCheckController]):
             self._judging.withdrawn(JudgementKey.of(fact), fact.reason, message.reply)
 
     def _on_requested(self, fact: CheckRequested, message: IncomingMessage) -> None:
+        self._controller.metrics.requested()
         identity = JudgementKey.of(fact)
         shape = self._controller.shape
         try:
@@ -226,7 +232,11 @@ class CheckService(Worker[AdmissionCheckController]):
             check=request.check,
             cycle=request.cycle,
         )
-        return await self._controller.judge(request)
+        try:
+            return await self._controller.judge(request)
+        except Exception:
+            self._controller.metrics.failed()
+            raise
 
     # Verdicts. ----------------------------------------------------------------------------
 
@@ -239,6 +249,10 @@ class CheckService(Worker[AdmissionCheckController]):
         # get the same verdict again.
         ordinal = (request.revision << 20) + request.published
         await self._put(request.reference, verdict, ordinal, span=request.span)
+        final = not isinstance(verdict, Pending)
+        self._controller.metrics.answered(verdict.state, request.since if final else None)
+        if final:
+            request.since = None
         return True
 
     async def report(self, about: Request | Reference, answer: Verdict) -> bool:
@@ -249,6 +263,7 @@ class CheckService(Worker[AdmissionCheckController]):
         # The verdicts before a restart are unknown to this process, so a random ordinal keeps the
         # new verdict from being taken for a duplicate of one of them.
         await self._put(about, answer, chance.bits(62))
+        self._controller.metrics.answered(answer.state)
         return True
 
     async def _put(
@@ -365,6 +380,13 @@ class CheckActivity:
             known = self._bad.pop(check, None)
         if known is not None:
             self._changes.send()
+
+    @property
+    def why_inactive(self) -> str:
+        """Why the author made all AdmissionChecks inactive; empty if they are active."""
+        with self._lock:
+            whole = self._whole
+        return "" if whole.active else f"inactive: {whole.message or whole.reason}"
 
     def beat(self, instance: str, program: str) -> CheckAlive:
         """The current heartbeat."""

@@ -13,6 +13,7 @@ import msgspec
 from admittance.checks.verdicts import Verdict
 from admittance.events.facts import CheckRequested
 from admittance.events.shapes import Admission
+from admittance.runtime import clock
 from admittance.runtime.telemetry import tracing
 from admittance.sdk.threads import from_thread
 
@@ -107,6 +108,7 @@ class Request:
         "reported",
         "retry_count",
         "revision",
+        "since",
         "span",
         "superseded",
         "traceparent",
@@ -151,6 +153,8 @@ class Request:
         same cycle: that request has a higher revision."""
         self.span = ""
         """The traceparent of the newest span around the check's function; empty without one."""
+        self.since: float | None = None
+        """When the request arrived, by `clock.monotonic`; None after its first final verdict."""
         self.reported: list[Verdict] = []
         """The verdicts that `report` got while the request was not attached to a bus, as in tests.
         """
@@ -198,7 +202,9 @@ class Request:
         publish: Callable[[Request, Verdict], Awaitable[bool]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Connects `report` of this request to the bus. Called only by the SDK."""
+        """Connects `report` of this request, which has just arrived, to the bus. Called only by
+        the SDK."""
+        self.since = clock.monotonic()
         self._publish = publish
         self._loop = loop
 

@@ -165,6 +165,12 @@ class Provider(Program):
             return ()
         return tuple(field.encode_name for field in msgspec.structs.fields(self.shape))
 
+    @property
+    def why_inactive(self) -> str:
+        """Why the provider can provide no capacity; empty if it can."""
+        active, message = self.activity
+        return "" if active else f"inactive: {message}".rstrip(": ")
+
     async def _work(self, bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
         await ProviderService(self, bus, settings).run(stop)
 
@@ -206,10 +212,14 @@ class ProviderService(Worker[Provider]):
             stop_work=self._stop_work,
         )
         publisher = StatusPublisher(
-            provider.name, self._store, self._outbox, secret=secret(settings)
+            provider.name,
+            self._store,
+            self._outbox,
+            secret=secret(settings),
+            published=provider.metrics.answered,
         )
         self._worker = RequestWorker(
-            provider.obtain,
+            self._obtain,
             self._store,
             publisher,
             self._releaser,
@@ -263,6 +273,13 @@ class ProviderService(Worker[Provider]):
     async def _stop_work(self, request_id: str) -> None:
         await self._worker.stop(request_id)
 
+    async def _obtain(self, request: Request) -> Status:
+        try:
+            return await self._provider.obtain(request)
+        except Exception:
+            self._provider.metrics.failed()
+            raise
+
     async def report(self, about: str, answer: Status) -> bool:
         """Publishes a status of an earlier request. Returns False if the request was cancelled or
         is unknown.
@@ -271,6 +288,7 @@ class ProviderService(Worker[Provider]):
 
     def _on_fact(self, fact: object, message: IncomingMessage) -> None:
         if isinstance(fact, ProvisioningRequested):
+            self._provider.metrics.requested()
             self._worker.on_requested(fact, message.reply)
         elif isinstance(fact, ProvisioningCancelled) and (
             message.reply or self._worker.knows(fact.id) or self._consumer.is_full

@@ -192,7 +192,8 @@ class RequestWorker:
         stored = (await self._store.get(request_id)).status
         if stored is None:
             return False
-        counts = await self._publisher.publish(identity_of(stored), status)
+        since = self._deliveries.since(request_id)
+        counts = await self._publisher.publish(identity_of(stored), status, since=since)
         if counts and status.ends:
             self._deliveries.ack(request_id)
         elif not counts and isinstance(status, Provisioned):
@@ -308,7 +309,8 @@ class RequestWorker:
     async def _publish(self, fact: ProvisioningRequested, status: Status) -> bool:
         """Publishes a status, and acknowledges the request if the status is final. If the request
         was cancelled, releases its capacity."""
-        counts = await self._publisher.publish(identity_of(fact), status)
+        since = self._deliveries.since(fact.id)
+        counts = await self._publisher.publish(identity_of(fact), status, since=since)
         raise_if_cancelled()
         if not counts:
             self._releaser.start_release(identity_of(fact))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -152,20 +153,34 @@ class StatusPublisher:
     """
 
     def __init__(
-        self, provisioning_class: str, store: StatusStore, outbox: Outbox, *, secret: bytes = b""
+        self,
+        provisioning_class: str,
+        store: StatusStore,
+        outbox: Outbox,
+        *,
+        published: Callable[[str, float | None], None] | None = None,
+        secret: bytes = b"",
     ) -> None:
-        """``secret`` keys the message ids: otherwise a foreign message with a guessed id could
-        suppress a status."""
+        """``published`` is called with the word of each new status that is on the log and, if the
+        status is final, the time at which its request arrived. ``secret`` keys the message ids:
+        otherwise a foreign message with a guessed id could suppress a status."""
+        self._published = published
         self._secret = secret[:64]
         self._class = provisioning_class
         self._store = store
         self._outbox = outbox
 
     async def publish(
-        self, identity: dict[str, Any], status: Status, *, by_helper: bool = False
+        self,
+        identity: dict[str, Any],
+        status: Status,
+        *,
+        by_helper: bool = False,
+        since: float | None = None,
     ) -> bool:
         """Returns True once the log has the status; False if the request was cancelled or has a
-        final status. ``by_helper``: the SDK gives the status, not the provider's author.
+        final status. ``by_helper``: the SDK gives the status, not the provider's author. ``since``:
+        when the request arrived, by `clock.monotonic`, if this process knows.
         """
         while True:
             found = await self._store.get(identity["id"])
@@ -195,6 +210,8 @@ class StatusPublisher:
                 # The request was cancelled, or another replica has stored a status.
                 continue
             await self._until_published(new)
+            if self._published is not None:
+                self._published(new.status, since if status.ends else None)
             log.info("status_published", id=new.id, status=new.status, message=new.message)
             return True
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, ClassVar, Final, TypeVar
 
 import structlog
@@ -25,12 +26,14 @@ from admittance.runtime.connection_options import (
     connection_options,
 )
 from admittance.runtime.errors import SetupError, Unavailable, is_temporary
+from admittance.runtime.process.admin import admin_port
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import stop_on_signals
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.sdk.program_metrics import ProgramMetrics
 from admittance.sdk.threads import Threads
 
 HEARTBEAT_PAUSE_SECONDS: Final = 1.0
@@ -137,8 +140,11 @@ class Program(ABC):
         self.main: Callable[..., Any] | None = None
         self.release: Callable[..., Any] | None = None
         self.threads = Threads(concurrency or THREADS)
+        self.metrics = ProgramMetrics(name)
         self._concurrency = concurrency
         self._publish: Callable[..., Any] | None = None
+        self._bus: Bus | None = None
+        self._not_connected = "starting"
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -183,14 +189,17 @@ class Program(ABC):
         *,
         creds: str | None = None,
         connection: ConnectionOptions | None = None,
+        admin: str | None = None,
         stop: asyncio.Event | None = None,
     ) -> None:
         """Answers requests until ``stop`` is set or the call is cancelled; for a program with an
         event loop of its own. ``url`` defaults to ADMIT_NATS_URL, and ``connection`` to the other
-        variables ADMIT_NATS_…. ``creds``: a credentials file, in place of another login. Retries
-        the connection while the servers do not answer or refuse the credentials.
+        variables ADMIT_NATS_…. ``creds``: a credentials file, in place of another login. ``admin``:
+        HOST:PORT of an admin port with ``/livez``, ``/readyz`` and ``/metrics``; defaults to
+        ADMIT_ADMIN. Retries the connection while the servers do not answer or refuse the
+        credentials. Raises SetupError for a wrong setting.
         """
-        settings = self._settings(url, creds, connection)
+        settings = self._settings(url, creds, connection, admin)
         await self._serve(settings, stop=stop or asyncio.Event())
 
     def run(
@@ -199,13 +208,23 @@ class Program(ABC):
         *,
         creds: str | None = None,
         connection: ConnectionOptions | None = None,
+        admin: str | None = None,
     ) -> None:
-        """Answers requests until SIGINT, SIGTERM or SIGHUP. The arguments are those of `serve`."""
+        """Answers requests until SIGINT, SIGTERM or SIGHUP. The arguments are those of `serve`.
+        A wrong setting ends the process with exit status 1 and one line of text.
+        """
         collect_garbage_less_often()
-        uvloop.run(self._run(self._settings(url, creds, connection)))
+        try:
+            uvloop.run(self._run(self._settings(url, creds, connection, admin)))
+        except SetupError as error:
+            sys.exit(str(error))
 
     def _settings(
-        self, url: str | None, creds: str | None, connection: ConnectionOptions | None
+        self,
+        url: str | None,
+        creds: str | None,
+        connection: ConnectionOptions | None,
+        admin: str | None,
     ) -> Settings:
         if creds is not None and connection is None:
             try:
@@ -214,7 +233,7 @@ class Program(ABC):
                 raise SetupError(str(error)) from None
         elif creds is not None:
             raise SetupError("creds and connection are both given: put the file into connection")
-        return Settings.from_env(self.kind, url=url, connection=connection)
+        return Settings.from_env(self.kind, url=url, connection=connection, admin=admin)
 
     async def _run(self, settings: Settings) -> None:
         logs.configure(self.name, settings.instance, settings.json_logs, level=settings.log_level)
@@ -228,19 +247,37 @@ class Program(ABC):
         """
         if self.main is None:
             raise RuntimeError(self._without_main())
+        async with admin_port(settings) as port:
+            with ExitStack() as readiness:
+                if port is not None:
+                    readiness.enter_context(port.ready_if(self.name, self._why_not_ready))
+                await self._serve_connected(settings, stop)
+
+    async def _why_not_ready(self) -> str:
+        """Why the program cannot answer requests now; empty if it can."""
+        if self._bus is None:
+            return self._not_connected
+        if not self._bus.nc.is_connected:
+            return "no connection to the bus"
+        return self.why_inactive
+
+    async def _serve_connected(self, settings: Settings, stop: asyncio.Event) -> None:
         throttle = LogThrottle()
         while (bus := await self._connected(settings, stop)) is not None:
+            self._bus = bus
             try:
                 await self._work(bus, settings, stop)
                 return
             except Exception as error:
                 if not is_temporary(error):
                     raise
+                self._not_connected = " ".join(str(error).split())
                 if throttle.due(clock.monotonic()):
                     log.warning(
                         "connection_restarted", **{self.log_field: self.name}, reason=str(error)
                     )
             finally:
+                self._bus = None
                 await bus.close()
             await set_within(stop, RESTART_PAUSE)
 
@@ -254,6 +291,7 @@ class Program(ABC):
                     settings.url, name=f"{self.kind} {self.name}", access=settings.connection
                 )
             except (SetupError, Unavailable) as error:
+                self._not_connected = " ".join(str(error).split())
                 if throttle.due(clock.monotonic()):
                     log.warning(
                         "not_connected_yet", **{self.log_field: self.name}, reason=str(error)
@@ -261,6 +299,11 @@ class Program(ABC):
             await set_within(stop, pause)
             pause = min(pause * 2, CONNECT_PAUSE_MAX)
         return None
+
+    @property
+    @abstractmethod
+    def why_inactive(self) -> str:
+        """Why the author's program says that it can answer no request; empty if it can."""
 
     @abstractmethod
     async def _work(self, bus: Bus, settings: Settings, stop: asyncio.Event) -> None:

@@ -219,19 +219,25 @@ K = TypeVar("K", bound=Hashable)
 
 
 class OpenDeliveries(Generic[K]):
-    """The deliveries that are not acknowledged yet, by request, which can have several. A request
-    can have several.
-    """
+    """The deliveries that are not acknowledged yet, by request, which can have several."""
 
     def __init__(self, consumer: Acknowledger) -> None:
         self._consumer = consumer
         self._replies: dict[K, list[str]] = {}
+        self._since: dict[K, float] = {}
+        """For the same requests: when the first delivery arrived."""
 
     def add(self, key: K, reply: str) -> bool:
         """Adds a delivery. Returns True if it is the only delivery of this request."""
         replies = self._replies.setdefault(key, [])
         replies.append(reply)
+        self._since.setdefault(key, clock.monotonic())
         return len(replies) == 1
+
+    def since(self, key: K) -> float | None:
+        """When the first open delivery of a request arrived, by `clock.monotonic`; None if no
+        delivery is open."""
+        return self._since.get(key)
 
     def __contains__(self, key: K) -> bool:
         return key in self._replies
@@ -241,11 +247,13 @@ class OpenDeliveries(Generic[K]):
 
     def ack(self, key: K) -> None:
         """Acknowledges all deliveries of a request."""
+        self._since.pop(key, None)
         for reply in self._replies.pop(key, ()):
             self._consumer.ack(reply)
 
     def nak(self, key: K, delay_seconds: float = 0.0) -> None:
         """Asks the server to redeliver all deliveries of a request, after the delay."""
+        self._since.pop(key, None)
         for reply in self._replies.pop(key, ()):
             self._consumer.nak(reply, delay_seconds)
 

@@ -22,6 +22,7 @@ import structlog
 
 from admittance.events.codec import Undecodable, decode
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.sdk.outbox import Outbox
 from admittance.sdk.program import Program, beat
@@ -96,6 +97,11 @@ class Worker(ABC, Generic[P]):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answers requests until ``stop`` is set."""
+        metrics = self._program.metrics.metrics(lambda: self._consumer.held)
+        async with show_metrics(self._settings, *metrics):
+            await self._run(stop)
+
+    async def _run(self, stop: asyncio.Event) -> None:
         program = self._program
         program.report_through(self.report)
         await run_until_stopped(
@@ -106,7 +112,7 @@ class Worker(ABC, Generic[P]):
                 beat(
                     self._bus,
                     program.changes,
-                    self._heartbeat,
+                    self._counted_heartbeat,
                     seconds=self._settings.beat_seconds,
                 ),
                 *self._beside(),
@@ -115,6 +121,10 @@ class Worker(ABC, Generic[P]):
             failed=self._consumer.failed,
             end=self._leave,
         )
+
+    def _counted_heartbeat(self) -> tuple[str, bytes]:
+        self._program.metrics.beat()
+        return self._heartbeat()
 
     async def _start(self) -> None:
         await self._consumer.start()
