@@ -4,13 +4,19 @@ retry, a preemption, and an upgrade to a better flavor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+import msgspec
+
+from admittance.cli.support.output import Table, aligned, cut
+from admittance.cli.trace.trace import newest_trace
+from admittance.cli.trace.tree import trace_table, tree_of
 from admittance.control.commit import Message
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
+from admittance.events.requests import LogEntry
 from admittance.events.subjects import subject_of, workload_key
 from admittance.runtime.telemetry.tracing import follow
 from admittance.traces.spans import LoggedFact
@@ -120,3 +126,28 @@ def told_story() -> LoggedCores:
     cores.at(600)
     cores.done("train")
     return cores
+
+
+BAR_WIDTH = 24
+DETAIL_WIDTH = 46
+
+
+def drawing(log: Sequence[LoggedFact], name: str) -> str:
+    """The trace of the workload as `admit trace` shows it on a terminal of about 120 characters,
+    from the facts that the history of the workload has."""
+    about = (f".ns.{name}", f".ns.{name}-variant-")
+    entries = [
+        LogEntry(
+            sequence=one.sequence,
+            time=one.time,
+            subject=one.subject,
+            data=msgspec.Raw(one.data),
+            trace=one.traceparent,
+        )
+        for one in log
+        if one.subject.endswith(about[0]) or about[1] in one.subject
+    ]
+    placed = tree_of(newest_trace(entries, "ns", name))
+    table = trace_table(placed, log[-1].time, BAR_WIDTH).narrowed(False)
+    rows = [[*row[:-1], cut(row[-1], DETAIL_WIDTH)] for row in table.rows]
+    return "\n".join(aligned(Table(table.columns, rows)))

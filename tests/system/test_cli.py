@@ -194,6 +194,16 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     story = admit.ok("describe", "wl", "hello").out
     assert "Phase:" in story
     assert "Succeeded" in story
+    spans = admit.ok("trace", "workload", "hello", "-o", "json").json()["spans"]
+    names = ["workload", "queue", "attempt", "reservation", "admission", "start", "run"]
+    assert [*dict.fromkeys(one["name"] for one in spans)] == names
+    assert spans[0]["attributes"]["admittance.outcome"] == "Succeeded"
+    shown = admit.ok("trace", "workload", "hello").lines
+    assert shown[0].startswith(f"trace {spans[0]['traceId']} of default/hello, from ")
+    assert re.fullmatch(r"workload +0s +\S+ +█+ +Succeeded, queue main", shown[2])
+    unknown = admit("trace", "workload", "nobody")
+    assert (unknown.status, unknown.out) == (1, "")
+    assert "no workload nobody in namespace default" in unknown.err
 
 
 @pytest.mark.parametrize(
@@ -342,6 +352,15 @@ def test_events_of_a_recreated_workload_exclude_those_of_its_predecessor(admit: 
     assert [story.count(word) for word in ("submitted", "priority 1", "deleted")] == [1, 0, 0]
     assert "priority 2" in story
     assert admit.ok("events", "--workload", "twice").out.count("submitted") == 2
+    spans = admit.ok("trace", "workload", "twice", "-o", "json").json()["spans"]
+    assert [one["name"] for one in spans if "end" not in one] == ["workload", "queue"]
+    priorities = [
+        event["attributes"]["admittance.priority"]
+        for one in spans
+        for event in one.get("events", ())
+        if event["name"] == "reprioritized"
+    ]
+    assert priorities == [2]
     admit.ok("delete", "wl", "twice")
 
 

@@ -252,5 +252,7 @@ async def test_preempted_workload_names_the_submitter_of_the_preemptor(locked: L
     for command in ("explain", "describe"):
         shown = await locked.admit("bob", command, "workload", "low", "-n", "team-b")
         assert "workload team-b/high, submitted by root" in shown
+    traced = await locked.admit("bob", "trace", "workload", "low", "-n", "team-b")
+    assert "Preempted" in traced
     for name in ("low", "high"):
         await locked.admit("bob", "delete", "workload", name, "-n", "team-b")

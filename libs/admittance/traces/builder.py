@@ -164,12 +164,10 @@ class TraceBuilder:
             manifest, uid = {}, fact.uid
         else:
             return None
-        context = logged.traceparent.split("-")
-        known = len(context) == 4
-        recorder = Recorder(context[1] if known else trace_id_of(uid), logged.time)
+        recorder = Recorder(_trace_id(logged.traceparent) or trace_id_of(uid), logged.time)
         root = recorder.open(WORKLOAD, span_id_of(uid), None, Kind.INTERNAL)
-        if known and isinstance(fact, facts.Submitted) and int(context[3], 16) & SAMPLED:
-            root.parent_id, root.remote = context[2], True
+        if isinstance(fact, facts.Submitted) and _is_sampled(logged.traceparent):
+            root.parent_id, root.remote = logged.traceparent.split("-")[2], True
         common: dict[str, Attribute] = {
             "admittance.namespace": fact.namespace,
             "admittance.workload": fact.name,
@@ -196,19 +194,32 @@ class TraceBuilder:
         parent_name = _text(owner.get("name"))
         parent = self._lives.get(_key(fact.namespace, parent_name)) if parent_name else None
         tag = _text(_as_dict(manifest.get("spec")).get("variant"))
-        if parent is None or parent.parent is not None:
+        if parent is not None and parent.parent is not None:
             return None
-        self._advance(parent, logged)
+        if parent is not None:
+            recorder = parent.recorder
+            self._advance(parent, logged)
+        elif self._partial:
+            # The history of a variant alone: its parent is known by name only.
+            of = _text(owner.get("uid"))
+            recorder = Recorder(_trace_id(logged.traceparent) or trace_id_of(of), logged.time)
+        else:
+            return None
         uid = fact.uid or workload_uid(fact.namespace, fact.name, logged.sequence, logged.time)
-        root = parent.recorder.open(f"{VARIANT} {tag}", span_id_of(uid), parent.root)
+        above = parent.root if parent is not None else None
+        root = recorder.open(f"{VARIANT} {tag}", span_id_of(uid), above)
+        if parent is None:
+            root.parent_id = span_id_of(_text(owner.get("uid")))
+            root.set(uid=uid, parent=parent_name)
         common: dict[str, Attribute] = {
             "admittance.namespace": fact.namespace,
             "admittance.workload": fact.name,
             "admittance.variant": tag,
         }
         root.attributes |= common | dict(messaging(logged, Kind.INTERNAL))
-        life = Life(parent.recorder, root, uid, common=common, parent=parent)
-        parent.variants[fact.name] = life
+        life = Life(recorder, root, uid, common=common, parent=parent)
+        if parent is not None:
+            parent.variants[fact.name] = life
         return self._enter(life, logged, key)
 
     def _enter(self, life: Life, logged: LoggedFact, key: str) -> Life:
@@ -232,6 +243,16 @@ class TraceBuilder:
         self._lives.pop(key, None)
         if self._partial:
             self._over.add(key)
+
+
+def _trace_id(traceparent: str) -> str:
+    """The trace id of a valid traceparent; "" of ""."""
+    return traceparent[3:35]
+
+
+def _is_sampled(traceparent: str) -> bool:
+    """Whether the program that sent the traceparent records the trace."""
+    return bool(traceparent) and bool(int(traceparent[53:55], 16) & SAMPLED)
 
 
 def _is_of_other(life: Life, fact: Fact) -> bool:

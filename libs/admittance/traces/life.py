@@ -136,6 +136,8 @@ class Life:
                 return  # published again after a crash
             self.revision = fact.revision
         match fact:
+            case facts.Decision(revision=revision) if revision < self.revision:
+                pass  # about an earlier state of the workload, so without an effect
             case facts.Assigned() | facts.Refused():
                 self._decided = Decided(logged, fact)
             case facts.Confirmed() | facts.Revoked() | facts.Planned():

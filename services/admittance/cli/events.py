@@ -77,11 +77,19 @@ async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
     Events of an earlier workload of the same name are left out."""
     variants = VariantNames(bus, found.namespace, found.name)
     meta = found.workload().metadata
-    said = _entries(bus, found.namespace, found.name, None, variants, follow=False)
+    said = history(bus, found.namespace, found.name, variants)
     entries = [entry async for entry in said if not is_summary_refresh(entry)]
     effects = FactEffects()
     own = [entry for entry in entries if is_of(entry, meta)]
     return [line_of(entry, variants.tags, effects) for entry in own][-count:]
+
+
+def history(
+    bus: Link, namespace: str, name: str, variants: VariantNames
+) -> AsyncIterator[LogEntry]:
+    """All entries of the log about the workload and its variants, oldest first, also those about
+    earlier workloads of the same name."""
+    return _entries(bus, namespace, name, None, variants, follow=False)
 
 
 def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:

@@ -127,6 +127,7 @@ def test_wrong_input_is_one_line_and_status_2(
         pytest.param("wait workload w --for Finished", id="wait"),
         pytest.param("explain workload w", id="explain"),
         pytest.param("events", id="events"),
+        pytest.param("trace workload w", id="trace"),
         pytest.param("logs workload w", id="logs"),
         pytest.param("logs workload w -f", id="logs that go on"),
         pytest.param("hold workload w", id="hold"),

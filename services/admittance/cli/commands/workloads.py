@@ -178,6 +178,18 @@ def events(
     )
 
 
+@with_options(workload_options_with_output)
+def trace(on: Target) -> None:
+    """Show a workload's time in the queue, checks, admissions, runs and evictions as a tree.
+
+    The tree is made from the log: the spans are those that the telemetry service exports. -o wide
+    cuts nothing and adds the ids of spans; -o json prints the spans.
+    """
+    from admittance.cli.trace import trace
+
+    run(trace.trace(on.call, on.name))
+
+
 @with_options(workload_options)
 def logs(
     on: Target,
@@ -212,5 +224,5 @@ def logs(
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    for command in (submit, wait, explain, events, logs):
+    for command in (submit, wait, explain, events, trace, logs):
         app.command(rich_help_panel=PANEL)(command)

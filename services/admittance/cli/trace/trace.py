@@ -1,0 +1,83 @@
+"""``admit trace``: prints the spans of a workload as a tree, made from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from admittance.cli.events import VariantNames, history
+from admittance.cli.show.objects import lookup
+from admittance.cli.support import kinds, output
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.link import link
+from admittance.cli.support.options import Call, Output
+from admittance.cli.support.times import stamp
+from admittance.cli.trace.tree import Placed, trace_table, tree_of
+from admittance.events.requests import LogEntry
+from admittance.runtime import clock
+from admittance.traces.builder import TraceBuilder
+from admittance.traces.spans import LoggedFact, Span
+
+BAR_WIDTHS: Final = (12, 40)
+"""The least and the greatest width of bars."""
+OTHER_COLUMNS: Final = 70
+"""About how many characters the other columns need."""
+
+
+async def trace(call: Call, name: str) -> None:
+    """Prints the trace of the newest workload of that name, a parent with its variants.
+
+    Raises AnswerIsNo if the log has no facts about the workload."""
+    async with link(call) as bus:
+        variants = VariantNames(bus, call.namespace, name)
+        entries = [one async for one in history(bus, call.namespace, name, variants)]
+        known = await lookup(bus, kinds.WORKLOAD.object_key(call.namespace, name))
+    spans = newest_trace(entries, call.namespace, name)
+    where = f"workload {name} in namespace {call.namespace}"
+    if not spans and known is not None:
+        raise AnswerIsNo(f"the log has no facts about {where} any more; `admit describe` shows it")
+    if not spans:
+        raise AnswerIsNo(f"no {where}, and no facts about it on the log")
+    placed = tree_of(spans)
+    root = placed[0].span
+    if root.attributes.get("admittance.cut"):
+        output.warn(f"the log begins after the submission of {name}: the trace is not whole")
+    value = {"traceId": root.trace_id, "spans": [one.span for one in placed]}
+    if output.show_value(value, call.output):
+        return
+    _show(call, placed)
+
+
+def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list[Span]:
+    """The spans of the newest workload of that name, made from its history; [] if the history has
+    no facts about it. Open spans are among them."""
+    builder = TraceBuilder(partial=True)
+    spans: list[Span] = []
+    for one in entries:
+        data = bytes(one.data)
+        spans += builder.feed(LoggedFact(one.sequence, one.time, one.subject, data, one.trace))
+    spans += builder.open_spans(namespace, name)
+    of = [one for one in spans if "admittance.uid" in one.attributes]
+    roots = [one for one in of if one.attributes["admittance.workload"] == name]
+    if not roots:
+        return []
+    kept = {max(roots, key=lambda one: one.start).span_id}
+    # Children end before their parents, and open spans come parents first.
+    pending = [one for one in spans if one.span_id not in kept]
+    found = [one for one in spans if one.span_id in kept]
+    while inside := [one for one in pending if one.parent_id in kept]:
+        found += inside
+        kept |= {one.span_id for one in inside}
+        pending = [one for one in pending if one.span_id not in kept]
+    return found
+
+
+def _show(call: Call, placed: Sequence[Placed]) -> None:
+    root = placed[0].span
+    least, most = BAR_WIDTHS
+    room = output.terminal_width() - OTHER_COLUMNS if output.is_terminal() else most
+    wide = call.output is Output.WIDE
+    width = most if wide else max(least, min(room, most))
+    about = f"{root.attributes['admittance.namespace']}/{root.attributes['admittance.workload']}"
+    output.say(f"trace {root.trace_id} of {about}, from {stamp(root.start)}")
+    output.show_table(trace_table(placed, clock.now(), width), wide=wide)
