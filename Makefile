@@ -77,11 +77,12 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts, sizes and import cycles
 	$(BIN)/lint-imports
 	$(BIN)/python tools/house_check.py
 
-schema: $(STAMP)  ## docs/schema, states.md, roles.md, reference/metrics.md from the code
+schema: $(STAMP)  ## docs/schema, states.md, roles.md, reference/metrics.md, dashboards from the code
 	$(BIN)/python -m tools.manifests_schema
 	$(BIN)/python -m tools.asyncapi
 	$(BIN)/python -m tools.states_page
 	$(BIN)/python -m tools.metrics_page
+	$(BIN)/python -m tools.dashboards
 	$(BIN)/python -m tools.roles_page
 
 # Names, versions and hashes for every platform. No index address: each machine has its own.

@@ -48,7 +48,7 @@ async def apply(bus: Bus, *objects: dict[str, Any]) -> ApplyReply:
     """Applies manifests; fails the test when they are refused."""
     raws = tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
     reply: ApplyReply = await ask(bus, "admit.api.apply", Apply(objects=raws), ApplyReply)
-    assert reply.error == ""
+    assert reply.error == "", reply
     return reply
 
 

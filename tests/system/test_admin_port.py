@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
-import socket
 import subprocess
-import urllib.error
-import urllib.request
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,17 +15,10 @@ from tools.metrics_page import by_service
 from admittance.cli.bench.system import embedded
 from admittance.runtime.bus.bus import Bus
 from support.builders import a_manifest
+from support.prometheus import a_free_port, answer, ask, prometheus
 from support.requests import apply, eventually, queues, submit
-from support.servers import within
 
 pytestmark = pytest.mark.bus
-
-
-def a_free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 PREFIX = "admittance_"
@@ -45,17 +31,6 @@ def series(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         for family in text_string_to_metric_families(text)
         for one in family.samples
     }
-
-
-async def ask(port: int, path: str) -> tuple[int, str]:
-    def asked() -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-    return await asyncio.to_thread(asked)
 
 
 def checked(text: str) -> str:
@@ -73,44 +48,9 @@ def sleeping(name: str) -> dict[str, Any]:
     return manifest
 
 
-CONFIG = """
-global: {scrape_interval: 500ms, scrape_timeout: 500ms}
-scrape_configs:
-  - job_name: admittance
-    static_configs: [{targets: ["127.0.0.1:%d"]}]
-"""
-
-
-@asynccontextmanager
-async def prometheus(folder: Path, scraped: int) -> AsyncIterator[int]:
-    """A Prometheus that scrapes the port; yields its own port."""
-    config, port = folder / "prometheus.yml", a_free_port()
-    config.write_text(CONFIG % scraped)
-    with (folder / "prometheus.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            "prometheus",
-            f"--config.file={config}",
-            f"--storage.tsdb.path={folder / 'tsdb'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield port
-    finally:
-        process.terminate()
-        await within(process.wait())
-
-
 async def shows(port: int, query: str, wanted: dict[str, float]) -> bool:
     """Whether Prometheus answers the query with these values by ClusterQueue."""
-    try:
-        status, text = await ask(port, f"/api/v1/query?{urlencode({'query': query})}")
-    except OSError:
-        return False  # it starts
-    if status != 200:
-        return False
-    result = json.loads(text)["data"]["result"]
+    result = await answer(port, query)
     return {one["metric"]["cluster_queue"]: float(one["value"][1]) for one in result} == wanted
 
 

@@ -248,12 +248,13 @@ class ProvisioningCore:
 
     def counts(self) -> dict[tuple[str, ...], float]:
         """The number of capacity requests by class and state, for metrics, which read it in another
-        thread."""
+        thread. A class with a request has all states, most of them with 0."""
         found: dict[tuple[str, ...], float] = {}
         for one in tuple(self.observed.records.values()):
-            record = one.record
-            labels = record.spec.provisioning_class_name, str(record.status.state.value)
-            found[labels] = found.get(labels, 0) + 1
+            name = one.record.spec.provisioning_class_name
+            for state in State:
+                found.setdefault((name, state.value), 0)
+            found[name, one.record.status.state.value] += 1
         return found
 
     # Steps. --------------------------------------------------------------------

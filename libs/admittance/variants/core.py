@@ -387,6 +387,10 @@ class FamilyActs:
             found[queue] = found.get(queue, 0) + 1
         return found
 
+    def queues(self) -> list[str]:
+        """The ClusterQueues in which workloads get variants."""
+        return self._queues.with_policy()
+
     def states(self) -> dict[str, int]:
         """The number of families in each of `FAMILY_STATES`."""
         found = dict.fromkeys(FAMILY_STATES, 0)

@@ -176,6 +176,10 @@ class FamilyQueues:
         queue = self._queue_of.get(WorkloadName(namespace, local), "")
         return QueueContext(queue, self._rules[queue]) if queue in self._rules else NO_QUEUE
 
+    def with_policy(self) -> list[str]:
+        """The ClusterQueues with concurrent admission. Another thread may call this."""
+        return [queue for queue, rules in tuple(self._rules.items()) if rules is not None]
+
     def join(self, family: WorkloadName, local: str) -> None:
         """Records that the family was submitted to the LocalQueue ``local``."""
         self._families.setdefault(WorkloadName(family.namespace, local), set()).add(family)

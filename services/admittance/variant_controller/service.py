@@ -270,7 +270,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         if reconciler is None:
             return {}
         core = reconciler.core
-        gates = core.gates_open()
+        gates = dict.fromkeys(core.queues(), 0) | core.gates_open()
         return {
             GATE_OPEN.name: {(queue,): count for queue, count in gates.items()},
             FAMILIES.name: {(state,): count for state, count in core.states().items()},

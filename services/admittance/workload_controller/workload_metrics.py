@@ -30,6 +30,10 @@ from admittance.workload_controller.lifecycle_metrics import LifecycleMetrics, P
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
 """The label for a check that does not exist."""
+ERRORS: Final = (
+    *("NoSuchCheck", "OtherController", "UnknownState", "BadDelay", "BadUpdates", "Undecodable"),
+)
+"""Verdicts without effect that are errors of a controller, so that alerts watch for the first."""
 
 
 CHECK_ACTIVE: Final = gauge(
@@ -77,6 +81,7 @@ class WorkloadMetrics:
             "Verdicts without effect: Stale (of an earlier cycle), Repeated, NoSuchCheck, "
             "OtherController, NoReservation, UnknownState, BadDelay, BadUpdates, Undecodable",
             ("check", "why"),
+            start=[(UNKNOWN, why) for why in ERRORS],
         )
         self.clamped = Counter(
             "clamped_retry_delays", "Verdicts Retry with a delay that was cut to the longest", check
@@ -238,6 +243,8 @@ class WorkloadMetrics:
             labels = (row.name, _controller(controller, row.name), queue)
             for counter in (self.retries, self.rejections, self.clamped):
                 counter.begin(labels)
+            for why in ERRORS:
+                self.stale.begin((row.name, why))
 
     def _judged(
         self, controller: Controller, before: StoredWorkload, after: StoredWorkload

@@ -43,3 +43,10 @@ def test_a_family_whose_job_is_being_stopped_is_counted_as_stopping() -> None:
     table = a_family("a", "b").admit("b")
     table.status("j", a_condition("Evicted", True, "Preempted"), admission=an_admission())
     assert counted(table) == {"stopping": 1}
+
+
+def test_queues_with_concurrent_admission_are_known_by_name() -> None:
+    table = a_family("a", "b")
+    assert table.core.queues() == ["cq"]
+    table.offer(policy=False)
+    assert table.core.queues() == []

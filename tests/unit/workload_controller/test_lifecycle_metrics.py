@@ -155,5 +155,6 @@ def test_counters_of_rare_events_begin_with_zero() -> None:
     for counter in (counted.retries, counted.rejections, counted.clamped):
         assert counter.values == {("budget", "", "cq"): 0}
     assert counted.forced.values == {("cq",): 0}
+    assert counted.stale.values[("budget", "BadDelay")] == 0
     reasons = ("Undecodable", "Invalid", "LeadsToNothing")
     assert counted.dead.values == dict.fromkeys(((one,) for one in reasons), 0)

@@ -1,0 +1,174 @@
+"""The queries of dashboards and alerts, and the metrics and labels that a query names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import promql_parser as promql
+import yaml
+from tools.metrics_page import by_service
+
+from admittance.runtime.telemetry.metrics import PREFIX
+
+FOLDER: Final = Path(__file__).parents[2] / "deploy" / "observability"
+ALWAYS: Final = {"job", "instance"}
+"""Labels that Prometheus adds."""
+_SUFFIXES: Final = {"_bucket": {"le"}, "_count": set(), "_sum": set()}
+_COMPARISONS: Final = {"==", "!=", "<", "<=", ">", ">="}
+_SETS: Final = {"and", "or", "unless"}
+
+
+class Asked(NamedTuple):
+    """A query, and where it stands."""
+
+    where: str
+    expr: str
+    legend: str = ""
+
+
+def dashboards() -> dict[str, dict[str, Any]]:
+    """The files of dashboards, by name."""
+    paths = sorted((FOLDER / "dashboards").glob("*.json"))
+    return {path.name: json.loads(path.read_text()) for path in paths}
+
+
+def alerts() -> list[dict[str, Any]]:
+    """All alerts."""
+    text = (FOLDER / "alerts.yaml").read_text()
+    return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+
+
+def queries_of_dashboards(interval: str = "1m", shown: str = "1h") -> list[Asked]:
+    """All queries as Grafana sends them with every variable at All. ``interval``: of rates;
+    ``shown``: the shown time."""
+    return [
+        Asked(
+            f"{name}: {panel['title']} {target['refId']}",
+            filled(target["expr"], interval, shown),
+            target["legendFormat"],
+        )
+        for name, board in dashboards().items()
+        for panel in board["panels"]
+        for target in panel["targets"]
+    ]
+
+
+def filled(expr: str, interval: str = "1m", shown: str = "1h") -> str:
+    """The query with values in place of Grafana's variables."""
+    expr = expr.replace("$__rate_interval", interval).replace("$__range", shown)
+    return re.sub(r"\$\w+", ".*", expr)
+
+
+def queries_of_alerts() -> list[Asked]:
+    """For each alert the vectors that it compares, without the comparison."""
+    return [
+        Asked(rule["alert"], vector)
+        for rule in alerts()
+        for vector in vectors_of(promql.parse(rule["expr"]))
+    ]
+
+
+def vectors_of(expr: promql.Expr) -> Iterator[str]:
+    """The vectors whose comparisons an alert combines."""
+    while isinstance(expr, promql.ParenExpr):
+        expr = expr.expr
+    match expr:
+        case promql.BinaryExpr() if str(expr.op) in _COMPARISONS:
+            yield from vectors_of(expr.lhs)
+        case promql.BinaryExpr() if str(expr.op) in _SETS:
+            yield from vectors_of(expr.lhs)
+            yield from vectors_of(expr.rhs)
+        case promql.Call() if expr.func.name == "absent":
+            yield from vectors_of(expr.args[0])
+        case _:
+            yield expr.prettify()
+
+
+@cache
+def labels_of_metrics() -> dict[str, set[str]]:
+    """The labels of each series that services show, by its name."""
+    found = {"up": set(ALWAYS)}
+    for definitions in by_service().values():
+        for one in definitions:
+            labels = {*one.labels, *ALWAYS}
+            name = f"{PREFIX}{one.full_name}"
+            if one.kind == "histogram":
+                found |= {f"{name}{suffix}": labels | more for suffix, more in _SUFFIXES.items()}
+            else:
+                found[name] = labels
+    return found
+
+
+def mistakes(query: str) -> list[str]:
+    """Metrics and labels of the query that no service shows."""
+    try:
+        expr = promql.parse(query)
+    except ValueError as error:
+        return [f"{query}: {error}"]
+    found: list[str] = []
+    labels: set[str] = set()
+    for selector in _selectors(expr):
+        known = labels_of_metrics().get(selector.name or "")
+        if known is None:
+            found.append(f"no service shows {selector.name}")
+            continue
+        labels |= known
+        wrong = {one.name for one in selector.matchers.matchers} - known
+        found += [f"{selector.name} has no label {one}" for one in sorted(wrong)]
+    found += [f"no metric of the query has the label {one}" for one in grouped(expr) - labels]
+    return found
+
+
+def parsed(query: str) -> promql.Expr:
+    """The query as a tree. Raises ValueError."""
+    return promql.parse(query)
+
+
+def matched(expr: promql.Expr) -> set[str]:
+    """The labels that a plain selector keeps: all labels of its metric."""
+    return {
+        label for one in _selectors(expr) for label in labels_of_metrics().get(one.name or "", ())
+    }
+
+
+def grouped(expr: promql.Expr) -> set[str]:
+    """The labels by which the query groups and joins."""
+    found: set[str] = set()
+    for one in _parts(expr):
+        modifier = getattr(one, "modifier", None)
+        if isinstance(one, promql.AggregateExpr) and modifier is not None:
+            found |= set(modifier.labels)
+        elif isinstance(one, promql.BinaryExpr) and modifier is not None:
+            found |= set(modifier.matching.labels if modifier.matching else ())
+            found |= set(modifier.group_labels or ())
+    return found
+
+
+def _selectors(expr: promql.Expr) -> Iterator[promql.VectorSelector]:
+    for one in _parts(expr):
+        if isinstance(one, promql.VectorSelector):
+            yield one
+
+
+def _parts(expr: promql.Expr) -> Iterator[promql.Expr]:
+    yield expr
+    match expr:
+        case promql.BinaryExpr():
+            below = [expr.lhs, expr.rhs]
+        case promql.Call():
+            below = list(expr.args)
+        case promql.AggregateExpr():
+            below = [expr.expr]
+        case promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
+            below = [expr.expr]
+        case promql.MatrixSelector():
+            below = [expr.vector_selector]
+        case _:
+            below = []
+    for one in below:
+        yield from _parts(one)

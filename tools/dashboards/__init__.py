@@ -1,0 +1,21 @@
+"""Grafana's dashboards in deploy/observability/dashboards, written by `python -m tools.dashboards`.
+
+`tests/unit/docs/test_observability.py` holds every query against the metrics of the code, and
+`tests/system/test_dashboards.py` runs every query against a real Prometheus.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tools.dashboards import capacity, checks, queues, system, waits
+from tools.dashboards.grafana import text_of
+
+FOLDER: Final = Path(__file__).parents[2] / "deploy" / "observability" / "dashboards"
+DASHBOARDS: Final = tuple(one.BOARD for one in (queues, waits, checks, capacity, system))
+
+
+def files() -> dict[str, str]:
+    """The text of each dashboard, by the name of its file."""
+    return {f"{one.uid.removeprefix('admittance-')}.json": text_of(one) for one in DASHBOARDS}
