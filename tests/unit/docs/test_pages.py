@@ -80,6 +80,16 @@ def test_modules_named_on_pages_and_in_docstrings_exist() -> None:
     assert [one for one in sorted(named) if not is_defined(one[1])] == []
 
 
+def test_sections_that_messages_name_exist() -> None:
+    named = {
+        (page, anchor)
+        for path in SOURCES
+        for page, anchor in re.findall(r"(docs/[\w/-]+\.md)#([\w-]+)", path.read_text())
+    }
+    assert named
+    assert [one for one in sorted(named) if one[1] not in anchors(ROOT / one[0])] == []
+
+
 def test_a_workload_is_followed_through_at_most_25_files() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     section = text.partition("## One workload, from")[2].partition("\n## ")[0]
