@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from nats.aio.msg import Msg
 
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus import bus as bus_module
 from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _PendingAcks
+from admittance.runtime.bus.jetstream_api import RESEND_SECONDS
 from admittance.runtime.errors import Fenced, Refused, Repeated, StaleRevision, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
 from support.nats import leases
-from support.servers import TestServer, within
+from support.servers import LIMIT, TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
@@ -212,3 +214,31 @@ async def test_a_message_without_an_id_is_not_sent_again(bus: Bus) -> None:
 async def test_a_put_is_sent_again_for_a_caller_that_reads_stale_keys(bus: Bus) -> None:
     put = bucket.put_message("workload.a.b", b"1", expected=0)
     assert await bus.publish_all([put], repeat_puts=True) == [1]
+
+
+@pytest.mark.servers("real")
+async def test_a_request_to_jetstream_is_sent_again_until_it_is_answered(bare_bus: Bus) -> None:
+    heard: list[bytes] = []
+
+    async def answer_the_third(question: Msg) -> None:
+        heard.append(question.data)
+        if len(heard) == 3:
+            await question.respond(b'{"third": true}')
+
+    # While a leader is elected, no server answers; here a subscriber ignores two copies.
+    await bare_bus.nc.subscribe("$JS.API.SLOW", cb=answer_the_third)
+    assert await within(bare_bus.api("SLOW", {"at": 1}, timeout=LIMIT)) == {"third": True}
+    assert heard == [b'{"at":1}'] * 3
+
+
+@pytest.mark.servers("real")
+async def test_a_purge_is_sent_once(bare_bus: Bus) -> None:
+    heard: list[bytes] = []
+
+    async def note(question: Msg) -> None:
+        heard.append(question.data)
+
+    await bare_bus.nc.subscribe("$JS.API.STREAM.PURGE.none.at.all", cb=note)
+    with pytest.raises(Unavailable):
+        await bare_bus.api("STREAM.PURGE.none.at.all", {}, timeout=3 * RESEND_SECONDS)
+    assert len(heard) == 1

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from admittance.events.codec import Undecodable, decode
+from admittance.runtime.bus import durables
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import Superseded
+from admittance.runtime.errors import Superseded, Unavailable
 from support.servers import TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
@@ -212,4 +214,40 @@ async def test_a_subject_that_is_not_text_becomes_a_dead_letter(
         decode(strange.subject, strange.data)
     await publish_dead_letters(bus, "reader", [UnusableDelivery(strange, "no token")])
     assert good.subject == "admit.workload.submitted.a.n0"
+    await puller.close()
+
+
+async def test_a_reader_goes_on_without_a_list_of_consumers(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster without one of its servers needs seconds to list consumers."""
+    await say(bus, 3)
+    puller = Puller(bus, "reader", FACTS)
+    await read(puller, 3)
+    listed = asyncio.Event()
+    listing = durables.listed_consumers
+
+    async def late(*asked: Any) -> durables.ListedConsumers:
+        await listed.wait()
+        return await listing(*asked)
+
+    monkeypatch.setattr(durables, "listed_consumers", late)
+    await bus.api(f"CONSUMER.DELETE.ADMITTANCE.{puller.consumer}")
+    await say(bus, 3, start=3)
+    assert [d.sequence for d in await read(puller, 6)] == [4, 5, 6]
+    listed.set()
+    await puller.close()
+
+
+async def test_a_new_reader_waits_for_the_position_of_a_consumer_without_leader(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def without_leader(*_: Any) -> durables.ListedConsumers:
+        return durables.ListedConsumers([], ["other-1-1", "reader-1-1"])
+
+    await say(bus, 3)
+    monkeypatch.setattr(durables, "listed_consumers", without_leader)
+    puller = Puller(bus, "reader", FACTS, generation=2)
+    with pytest.raises(Unavailable, match="reader-1-1 of ADMITTANCE has no leader"):
+        await within(puller.start())
     await puller.close()

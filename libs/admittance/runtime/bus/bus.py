@@ -18,6 +18,7 @@ import nats.errors
 
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.connection import Connection, PermissionDenied, frame, status
+from admittance.runtime.bus.jetstream_api import answer_to, ask_jetstream
 from admittance.runtime.bus.opening import Opening, open_connection
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import (
@@ -401,16 +402,7 @@ class Bus:
         """Sends a request and returns the answer. Raises Unavailable if nothing responds or no
         answer comes in time.
         """
-        try:
-            message = await self.nc.request(subject, data, timeout=timeout)
-        except nats.errors.NoRespondersError:
-            raise Unavailable(f"no responder on {subject}") from None
-        except PermissionDenied as error:
-            raise AccessDenied(str(error)) from None
-        except (nats.errors.Error, TimeoutError) as error:
-            raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
-        answer: bytes = message.data
-        return answer
+        return await answer_to(subject, self.nc.request(subject, data, timeout=timeout))
 
     async def api(
         self, what: str, payload: Mapping[str, Any] | None = None, *, timeout: float = 5.0
@@ -418,7 +410,7 @@ class Bus:
         """Calls ``$JS.API.<what>`` and returns the answer. Raises Refused with the server's code,
         or Unavailable. nats-py's own calls lack some settings and do not wait for a server."""
         data = _json.encode(payload) if payload is not None else b""
-        answer = msgspec.json.decode(await self.request(f"$JS.API.{what}", data, timeout))
+        answer = msgspec.json.decode(await ask_jetstream(self.nc, what, data, timeout))
         error = answer.get("error")
         if error:
             status = error.get("code", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import SetAside, number
@@ -15,24 +15,46 @@ from admittance.events.subjects import (
     provider_filters,
 )
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, SetupError
+from admittance.runtime.errors import Refused, SetupError, Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059
 MAX_ACK_PENDING: Final = 20_000
+LIST_SECONDS: Final = 10.0
+"""Longest wait for a list of consumers."""
+
+
+class ListedConsumers(NamedTuple):
+    """The server's information about the consumers of a stream. ``missing``: names of consumers
+    without information, because a cluster elects their leader.
+    """
+
+    found: list[dict[str, Any]]
+    missing: list[str]
 
 
 async def list_consumers(bus: Bus, stream: str) -> list[dict[str, Any]]:
-    """The server's information about all consumers of a stream. Raises Refused or Unavailable if
-    the server does not list the consumers.
+    """The server's information about all consumers of a stream that have a leader. Raises Refused
+    or Unavailable if the server does not list the consumers.
     """
+    return (await listed_consumers(bus, stream)).found
+
+
+async def listed_consumers(bus: Bus, stream: str) -> ListedConsumers:
+    """The consumers of a stream. Raises Refused or Unavailable if the server does not list them. A
+    cluster waits up to 4 s for the leaders of consumers."""
     found: list[dict[str, Any]] = []
+    missing: list[str] = []
     while True:
-        page = await bus.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
-        found += page.get("consumers") or []
-        if not page.get("consumers") or len(found) >= page["total"]:
-            return found
+        offset = len(found) + len(missing)
+        page = await bus.api(f"CONSUMER.LIST.{stream}", {"offset": offset}, timeout=LIST_SECONDS)
+        consumers = page.get("consumers") or []
+        without = page.get("missing") or []
+        found += consumers
+        missing += without
+        if not (consumers or without) or len(found) + len(missing) >= page["total"]:
+            return ListedConsumers(found, missing)
 
 
 class Consumers:
@@ -105,16 +127,20 @@ class Consumers:
         ``<name>-<generation>-<n>``.
 
         Leaves out, and logs, consumers that no reader of Admittance can have created
-        (`foreign_reason`).
+        (`foreign_reason`). Raises Unavailable while a cluster elects the leader of such a consumer:
+        without its position the reader would begin at an older one.
         """
         found: list[tuple[int, int, str, int]] = []
         end = -1
-        for info in await list_consumers(self._bus, self._stream):
-            stem, _, tail = info["name"].rpartition("-")
-            stem, _, generation = stem.rpartition("-")
-            made, turn = number(generation), number(tail)
-            if stem != self._name or made is None or turn is None:
+        listed = await listed_consumers(self._bus, self._stream)
+        for name in listed.missing:
+            if self._generation_of(name) is not None:
+                raise Unavailable(f"consumer {name} of {self._stream} has no leader")
+        for info in listed.found:
+            place = self._generation_of(info["name"])
+            if place is None:
                 continue
+            made, turn = place
             # Before a consumer's first acknowledgement, everything before its start position counts
             # as acknowledged.
             floor = max(info["ack_floor"]["stream_seq"], info["config"].get("opt_start_seq", 1) - 1)
@@ -126,6 +152,13 @@ class Consumers:
                 continue
             found.append((made, turn, info["name"], floor))
         return found
+
+    def _generation_of(self, name: str) -> tuple[int, int] | None:
+        """Generation and number in the name of a consumer; None for the consumers of others."""
+        stem, _, tail = name.rpartition("-")
+        stem, _, generation = stem.rpartition("-")
+        made, turn = number(generation), number(tail)
+        return None if stem != self._name or made is None or turn is None else (made, turn)
 
     async def _end(self) -> int:
         info = await self._bus.api(f"STREAM.INFO.{self._stream}")

@@ -129,6 +129,14 @@ class PullConsumer:
         self._renew = True
         self._wake.set()
 
+    def fail(self, error: Exception) -> None:
+        """Ends the reading: the reader gets the error."""
+        if not self.failed.done():
+            self.failed.set_exception(error)
+            # The exception is marked as retrieved, because a reader that has ended does not
+            # retrieve it.
+            self.failed.exception()
+
     def taken(self, count: int) -> None:
         """Records that the reader handled ``count`` messages, so that the server may send as many
         more.
@@ -185,11 +193,7 @@ class PullConsumer:
                     continue
                 # Bugs are reported to the reader too, because otherwise the reader would wait
                 # without end and seem healthy.
-                if not self.failed.done():
-                    self.failed.set_exception(error)
-                    # The exception is marked as retrieved, because a reader that has ended does not
-                    # retrieve it.
-                    self.failed.exception()
+                self.fail(error)
                 return
 
     async def _silent(self) -> bool:

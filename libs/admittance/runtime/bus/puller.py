@@ -5,7 +5,7 @@ everything before it. A redelivery would break the order: messages sent to a bro
 arrive again only after ``ack_wait``, behind newer facts. Therefore each renewal creates a new
 consumer that starts after the last acknowledged fact, skips facts that were returned before, and
 then deletes the old consumer. A crash between the steps of a renewal leaves at least one consumer
-with a correct acknowledged sequence, and the next renewal starts from the newest of these
+with a correct acknowledged sequence, and the next reader starts from the newest of these
 consumers.
 
 A program that may not create consumers passes ``request``: another service then makes the one
@@ -19,7 +19,7 @@ is acknowledged separately; without an acknowledgement it is redelivered to any 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from math import exp
@@ -33,7 +33,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.durables import Consumers
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
-from admittance.runtime.errors import Refused, Superseded
+from admittance.runtime.errors import Refused, Superseded, Unavailable
 
 CALM_RATE: Final = 300.0
 """Up to this number of facts per second there is no pause before a batch."""
@@ -144,6 +144,7 @@ class Puller:
         self._pace = Pace()
         self._soon: Delivery | None = None
         self._soon_timer: asyncio.TimerHandle | None = None
+        self._tidying: asyncio.Task[None] | None = None
 
     @property
     def consumer(self) -> str:
@@ -249,6 +250,7 @@ class Puller:
         if self._soon_timer is not None:
             self._soon_timer.cancel()
             self._ack_now()
+        self._end_tidying()
         pull, self._pull = self._pull, None
         if pull is not None:
             await pull.stop()
@@ -290,17 +292,33 @@ class Puller:
 
     async def _create_generation(self) -> str:
         """Replaces all older consumers by a new one that starts after the acknowledged sequence."""
-        found = await self._consumers.generations()
-        newer = [name for generation, _, name, _ in found if generation > self._generation]
-        if newer:
-            raise Superseded(f"consumer {newer[0]} replaces generation {self._generation}")
-        if found and not self._round:
+        if self._round:
+            # This reader knows its position. A cluster without one of its servers needs seconds to
+            # list consumers, so the new consumer does not wait for the list.
+            name = await self._create_next()
+            self._end_tidying()
+            self._tidying = asyncio.create_task(self._tidy(name))
+            return name
+        found = await self._not_superseded()
+        if found:
             # Use the floor of the newest consumer: an older consumer, of a paused leader, may have
             # acknowledged less.
             generation, number, _, floor = max(found)
             self.floor = max(self.floor, floor)
             if generation == self._generation:
                 self._round = number
+        name = await self._create_next()
+        await self._delete(old for _, _, old, _ in found)
+        return name
+
+    async def _not_superseded(self) -> list[tuple[int, int, str, int]]:
+        found = await self._consumers.generations()
+        newer = [name for generation, _, name, _ in found if generation > self._generation]
+        if newer:
+            raise Superseded(f"consumer {newer[0]} replaces generation {self._generation}")
+        return found
+
+    async def _create_next(self) -> str:
         name = ""
         while not name or name in self._consumers.foreign:
             self._round += 1
@@ -317,10 +335,31 @@ class Puller:
                 **({"opt_start_seq": start} if start > 1 else {}),
             },
         )
-        for _, _, old, _ in found:
-            with suppress(Refused):
-                await self._consumers.delete(old)
         return name
+
+    async def _tidy(self, current: str) -> None:
+        """Deletes the consumers that ``current`` replaced. Ends the reading if a newer generation
+        has taken over: then ``current`` itself is deleted."""
+        try:
+            found = await self._not_superseded()
+            await self._delete(old for _, _, old, _ in found if old != current)
+        except Superseded as error:
+            with suppress(Refused, Unavailable):
+                await self._delete([current])
+            if self._pull is not None:
+                self._pull.fail(error)
+        except (Refused, Unavailable):
+            return  # the next renewal deletes the old consumers
+
+    async def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            with suppress(Refused):
+                await self._consumers.delete(name)
+
+    def _end_tidying(self) -> None:
+        tidying, self._tidying = self._tidying, None
+        if tidying is not None:
+            tidying.cancel()
 
     def _begin_again(self) -> None:
         self._consumed = 0
