@@ -72,13 +72,17 @@ class BucketWatch:
 
     async def objects(self) -> None:
         """Watches all objects except workloads, until cancelled."""
-        await follow_bucket(self._bus, PATTERNS, self._read_batch, self._on_objects_loaded)
+        await follow_bucket(
+            self._bus, PATTERNS, self._read_batch, self._on_objects_loaded, current=True
+        )
 
     async def workloads(self) -> None:
         """Watches workloads, until cancelled."""
         await self.needed.wait()
         patterns = ("workload.>",)
-        await follow_bucket(self._bus, patterns, self._read_batch, self._on_workloads_loaded)
+        await follow_bucket(
+            self._bus, patterns, self._read_batch, self._on_workloads_loaded, current=True
+        )
 
     def _read_batch(self, entries: Sequence[Entry]) -> None:
         for entry in entries:

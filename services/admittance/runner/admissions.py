@@ -108,9 +108,11 @@ class AdmissionReader:
         self.bus = bus
         self.namespaces = tuple(namespaces)
 
-    async def view(self, namespace: str, name: str) -> AdmissionView | None:
-        """The newest admission of a workload; None if the workload does not exist."""
-        entry = await get_directly(self.bus, workload_key(namespace, name))
+    async def view(self, namespace: str, name: str, *, at_least: int = 0) -> AdmissionView | None:
+        """The newest admission of a workload; None if the workload does not exist. ``at_least``: a
+        revision that the workload has had: a replica of the bucket that lags is read again, because
+        its answer would look as if an admission that it does not know yet were over."""
+        entry = await get_directly(self.bus, workload_key(namespace, name), at_least=at_least)
         if entry is None or entry.value is None:
             return None
         return _view(entry)
@@ -120,7 +122,9 @@ class AdmissionReader:
         views: list[AdmissionView] = []
         for start in range(0, len(admissions), REQUESTS_MAX):
             part = admissions[start : start + REQUESTS_MAX]
-            found = await asyncio.gather(*(self.view(ns, name) for ns, name, _ in part))
+            found = await asyncio.gather(
+                *(self.view(ns, name, at_least=revision) for ns, name, revision in part)
+            )
             views += [
                 view_of(seen, revision) for seen, (_, _, revision) in zip(found, part, strict=True)
             ]

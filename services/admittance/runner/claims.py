@@ -97,8 +97,10 @@ class Claims:
         self._value = msgspec.json.encode(_HeldClaim(runner))
         self.held: dict[str, int] = {}
 
-    async def read(self, key: str) -> Claim:
-        return read_claim(await get_directly(self._bus, key, bucket=CLAIMS))
+    async def read(self, key: str, *, at_least: int = 0) -> Claim:
+        """The claim, from any replica. ``at_least``: a revision that the claim has had; a replica
+        that lags is read again. Raises Unavailable."""
+        return read_claim(await get_directly(self._bus, key, bucket=CLAIMS, at_least=at_least))
 
     async def take(self, keys: Sequence[str], *, again: bool = False) -> list[Claim]:
         """Claims all keys at once and returns their claims: those that this runner got are HELD
@@ -115,26 +117,32 @@ class Claims:
                 self.held[key] = answer
                 claims.append(Claim(ClaimState.HELD, self._runner, answer))
             elif isinstance(answer, StaleRevision):
-                claims.append(await self._take_over(key, again))
+                claims.append(await self._take_over(key, again, after=0))
             else:
                 raise answer
         return claims
 
-    async def _take_over(self, key: str, again: bool) -> Claim:
-        claim = await self.read(key)
-        ours = claim.state is ClaimState.HELD and claim.runner == self._runner
-        if not (
-            ours or claim.state is ClaimState.FREE or (again and claim.state is ClaimState.EXPIRED)
-        ):
-            return claim
-        # A claim that this runner has already is written again, so that its TTL starts again.
-        answer = (await self._put([(key, claim.revision)]))[0]
-        if isinstance(answer, StaleRevision):
-            return await self.read(key)
-        if isinstance(answer, Refused):
-            raise answer
-        self.held[key] = answer
-        return Claim(ClaimState.HELD, self._runner, answer)
+    async def _take_over(self, key: str, again: bool, *, after: int) -> Claim:
+        """``after``: the claim has a later revision than this one."""
+        while True:
+            claim = await self.read(key, at_least=after + 1)
+            ours = claim.state is ClaimState.HELD and claim.runner == self._runner
+            if not (
+                ours
+                or claim.state is ClaimState.FREE
+                or (again and claim.state is ClaimState.EXPIRED)
+            ):
+                return claim
+            # A claim that this runner has already is written again, so that its TTL starts again.
+            answer = (await self._put([(key, claim.revision)]))[0]
+            if isinstance(answer, StaleRevision):
+                # Another runner was faster, or an earlier copy of this put was stored.
+                after = max(after, claim.revision)
+                continue
+            if isinstance(answer, Refused):
+                raise answer
+            self.held[key] = answer
+            return Claim(ClaimState.HELD, self._runner, answer)
 
     async def renew(self) -> list[str]:
         """Renews the TTL of every claim; returns the keys of claims that this runner does not hold
@@ -152,11 +160,11 @@ class Claims:
             elif isinstance(answer, StaleRevision):
                 if self.held.get(key) != revision:
                     continue  # the claim was marked as over or released since it was read
-                claim = await self.read(key)
+                claim = await self.read(key, at_least=revision + 1)
                 if claim.state is ClaimState.HELD and claim.runner == self._runner:
                     # An earlier write of this runner got no answer, so the age of the claim is
                     # unknown.
-                    claim = await self._take_over(key, False)
+                    claim = await self._take_over(key, False, after=revision)
                 if not (claim.state is ClaimState.HELD and claim.runner == self._runner):
                     self.held.pop(key, None)
                     lost.append(key)
@@ -173,8 +181,9 @@ class Claims:
         """
         self.held.pop(key, None)
         headers = {VERDICT: "over", RUNNER: self._runner}
+        known = 0
         while True:
-            claim = await self.read(key)
+            claim = await self.read(key, at_least=known)
             if claim.state is ClaimState.OVER:
                 # An earlier write of this runner may have got no answer, also one of its last
                 # process.
@@ -193,6 +202,7 @@ class Claims:
             try:
                 await self._bus.publish(message)
             except StaleRevision:
+                known = claim.revision + 1
                 continue
             return True
 
@@ -220,4 +230,6 @@ class Claims:
                 for key, revision in keys
             ],
             timeout=min(10.0, self._ttl / 4),
+            # After a StaleRevision the claim is read again.
+            repeat_puts=True,
         )

@@ -24,7 +24,8 @@ from admittance.runner.decide import NODE_FAILURES, Run, Stage
 from admittance.runner.machine import run_key
 from admittance.runner.other_folders import wait_for_shim
 from admittance.runner.run_manager import RunManager
-from admittance.runtime.bus.bucket import Entry
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import LAG_PAUSE_SECONDS, LAG_SECONDS, Entry
 
 log = structlog.get_logger(service="runner")
 
@@ -79,10 +80,7 @@ async def evict(manager: RunManager, fact: Evicted) -> None:
     """
     keys = decide.runs_to_evict(manager.runs, fact.namespace, fact.name, fact.revision)
     if any(manager.runs[key].evicted for key in keys):
-        last = await manager.retry(
-            lambda: manager.admissions.last_admitted(fact.namespace, fact.name)
-        )
-        admitted = last[0].revision if last is not None else 0
+        admitted = await _admission_before(manager, fact.namespace, fact.name, fact.revision)
         keys = decide.runs_to_evict(
             manager.runs, fact.namespace, fact.name, fact.revision, admitted
         )
@@ -101,20 +99,32 @@ async def answer_eviction(
     The runner that marks the claim as over answers; the mark also keeps slower runners from
     starting the job.
     """
-    found = await manager.retry(
-        lambda: manager.admissions.last_admitted(namespace, name, lambda at: at < evicted)
-    )
-    if found is not None:
-        key = run_key(namespace, name, found[0].revision)
+    revision = await _admission_before(manager, namespace, name, evicted)
+    if revision:
+        key = run_key(namespace, name, revision)
         claim = await manager.retry(lambda: manager.claims.read(key))
         if claim.state is ClaimState.EXPIRED:
-            manager.run_in_background(
-                report_lost_job(manager, namespace, name, found[0].revision), key
-            )
+            manager.run_in_background(report_lost_job(manager, namespace, name, revision), key)
             return
         if not await manager.retry(lambda: manager.claims.mark_over(key)):
             return
     await manager.publish(Stopped(namespace=namespace, name=name, uid=uid, revision=evicted))
+
+
+async def _admission_before(manager: RunManager, namespace: str, name: str, evicted: int) -> int:
+    """The revision of the workload's last admission before the eviction; 0 if there was none.
+
+    The stored workload tells it, read from a replica that has the eviction. The log is read only if
+    the workload has changed since: a replica of the log may lack the last facts, and without the
+    last admission this runner would report the stop of a job that another runner runs.
+    """
+    seen = await manager.retry(lambda: manager.admissions.view(namespace, name, at_least=evicted))
+    if seen is not None and 0 < seen.revision < evicted:
+        return seen.revision
+    found = await manager.retry(
+        lambda: manager.admissions.last_admitted(namespace, name, lambda at: at < evicted)
+    )
+    return found[0].revision if found is not None else 0
 
 
 async def report_lost_job(manager: RunManager, namespace: str, name: str, revision: int) -> None:
@@ -163,11 +173,19 @@ async def admit_current(manager: RunManager, namespace: str, name: str) -> None:
     view = await manager.retry(lambda: manager.admissions.view(namespace, name))
     if view is None or view.state is not AdmissionState.CURRENT:
         return
-    found = await manager.retry(
-        lambda: manager.admissions.last_admitted(namespace, name, lambda at: at == view.revision)
-    )
-    if found is not None:
-        await admit(manager, [found])
+    deadline = clock.monotonic() + LAG_SECONDS
+    while True:
+        found = await manager.retry(
+            lambda: manager.admissions.last_admitted(
+                namespace, name, lambda at: at == view.revision
+            )
+        )
+        if found is not None:
+            await admit(manager, [found])
+            return
+        if clock.monotonic() > deadline:
+            return  # the fact is not published yet, and will arrive
+        await asyncio.sleep(LAG_PAUSE_SECONDS)
 
 
 # The start of a runner. ----------------------------------------------------------------
@@ -186,8 +204,18 @@ async def recover(manager: RunManager) -> None:
     claimed.
     """
     views = await manager.retry(manager.admissions.all_views)
-    for key, run in list(manager.runs.items()):
-        view = view_of(views.get((run.namespace, run.name)), run.revision)
+    known = dict(manager.runs)
+    # The list may come from a replica that lags, so the workloads of runs that it shows as over are
+    # read again.
+    unsure = [
+        (key, (run.namespace, run.name, run.revision))
+        for key, run in known.items()
+        if view_of(views.get((run.namespace, run.name)), run.revision).state is AdmissionState.OVER
+    ]
+    read = await manager.retry(lambda: manager.admissions.views([of for _, of in unsure]))
+    reread = {key: view for (key, _), view in zip(unsure, read, strict=True)}
+    for key, run in known.items():
+        view = reread.get(key) or view_of(views.get((run.namespace, run.name)), run.revision)
         if view.state is AdmissionState.EVICTED:
             manager.handle(key, decide.JobEvicted(view.evicted))
         elif view.state is AdmissionState.OVER and manager.folders[key].journal.outcome is None:

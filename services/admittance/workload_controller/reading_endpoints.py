@@ -4,6 +4,7 @@ of workloads, and consumers for programs outside.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
@@ -21,16 +22,21 @@ from admittance.events.reading_requests import (
 from admittance.events.requests import Events, EventsReply, LogEntry, SettledReply
 from admittance.events.subjects import (
     ALL_NAMESPACES,
+    BUCKET,
     DEADLETTER,
     USER_FACTS,
 )
 from admittance.events.system import DeadLetter
+from admittance.runtime import clock
 from admittance.runtime.bus import bucket, micro
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import StoredMessage, read_messages
-from admittance.runtime.errors import Refused
+from admittance.runtime.bus.history import StoredMessage, last, read_messages
+from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload_controller.outside_consumers import OutsideConsumers
+
+LAG_SECONDS: Final = 2.0
+"""How long a list of objects waits for a replica that lags."""
 
 WORKLOADS_MAX: Final = 200
 """The most workload names in one request for events; a parent and its variants are fewer."""
@@ -67,12 +73,7 @@ async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply | micro.
     pattern = ".".join([kind, *namespace, "*"])
     most = OBJECTS_IN_PARTS_MAX if request.in_parts else OBJECTS_MAX
     limit = max(1, min(request.limit, most))
-    page = await bucket.read_page(
-        bus, pattern, after=request.after, limit=limit, bytes_max=OBJECTS_BYTES
-    )
-    size = sum(len(entry.value or b"") for entry in page)
-    # The server may have ended the page because of its size, in which headers count, too.
-    complete = len(page) < limit and size < OBJECTS_BYTES // 4
+    page, complete = await _current_page(bus, pattern, request.after, limit)
     if not request.in_parts:
         fitting = objects_reply(page)
         complete = complete and (not page or fitting.last == page[-1].revision)
@@ -84,6 +85,29 @@ async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply | micro.
         page = [entry for entry in page if entry.revision > part.last]
         parts.append(part)
     return micro.Parts(tuple([replace(one, last=last, parts=len(parts)) for one in parts]))
+
+
+async def _current_page(
+    bus: Bus, pattern: str, after: int, limit: int
+) -> tuple[list[bucket.Entry], bool]:
+    """A page of entries, and whether it is the last page. Any replica of the bucket answers, so the
+    last page is read again until it has the newest entry that the leader has. Raises Unavailable if
+    the replicas lag."""
+    deadline = clock.monotonic() + LAG_SECONDS
+    while True:
+        newest = await last(bus, f"$KV.{BUCKET}.{pattern}", stream=f"KV_{BUCKET}")
+        page = await bucket.read_page(
+            bus, pattern, after=after, limit=limit, bytes_max=OBJECTS_BYTES
+        )
+        size = sum(len(entry.value or b"") for entry in page)
+        # The server may have ended the page because of its size, in which headers count, too.
+        complete = len(page) < limit and size < OBJECTS_BYTES // 4
+        end = page[-1].revision if page else after
+        if not complete or newest is None or end >= newest.sequence:
+            return page, complete
+        if clock.monotonic() > deadline:
+            raise Unavailable(f"the replicas of bucket {BUCKET} lag: ask again")
+        await asyncio.sleep(bucket.LAG_PAUSE_SECONDS)
 
 
 async def _events(bus: Bus, outcome: OutcomeOf, data: bytes, subject: str) -> EventsReply:

@@ -60,7 +60,7 @@ async def load_controller(
     await forget_earlier_secret(bus)
     position = await read_position(bus)
     adopted: list[Adopted] = []
-    everything = BucketReader(bus)
+    everything = BucketReader(bus, current=True)
     async for entries in everything.batches():
         _load(controller, entries)
         if position.newest:

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from admittance.events.subjects import CLAIMS
+from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus
+from admittance.runtime.bus.history import StoredMessage
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.leader import lease_store
 from admittance.runtime.tasks import cancel_and_wait
@@ -113,3 +115,56 @@ async def test_a_follower_ends_at_any_moment_of_its_cancellation(bus: Bus) -> No
         loop.at_step(loop.steps + step, lambda task=follower: task.cancel())
         with pytest.raises(asyncio.CancelledError):
             await within(follower)
+
+
+def _said_to_be_newest(revisions: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader of the bucket says one after the other that these are its newest revisions."""
+
+    async def last(*_: object, **__: object) -> StoredMessage:
+        revision = revisions.pop(0) if len(revisions) > 1 else revisions[0]
+        return StoredMessage(revision, clock.now(), "", b"")
+
+    monkeypatch.setattr(bucket, "last", last)
+
+
+async def test_a_current_reader_is_loaded_once_it_has_what_the_leader_had(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer may read from a replica that lags behind the leader."""
+    puts = [bucket.put_message(f"workload.a.n{i}", b"x", expected=0) for i in range(3)]
+    await bus.publish_all(puts)
+    _said_to_be_newest([4], monkeypatch)
+    following = Following(BucketReader(bus, ("workload.>",), current=True))
+    await until(lambda: len(following.seen) == 3)
+    assert not following.reader.loaded.is_set()
+    await bus.publish(bucket.put_message("workload.a.n3", b"x", expected=0))
+    await within(following.reader.loaded.wait())
+    assert len(following.seen) == 4
+    await following.stop()
+
+
+async def test_a_current_reader_asks_again_because_an_entry_may_have_expired(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bus.publish(bucket.put_message("workload.a.b", b"x", expected=0))
+    _said_to_be_newest([2, 1], monkeypatch)
+    following = Following(BucketReader(bus, ("workload.>",), current=True))
+    await within(following.reader.loaded.wait())
+    assert following.keys() == ["workload.a.b"]
+    await following.stop()
+
+
+async def test_a_direct_get_that_names_a_revision_waits_for_a_replica_that_lags(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await bus.publish(bucket.put_message("workload.a.b", b"1", expected=0))
+    reading = asyncio.create_task(bucket.get_directly(bus, "workload.a.b", at_least=first + 1))
+    second = await bus.publish(bucket.put_message("workload.a.b", b"2", expected=first))
+    found = await within(reading)
+    assert found is not None
+    assert (found.revision, found.value) == (second, b"2")
+    # A bucket that was restored never gets the revision.
+    monkeypatch.setattr(bucket, "LAG_SECONDS", 0.0)
+    found = await within(bucket.get_directly(bus, "workload.a.b", at_least=99))
+    assert found is not None
+    assert found.revision == second

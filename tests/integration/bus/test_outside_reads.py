@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from admittance.events.reading_requests import Objects, ObjectsReply
+from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import last_by_direct_get
+from admittance.runtime.bus.history import StoredMessage, last_by_direct_get
 from admittance.runtime.bus.outside_reads import (
     PAGE,
     FirstPart,
@@ -23,6 +24,7 @@ from admittance.runtime.bus.outside_reads import (
     request_in_parts,
 )
 from admittance.runtime.errors import StaleRevision
+from admittance.workload_controller import reading_endpoints as endpoints
 from admittance.workload_controller.reading_endpoints import reading_endpoints
 from support.servers import within
 
@@ -144,6 +146,26 @@ async def test_a_long_page_comes_in_parts_and_a_page_without_parts_is_cut(bus: B
         bus, objects_subject("none"), b'{"kind":"workload","inParts":true}', ObjectsReply
     )
     assert nothing == [ObjectsReply()]
+
+
+async def test_a_list_waits_for_a_replica_that_lags(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(bus, "workload.ns.one", "{}")
+    newest = [2, 2, 1]
+
+    async def last(*_: object, **__: object) -> StoredMessage:
+        return StoredMessage(newest.pop(0), clock.now(), "", b"")
+
+    monkeypatch.setattr(endpoints, "last", last)
+    await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
+    asked = objects_subject("ns"), b'{"kind":"workload"}'
+    reply = msgspec.json.decode(await within(bus.request(*asked)), type=ObjectsReply)
+    assert [one.key for one in reply.objects] == ["workload.ns.one"]
+    assert not newest, "the list was read until it had the newest entry of the leader"
+    monkeypatch.setattr(endpoints, "LAG_SECONDS", -1.0)
+    newest.append(2)
+    assert "lag" in json.loads(await within(bus.request(*asked)))["error"]
 
 
 async def test_headers_of_a_publisher_do_not_hide_those_of_the_server(bus: Bus) -> None:

@@ -14,13 +14,14 @@ import msgspec
 
 from admittance.events import subjects
 from admittance.events.reader import BROKEN, SetAside, reason_of
+from admittance.runtime import clock
 from admittance.runtime.bus import history
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.history import last
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
-from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.tasks import raise_if_cancelled
+from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.tasks import raise_if_cancelled, set_within
 from admittance.runtime.telemetry.logger import log_set_aside
 
 OPERATION: Final = "KV-Operation"
@@ -101,11 +102,26 @@ async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | N
     return Entry(key, value, found.sequence, found.headers)
 
 
-async def get_directly(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | None:
+LAG_SECONDS: Final = 10.0
+"""How long `get_directly` waits for a replica that lags."""
+LAG_PAUSE_SECONDS: Final = 0.05
+
+
+async def get_directly(
+    bus: Bus, key: str, *, bucket: str = subjects.BUCKET, at_least: int = 0
+) -> Entry | None:
     """Like `get`, by direct get: from any replica, which may lag behind the leader, and with
-    permissions that can name the key. Raises Unavailable or Refused.
+    permissions that can name the key. ``at_least``: a revision that the key has had; an older entry
+    is read again for up to `LAG_SECONDS`, after which the key must have expired or the bucket was
+    restored. Raises Unavailable or Refused.
     """
-    found = await history.last_by_direct_get(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
+    deadline = clock.monotonic() + LAG_SECONDS
+    while True:
+        found = await history.last_by_direct_get(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
+        revision = found.sequence if found is not None else 0
+        if revision >= at_least or clock.monotonic() > deadline:
+            break
+        await asyncio.sleep(LAG_PAUSE_SECONDS)
     if found is None:
         return None
     return _directly_read(key, found.sequence, found.data, found.headers)
@@ -145,9 +161,10 @@ def _directly_read(key: str, revision: int, data: bytes, headers: Mapping[str, s
 async def read_all(
     bus: Bus, pattern: str = "workload.>", *, bucket: str = subjects.BUCKET
 ) -> list[Entry]:
-    """All entries of the bucket under the pattern at one moment, without deleted keys."""
+    """All entries of the bucket under the pattern at one moment, without deleted keys; nothing that
+    was written before the call is missing."""
     found: dict[str, Entry] = {}
-    reader = BucketReader(bus, (pattern,), bucket=bucket)
+    reader = BucketReader(bus, (pattern,), bucket=bucket, current=True)
     try:
         async for batch in reader.batches():
             for entry in batch:
@@ -161,6 +178,8 @@ async def read_all(
 
 BATCH: Final = 2000
 """The most messages that a BucketReader requests at once."""
+RECHECK_SECONDS: Final = 0.5
+"""How long a BucketReader waits for a replica that lags before it asks the leader again."""
 
 
 class BucketReader:
@@ -170,7 +189,9 @@ class BucketReader:
     ``loaded`` is set just before `batches` yields the batch that completes the entries present at
     the start, so the body of a loop over `batches` can check it. ``last`` is the newest revision
     that was yielded. ``request``: a function that creates the consumer instead of the reader,
-    beginning after the given revision; None: beginning with all present entries.
+    beginning after the given revision; None: beginning with all present entries. ``current``:
+    ``loaded`` waits for every entry that the leader of the stream had at the start. The consumer
+    may read from a replica that lags, which without this counts as loaded too early.
     """
 
     def __init__(
@@ -180,8 +201,13 @@ class BucketReader:
         *,
         bucket: str = subjects.BUCKET,
         request: ConsumerRequest | None = None,
+        current: bool = False,
     ) -> None:
         self._request = request
+        self._current = current
+        self._newest = 0
+        """The newest revision that the leader had at the start."""
+        self._drained = False
         self._bus = bus
         self._stream = f"KV_{bucket}"
         self._prefix = f"$KV.{bucket}."
@@ -206,7 +232,12 @@ class BucketReader:
         pull.failed.add_done_callback(lambda _: self._ready.set())
         try:
             while True:
-                await self._ready.wait()
+                lags = self._drained and not self._complete
+                if not await set_within(self._ready, RECHECK_SECONDS if lags else None):
+                    # The newest entry may have expired meanwhile.
+                    with suppress(Refused, Unavailable):
+                        self._newest = await self._end_of_patterns()
+                    self._note_pending(0)
                 self._ready.clear()
                 if pull.failed.done():
                     pull.failed.result()
@@ -249,6 +280,8 @@ class BucketReader:
             config["opt_start_seq"] = self._read + 1
         else:
             config["deliver_policy"] = "last_per_subject"
+            if self._current:
+                self._newest = await self._end_of_patterns()
         info = await self._bus.api(
             f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config}
         )
@@ -256,9 +289,17 @@ class BucketReader:
         return str(info["name"])
 
     def _note_pending(self, pending: int) -> None:
+        self._drained = not pending
         if not pending:
-            self._complete = True
+            self._complete = self._complete or self._read >= self._newest
             self._ready.set()
+
+    async def _end_of_patterns(self) -> int:
+        """The newest revision of the patterns, from the leader of the stream."""
+        found = await asyncio.gather(
+            *(last(self._bus, pattern, stream=self._stream) for pattern in self._patterns)
+        )
+        return max((one.sequence for one in found if one is not None), default=0)
 
     async def _check_not_older(self) -> None:
         info = await self._bus.api(f"STREAM.INFO.{self._stream}")
@@ -279,7 +320,9 @@ class BucketReader:
             # When the server sent this message, no other message was left, so all entries have been
             # received. (Counting entries would be wrong: a key overwritten meanwhile comes later,
             # after new keys.)
-            self._complete = True
+            self._note_pending(0)
+        else:
+            self._drained = False
         self._ready.set()
 
     def _entry(self, raw: RawMessage) -> Entry:
@@ -299,14 +342,16 @@ async def follow_bucket(
     *,
     bucket: str = subjects.BUCKET,
     request: ConsumerRequest | None = None,
+    current: bool = False,
 ) -> None:
     """Loads the entries under some patterns, then follows every change, until cancelled.
 
     ``apply`` gets the entries in batches. ``on_loaded`` is called once with the newest revision,
     after the batch that completes the entries present at the start. Raises what ``apply`` and
-    ``on_loaded`` raise, and BucketReplaced. ``request`` is that of `BucketReader`.
+    ``on_loaded`` raise, and BucketReplaced. ``request`` and ``current`` are those of
+    `BucketReader`.
     """
-    reader = BucketReader(bus, patterns, bucket=bucket, request=request)
+    reader = BucketReader(bus, patterns, bucket=bucket, request=request, current=current)
     loaded = False
     try:
         async for entries in reader.batches():
