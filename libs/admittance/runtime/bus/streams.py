@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
+    AccessDenied,
     AdmittanceError,
     Meaning,
     Refused,
@@ -20,7 +21,11 @@ from admittance.runtime.errors import (
     StaleRevision,
     Unavailable,
     is_temporary,
+    refusal,
 )
+from admittance.runtime.telemetry.logger import logger
+
+log = logger()
 
 NO_STREAM: Final = 10059
 SECOND: Final = 1_000_000_000
@@ -168,7 +173,8 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
 
 
 async def ensure(bus: Bus, *, replicas: int = 1) -> None:
-    """Creates missing streams, corrects adjustable settings, and adds missing subjects.
+    """Creates missing streams, corrects adjustable settings, and adds missing subjects and
+    replicas. Replicas that cannot be added to an existing stream are logged.
 
     Raises SetupError with stream, setting and both values for a wrong required setting, and
     Unavailable, Busy or Full if the servers cannot create or correct a stream now.
@@ -182,7 +188,7 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
                 await bus.api(f"STREAM.CREATE.{stream.name}", made)
             except Refused as error:
                 if error.meaning is not Meaning.TAKEN:
-                    raise _creation_error(stream.name, error) from None
+                    raise _creation_error(stream.name, error, replicas) from None
                 # Another service created the stream at the same moment: check its settings.
             found = await _config(bus, stream.name)
             if found is None:
@@ -194,10 +200,25 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
             raise SetupError(f"stream {stream.name}: {wrong[0]}")
         adjustable = {k: v for k, v in stream.adjustable.items() if k not in _CREATION_ONLY}
         if _differences(adjustable, found):
+            found = {**found, **adjustable}
             try:
-                await bus.api(f"STREAM.UPDATE.{stream.name}", {**found, **adjustable})
+                await bus.api(f"STREAM.UPDATE.{stream.name}", found)
             except Refused as error:
                 raise _creation_error(stream.name, error) from None
+        if found.get("num_replicas", 1) < replicas:
+            await _add_replicas(bus, stream.name, found, replicas)
+
+
+async def _add_replicas(bus: Bus, name: str, found: Mapping[str, Any], replicas: int) -> None:
+    try:
+        await bus.api(f"STREAM.UPDATE.{name}", {**found, "num_replicas": replicas})
+    except AccessDenied:
+        return  # the workload-controller may update streams, and adds the replicas
+    except Refused as error:
+        reason = _why_no_replicas(name, error, replicas) or str(error)
+        log.warning("replicas_not_added", stream=name, reason=reason)
+    else:
+        log.info("replicas_added", stream=name, replicas=replicas)
 
 
 async def _with_subjects(bus: Bus, stream: Stream, found: dict[str, Any]) -> dict[str, Any]:
@@ -294,7 +315,7 @@ def _problem(stream: Stream, setting: str, value: Any, difference: str) -> Strea
 
 _CREATION_ONLY: Final = frozenset({"num_replicas", "max_age"})
 """Adjustable settings that `ensure` keeps in an existing stream: an operator may have changed
-them on purpose."""
+them on purpose. Replicas are added, but none is taken away."""
 
 
 async def _config(bus: Bus, name: str) -> dict[str, Any] | None:
@@ -333,7 +354,31 @@ def _shown(value: Any) -> str:
     return "off" if value is None or value is False else "on" if value is True else str(value)
 
 
-def _creation_error(name: str, error: Refused) -> SetupError:
+NO_PEERS: Final = 10005
+NO_CLUSTER: Final = 10074
+
+
+def _why_no_replicas(name: str, error: Refused, replicas: int) -> str:
+    """What to do if the server cannot keep so many replicas; "": the error has another reason."""
+    if error.code == NO_PEERS:
+        return (
+            f"stream {name} needs {replicas} servers (ADMIT_REPLICAS) of one cluster that run and "
+            "have room: start the missing servers, or set a smaller number"
+        )
+    if error.code == NO_CLUSTER:
+        return (
+            f"stream {name} cannot have {replicas} replicas (ADMIT_REPLICAS), because the server "
+            f"is not part of a cluster: set 1, or start {replicas} servers as a cluster"
+        )
+    return ""
+
+
+def _creation_error(name: str, error: Refused, replicas: int = 1) -> SetupError:
+    why = _why_no_replicas(name, error, replicas)
+    if why and is_temporary(error):
+        raise refusal(error.code, why)
+    if why:
+        return SetupError(why)
     if is_temporary(error) or isinstance(error, StaleRevision):
         raise error
     return SetupError(

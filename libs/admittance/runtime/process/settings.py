@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -92,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             url=_server(env, url),
             connection=_connection(env, url) if connection is None else connection,
             data_dir=folder,
-            replicas=int(number(env, "ADMIT_REPLICAS", 1, least=1)),
+            replicas=_replicas(env),
             lease_seconds=number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
             claim_seconds=number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
             finished_seconds=number(
@@ -149,6 +149,19 @@ def _retention(configuration: Configuration) -> float:
 
 
 T = TypeVar("T")
+
+
+REPLICAS_MAX: Final = 5
+"""The most replicas that nats-server keeps of a stream."""
+
+
+def _replicas(env: Mapping[str, str]) -> int:
+    replicas = whole_number(env, "ADMIT_REPLICAS", 1, least=1)
+    if replicas > REPLICAS_MAX:
+        raise SetupError(
+            f"ADMIT_REPLICAS={replicas} is more than {REPLICAS_MAX}: nats-server keeps no more"
+        )
+    return replicas
 
 
 def number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
