@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import nats.errors
 import pytest
+from structlog.testing import capture_logs
 
 from admittance.runtime.bus import messages
 from admittance.runtime.errors import (
@@ -42,6 +44,26 @@ async def test_services_start_in_order_and_end_in_reverse() -> None:
         supervise.supervise([lasting("one", story), lasting("two", story)], stop, ready=ready)
     )
     assert story == ["one starts", "two starts", "ready", "two ends", "one ends"]
+
+
+async def test_a_connection_lost_inside_the_client_is_no_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervise, "PAUSE_MIN", 0.001)
+    stop = asyncio.Event()
+    errors: list[Exception] = [nats.errors.ConnectionReconnectingError(), RuntimeError("a bug")]
+
+    async def run(serves: asyncio.Event) -> None:
+        serves.set()
+        if errors:
+            raise errors.pop(0)
+        stop.set()
+        await asyncio.Event().wait()
+
+    with capture_logs() as logged:
+        await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
+    told = [one["event"] for one in logged if one["event"].startswith("service_")]
+    assert told == ["service_interrupted", "service_crashed"]
 
 
 async def test_a_crashed_service_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
             raise
         except Exception as error:
             bug = not is_temporary(error)
-            if not isinstance(error, AdmittanceError):
+            if bug and not isinstance(error, AdmittanceError):
                 log.exception("service_crashed", service=task.name)
             elif bug or throttle.due(clock.monotonic()):
                 log.warning("service_interrupted", service=task.name, reason=str(error))
