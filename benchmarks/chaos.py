@@ -4,7 +4,8 @@
 process of its own. Each second one service, chosen at random, is killed with ``kill -9`` and
 started again; the server is killed twice. Afterwards the lines that the jobs wrote are compared
 with the log. With ``--locked`` the server demands credentials, and each service has those of its
-own role. With ``--servers 3 [--minutes 5]`` see `chaos_cluster`.
+own role. With ``--servers 3`` the servers are a cluster, each service has two instances, and
+servers are killed and paused too (`chaos_cluster`), with ``--kill-every`` and ``--stall-max``.
 """
 
 from __future__ import annotations
@@ -198,22 +199,29 @@ def _tell(line: str) -> None:
 def command() -> list[str]:
     """Runs the benchmark with the options of the command line; returns the lines to print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=0, help="default 1000; on a cluster 2000")
     parser.add_argument("--seed", type=int, default=1, help="which service dies when")
-    parser.add_argument("--locked", action="store_true", help="on one locked server")
+    parser.add_argument("--locked", action="store_true", help="the servers demand credentials")
     parser.add_argument("--servers", type=int, default=1, help="more than one: a cluster of them")
-    parser.add_argument("--minutes", type=float, default=5.0, help="of faults, on a cluster")
+    parser.add_argument(
+        "--kill-every", type=float, default=1.0, help="seconds; 0: services are not killed so often"
+    )
+    parser.add_argument(
+        "--stall-max", type=float, default=0.0, help="allowed seconds after one server's loss"
+    )
     found = parser.parse_args()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        if found.servers > 1 and found.locked:
-            raise SetupError("--locked is for one server: leave out --servers")
         if found.servers > 1:
-            return runner.run(
-                chaos_cluster.run_cluster_chaos(
-                    servers=found.servers, minutes=found.minutes, seed=found.seed, tell=_tell
-                )
+            plan = chaos_cluster.ChaosPlan(
+                servers=found.servers,
+                jobs=found.jobs or 2000,
+                seed=found.seed,
+                locked=found.locked,
+                kill_every=found.kill_every,
+                stall_max=found.stall_max,
             )
-        return runner.run(run_chaos(found.jobs, found.seed, locked=found.locked))
+            return runner.run(chaos_cluster.run_cluster_chaos(plan, tell=_tell))
+        return runner.run(run_chaos(found.jobs or 1000, found.seed, locked=found.locked))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Real jobs on a cluster of servers, while servers and services are killed and paused.
 
 The services start while the cluster is still being formed. Then jobs come at a steady rate; one
-fault follows the other, each kind in turn, and each is mended before the next. In the end every job
-must have run once, within quota, and no process may have ended by itself. The longest stall of
-admissions is measured for each kind of fault, by the log's own times.
+fault follows the other, each kind in turn, and each is mended before the next; meanwhile, each
+second, an instance of a service is killed and started again. In the end every job must have run
+once, within quota, and no process may have ended by itself. The longest stall of admissions is
+measured for each kind of fault, by the log's own times.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Refused, SetupError, Unavailable, is_temporary
 from admittance.runtime.tasks import set_within
 from benchmarks import chaos_jobs
-from benchmarks.faults import Fault, Faults, Fleet
+from benchmarks.faults import ONE_SERVER, Fault, Faults, Fleet
 from benchmarks.server_cluster import ServerCluster
 from benchmarks.trail import read_trail, replay
 
@@ -126,39 +127,54 @@ class Admissions:
         return self.count >= wanted
 
 
+class ChaosPlan(NamedTuple):
+    """What to break. ``jobs``: faults follow until so many jobs are submitted. ``kinds``: only
+    these faults, each once, however many jobs. ``rate``: jobs a second. ``scale``: a factor for the
+    duration of each fault. ``each``: instances of a service. ``kill_every``: seconds between two
+    kills of an instance; 0: none. ``stall_max``: the longest allowed stall of admissions in seconds
+    after the loss of one server; 0: not judged."""
+
+    servers: int = 3
+    jobs: int = 2000
+    seed: int = 1
+    rate: float = 4.0
+    kinds: Sequence[str] = ()
+    scale: float = 1.0
+    each: int = 2
+    locked: bool = False
+    kill_every: float = 1.0
+    stall_max: float = 0.0
+
+
 async def run_cluster_chaos(
-    *,
-    servers: int,
-    minutes: float,
-    seed: int,
-    rate: float = 4.0,
-    kinds: Sequence[str] = (),
-    scale: float = 1.0,
-    tell: Callable[[str], None] = lambda _: None,
+    plan: ChaosPlan, *, tell: Callable[[str], None] = lambda _: None
 ) -> list[str]:
-    """Makes faults for ``minutes``, or each of ``kinds`` once; returns the figures, one line each.
-    ``rate``: jobs a second. ``scale``: a factor for the duration of each fault. Raises SetupError
-    with every broken promise."""
-    chance = random.Random(seed)
+    """Makes faults while jobs run; returns the figures, one line each. Raises SetupError with every
+    broken promise."""
     with tempfile.TemporaryDirectory(prefix="admit-chaos-") as name:
         folder = Path(name)
         trail = folder / "trail"
         trail.touch()
-        fleet = Fleet(folder, chaos_jobs.SERVICES, ServerCluster(folder / "servers", servers))
+        servers = ServerCluster(folder / "servers", plan.servers, locked=plan.locked)
+        fleet = Fleet(folder, chaos_jobs.SERVICES, servers, each=plan.each)
         began = clock.monotonic()
         try:
             await _cold_start(fleet)
-            bus = await _connected(fleet.servers)
+            bus = await _connected(servers)
             try:
                 await chaos_jobs.create_queues(bus, timeout=READY_SECONDS)
                 tell(f"serving after {clock.monotonic() - began:.1f} s")
-                flow = JobFlow(bus, trail, rate)
+                flow = JobFlow(bus, trail, plan.rate)
                 flowing = asyncio.create_task(flow.run())
+                killing = asyncio.create_task(_kill_services(fleet, plan))
                 try:
-                    struck = await _storm(fleet, bus, chance, minutes, kinds, scale, tell)
+                    struck = await _storm(fleet, bus, flow, plan, tell)
                 finally:
+                    killing.cancel()
                     flow.stop()
-                    await flowing
+                    await asyncio.wait([flowing, killing])
+                flowing.result()
+                await _all_start(fleet)
                 unfinished = await _all_finished(bus, flow.jobs)
                 seconds = clock.monotonic() - began
                 times = await _times(bus)
@@ -172,11 +188,14 @@ async def run_cluster_chaos(
             await fleet.stop()
         found = read_trail(trail.read_text().splitlines())
     booked = replay(told, {f"chaos-{n}": chaos_jobs.QUOTA_MILLI for n in range(chaos_jobs.QUEUES)})
+    stalls = longest_stalls(struck, times)
     broken = chaos_jobs.broken_promises(flow.jobs, unfinished, found, booked) + ended
+    broken += too_long(stalls, plan.stall_max)
     lines = [
-        f"{flow.jobs} jobs in {seconds:.0f} s on {servers} servers through {len(struck)} faults: "
+        f"{flow.jobs} jobs in {seconds:.0f} s on {plan.servers} servers through {len(struck)} "
+        f"faults and {fleet.restarts} kills of services: "
         f"{len(found.ended)} ended, {found.started} runs started, {booked.admissions} admissions",
-        *stall_table(longest_stalls(struck, times)),
+        *stall_table(stalls),
     ]
     if broken:
         raise SetupError("\n".join([*lines, *broken]))
@@ -187,17 +206,32 @@ async def run_cluster_chaos(
     ]
 
 
+async def _kill_services(fleet: Fleet, plan: ChaosPlan) -> None:
+    """Kills an instance after the other, and starts it again, until cancelled."""
+    chance = random.Random(plan.seed + 1)
+    while plan.kill_every:
+        await asyncio.sleep(plan.kill_every)
+        await asyncio.shield(fleet.restart(chance.choice(fleet.instances)))
+
+
+async def _all_start(fleet: Fleet) -> None:
+    """Starts the instances that do not run because the last kill was interrupted."""
+    for name in fleet.instances:
+        if not fleet.runs(name):
+            await fleet.start(name)
+
+
 async def _cold_start(fleet: Fleet) -> None:
     """Starts servers and services at once: the services find servers that do not listen yet, then
     servers without a leader."""
-    await asyncio.gather(fleet.servers.start(), *map(fleet.start, fleet.services))
+    await asyncio.gather(fleet.servers.start(), *map(fleet.start, fleet.instances))
 
 
 async def _connected(servers: ServerCluster) -> Bus:
     deadline = clock.monotonic() + READY_SECONDS
     while True:
         try:
-            return await Bus.connect(servers.url, name="chaos")
+            return await servers.connect()
         except Unavailable:
             if clock.monotonic() > deadline:
                 raise
@@ -205,25 +239,19 @@ async def _connected(servers: ServerCluster) -> Bus:
 
 
 async def _storm(
-    fleet: Fleet,
-    bus: Bus,
-    chance: random.Random,
-    minutes: float,
-    kinds: Sequence[str],
-    scale: float,
-    tell: Callable[[str], None],
+    fleet: Fleet, bus: Bus, flow: JobFlow, plan: ChaosPlan, tell: Callable[[str], None]
 ) -> list[InjectedFault]:
-    faults = Faults(fleet, bus, chance, scale=scale)
+    chance = random.Random(plan.seed)
+    faults = Faults(fleet, bus, chance, scale=plan.scale)
     admissions = Admissions(bus)
     await admissions.listen()
     await _well(admissions, "the start")
-    deadline = clock.monotonic() + minutes * 60.0
     struck: list[InjectedFault] = []
-    while not struck or (not kinds and clock.monotonic() < deadline):
-        round_ = [faults.of(kind) for kind in kinds] if kinds else faults.every()
+    while not struck or (not plan.kinds and flow.jobs < plan.jobs):
+        round_ = [faults.of(kind) for kind in plan.kinds] if plan.kinds else faults.every()
         chance.shuffle(round_)
         for fault in round_:
-            if struck and not kinds and clock.monotonic() > deadline:
+            if struck and not plan.kinds and flow.jobs >= plan.jobs:
                 break
             struck.append(await _strike(fault, admissions))
             one = struck[-1]
@@ -234,7 +262,7 @@ async def _storm(
             if ended := fleet.ended():
                 raise SetupError("\n".join([f"after {fault.kind}:", *ended]))
             await fleet.servers.healthy(bus, chaos_jobs.STREAMS, timeout=RECOVERY_SECONDS)
-            await asyncio.sleep(CALM_SECONDS * scale)
+            await asyncio.sleep(CALM_SECONDS * plan.scale)
     return struck
 
 
@@ -296,6 +324,16 @@ def longest_stalls(struck: Sequence[InjectedFault], times: Sequence[datetime]) -
             max(before.after, after.total_seconds()),
         )
     return sorted(worst.values(), key=lambda stall: -stall.longest)
+
+
+def too_long(found: Sequence[Stall], limit: float) -> list[str]:
+    """A sentence for each kind of fault that left a majority of the servers and stalled admissions
+    for longer than ``limit`` seconds; 0: no limit."""
+    return [
+        f"{one.kind} stalled admissions for {one.longest:.1f} s, at most {limit:g} s are allowed"
+        for one in found
+        if limit and one.kind in ONE_SERVER and one.longest > limit
+    ]
 
 
 def stall_table(found: Sequence[Stall]) -> list[str]:

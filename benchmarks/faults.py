@@ -22,51 +22,81 @@ LAST_WORDS_MAX: Final = 300
 
 
 class Fleet:
-    """A cluster of servers, and every service as a process of its own. Instances keep their names
-    over a restart, as containers of a compose file may."""
+    """A cluster of servers, and ``each`` instances of every service, each a process of its own.
+    Instances keep their names over a restart, as containers of a compose file may."""
 
-    def __init__(self, folder: Path, services: Sequence[str], servers: ServerCluster) -> None:
+    def __init__(
+        self, folder: Path, services: Sequence[str], servers: ServerCluster, *, each: int = 2
+    ) -> None:
         self._folder = folder
-        self.services = services
+        self._services = {
+            f"{service}-{number}": (service, number)
+            for service in services
+            for number in range(each)
+        }
         self.servers = servers
+        self.restarts = 0
+        """How often `restart` killed an instance."""
         self._children: dict[str, Child] = {}
         self._ours: set[int] = set()
         """Processes that were ended by a fault, not by themselves."""
+        self._held: set[str] = set()
+        """Instances that a fault has killed and will start again."""
+
+    @property
+    def instances(self) -> list[str]:
+        """The names of all instances."""
+        return list(self._services)
 
     async def start(self, name: str) -> None:
-        """Starts a service; it does not serve yet."""
+        """Starts an instance; it does not serve yet."""
+        service, number = self._services[name]
         settings = {
             "ADMIT_INSTANCE": f"chaos-{name}",
             "ADMIT_DATA_DIR": str(self._folder / name),
             "ADMIT_LOG_LEVEL": "warning",
             "ADMIT_REPLICAS": str(self.servers.size),
             "ADMIT_RUN_AS": f"*={os.geteuid()}",
+            **self.servers.variables_of(service, number),
         }
-        arguments = ["--nats", self.servers.url, "serve", name]
+        arguments = ["--nats", self.servers.url, "serve", service]
         self._children[name] = await start(arguments, self.log_of(name), settings)
+        self._held.discard(name)
+
+    def runs(self, name: str) -> bool:
+        """Whether the instance runs, as far as no fault has killed it."""
+        return name not in self._held
+
+    async def restart(self, name: str) -> None:
+        """``kill -9`` of an instance and its start, unless a fault has killed it already."""
+        if self.runs(name):
+            await self.kill(name)
+            await self.start(name)
+            self.restarts += 1
 
     def log_of(self, name: str) -> Path:
-        """Where the service logs."""
+        """Where the instance logs."""
         return self._folder / f"{name}.log"
 
     async def kill(self, name: str) -> None:
-        """``kill -9`` of a service."""
+        """``kill -9`` of an instance."""
+        self._held.add(name)
         child = self._children[name]
         self._ours.add(child.pid)
         child.kill()
         await child.process.wait()
 
     def pause(self, name: str) -> None:
-        """SIGSTOP of a service."""
+        """SIGSTOP of an instance."""
         os.kill(self._children[name].pid, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """SIGCONT of a service."""
+        """SIGCONT of an instance."""
         with suppress(ProcessLookupError):
             os.kill(self._children[name].pid, signal.SIGCONT)
 
     def ended(self) -> list[str]:
-        """A sentence for each service that ended by itself."""
+        """A sentence for each instance that ended by itself."""
         return [
             f"{name} ended by itself with {child.process.returncode}: "
             f"{child.last_log_line()[:LAST_WORDS_MAX]}"
@@ -75,9 +105,9 @@ class Fleet:
         ]
 
     def crashed(self) -> list[str]:
-        """A sentence for each service that logged a bug and went on afterwards."""
+        """A sentence for each instance that logged a bug and went on afterwards."""
         found = []
-        for name in self.services:
+        for name in self._children:
             lines = self.log_of(name).read_text(errors="replace").splitlines()
             told = [line for line in lines if '"service_crashed"' in line]
             if told:
@@ -87,7 +117,7 @@ class Fleet:
     def begun_anew(self) -> dict[str, int]:
         """How often services logged that they begin anew, by reason."""
         found: Counter[str] = Counter()
-        for name in self.services:
+        for name in self._children:
             for line in self.log_of(name).read_text(errors="replace").splitlines():
                 if '"service_interrupted"' in line:
                     with suppress(ValueError):
@@ -204,12 +234,13 @@ class Faults:
     # Services. ----------------------------------------------------------------------------
 
     async def _kill_service(self) -> Callable[[], Awaitable[None]]:
-        return await self._kill_named([self._chance.choice(self._fleet.services)])
+        return await self._kill_named([self._chance.choice(self._fleet.instances)])
 
     async def _kill_services(self) -> Callable[[], Awaitable[None]]:
-        return await self._kill_named(self._fleet.services)
+        return await self._kill_named(self._fleet.instances)
 
     async def _kill_named(self, names: Sequence[str]) -> Callable[[], Awaitable[None]]:
+        names = [name for name in names if self._fleet.runs(name)]
         for name in names:
             await self._fleet.kill(name)
 
@@ -220,7 +251,7 @@ class Faults:
         return mend
 
     async def _pause_service(self) -> Callable[[], Awaitable[None]]:
-        name = self._chance.choice(self._fleet.services)
+        name = self._chance.choice(self._fleet.instances)
         self._fleet.pause(name)
 
         async def mend() -> None:
@@ -239,3 +270,6 @@ ALL_KILLED: Final = "kill -9 of all servers"
 SERVICE_KILLED: Final = "kill -9 of a service"
 SERVICE_PAUSED: Final = "pause of a service"
 SERVICES_KILLED: Final = "kill -9 of all services"
+
+ONE_SERVER: Final = frozenset({LEADER_KILLED, FOLLOWER_KILLED, LEADER_PAUSED, FOLLOWER_PAUSED})
+"""The faults after which a majority of the servers is left."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from admittance.cli.bench import system
 from admittance.cli.bench.generator import BenchPlan, bench_plan, read
-from admittance.cli.bench.run import loop_factory, main_of, play
+from admittance.cli.bench.run import Find, loop_factory, main_of, play
 from admittance.cli.bench.system import with_load_user
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -49,21 +49,29 @@ async def _figures(locked: bool, load: BenchPlan, steady: BenchPlan) -> Figures:
             start = clock.monotonic() - began
             access = await with_load_user(data / "auth", url)
             bus = await Bus.connect(url, name="benchmark", access=access)
-            try:
-                delays = await play(bus, steady, lambda: system.family(child.pid))
-                loaded = await play(bus, load, lambda: system.family(child.pid))
-            finally:
-                await bus.close()
+            return await measured(bus, start, load, steady, lambda: system.family(child.pid))
         finally:
             await child.stop()
-    for report, _ in (delays, loaded):
+
+
+async def measured(
+    bus: Bus, start: float, load: BenchPlan, steady: BenchPlan, find: Find
+) -> Figures:
+    """Plays the steady load, then the other, and closes the connection. ``find``: the processes of
+    the system. Raises SetupError if workloads do not finish."""
+    try:
+        delays, _ = await play(bus, steady, find)
+        loaded, _ = await play(bus, load, find)
+    finally:
+        await bus.close()
+    for report in (delays, loaded):
         if report.trouble or report.finished < report.workloads:
             raise SetupError(report.trouble or "not all workloads finished")
-    delay = delays[0].time_to_admission_ms["steady"].p50
-    return Figures(start, loaded[0].workloads_per_second, delay)
+    delay = delays.time_to_admission_ms["steady"].p50
+    return Figures(start, loaded.workloads_per_second, delay)
 
 
-async def _measured(rounds: int, load: BenchPlan, steady: BenchPlan) -> list[str]:
+async def _compared(rounds: int, load: BenchPlan, steady: BenchPlan) -> list[str]:
     found: dict[bool, list[Figures]] = {False: [], True: []}
     lines = []
     for number in range(rounds):
@@ -97,7 +105,7 @@ def command() -> list[str]:
     load = bench_plan(read(given.generator), scale=given.scale)
     steady = latency.bench_plan(given.rate, given.seconds)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_measured(max(1, given.rounds), load, steady))
+        return runner.run(_compared(max(1, given.rounds), load, steady))
 
 
 if __name__ == "__main__":

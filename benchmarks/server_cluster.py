@@ -16,11 +16,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from admittance.access.users import User
 from admittance.cli.bench.system import add_load_user
 from admittance.cli.up.lock import Lock
+from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import NO_OPTIONS
+from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import ClusterServer, EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Unavailable, is_temporary
 
@@ -36,9 +38,16 @@ class ServerCluster:
     ``locked``: the servers demand credentials. ``access``: the login of the test or benchmark,
     which may do everything in the account of the services."""
 
+    RUNNERS: Final = 2
+    """The most runners of a locked cluster; each has a user of its own."""
+
     def __init__(self, folder: Path, size: int = 3, *, locked: bool = False) -> None:
         self.size = size
         self._lock = Lock(folder) if locked else None
+        self._users = AuthStore(folder / "auth")
+        if locked:
+            more = [f"runner-{number}" for number in range(1, self.RUNNERS)]
+            self._users.provide([User(name=name, role="runner", key="") for name in more])
         self.access = add_load_user(folder / "auth") if locked else NO_OPTIONS
         ports = free_ports(2 * size)
         self._ports, routes = ports[:size], ports[size:]
@@ -55,12 +64,16 @@ class ServerCluster:
         """All addresses, in the format of ADMIT_NATS_URL."""
         return ",".join(map(self.url_of, range(self.size)))
 
-    def variables_of(self, service: str) -> dict[str, str]:
-        """The variables with which a service, or "admin", logs in; {} if the cluster is open."""
+    def variables_of(self, service: str, number: int = 0) -> dict[str, str]:
+        """The variables with which an instance of a service, or "admin", logs in; {} if the cluster
+        is open. ``number``: of the instance."""
         if self._lock is None:
             return {}
-        runner = {"ADMIT_RUNNER": self._lock.runner} if service == "runner" else {}
-        return self._lock.access(service).environment(runner)
+        if service != "runner":
+            return self._lock.access(service).environment({})
+        name = f"runner-{number}" if number else self._lock.runner
+        login = ConnectionOptions(creds=self._users.credentials_of(name))
+        return login.environment({"ADMIT_RUNNER": name})
 
     def url_of(self, number: int) -> str:
         """The address of one server."""
@@ -75,6 +88,11 @@ class ServerCluster:
         return self._members[number].name
 
     @property
+    def pids(self) -> list[int]:
+        """The processes of the servers."""
+        return [server.pid for server in self._servers.values()]
+
+    @property
     def up(self) -> list[int]:
         """The servers that run and are not paused."""
         return sorted(set(self._servers) - self._paused)
@@ -87,7 +105,8 @@ class ServerCluster:
             n: EmbeddedServer(
                 self._folders[n],
                 port=self._ports[n],
-                member=self._members[n],
+                # A single server of a cluster would wait for others.
+                member=self._members[n] if self.size > 1 else None,
                 accounts=USERS if self._lock else "",
             )
             for n in chosen

@@ -47,14 +47,10 @@ async def services_on(
     found = Cluster(cluster.url, folder)
     try:
         for service in services:
-            login = cluster.variables_of(service)
             for number in range(each):
-                await found.start(
-                    service,
-                    f"{service}-{number}",
-                    ADMIT_REPLICAS=str(cluster.size),
-                    **login,
-                )
+                login = cluster.variables_of(service, number)
+                replicas = str(cluster.size)
+                await found.start(service, f"{service}-{number}", ADMIT_REPLICAS=replicas, **login)
         yield found
     finally:
         await found.stop()

@@ -1,16 +1,14 @@
-"""Every service on a cluster of three servers that is broken; `chaos --servers 3` in small."""
+"""Two of every service on a locked cluster of three servers that is broken; `chaos --servers 3
+--locked` in small."""
 
 from __future__ import annotations
 
 from benchmarks import chaos_cluster, faults
+from benchmarks.chaos_cluster import ChaosPlan
 
 
 async def test_jobs_survive_a_cluster_that_starts_and_breaks() -> None:
-    lines = await chaos_cluster.run_cluster_chaos(
-        servers=3,
-        minutes=0.0,
-        seed=1,
-        kinds=(faults.LEADER_KILLED, faults.QUORUM_PAUSED),
-        scale=0.2,
-    )
+    kinds = (faults.LEADER_KILLED, faults.QUORUM_PAUSED)
+    plan = ChaosPlan(kinds=kinds, scale=0.2, locked=True, kill_every=2.0)
+    lines = await chaos_cluster.run_cluster_chaos(plan)
     assert lines[-1].endswith("no process ended by itself")
