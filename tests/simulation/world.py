@@ -360,7 +360,7 @@ def collector_off() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    _freeze_modules()
+    freeze_modules()
     gc.disable()
     try:
         yield
@@ -370,7 +370,7 @@ def collector_off() -> Iterator[None]:
 
 
 @cache
-def _freeze_modules() -> None:
+def freeze_modules() -> None:
     """Keeps the objects of modules from the collector, which would look at them each time."""
     gc.collect()
     gc.freeze()

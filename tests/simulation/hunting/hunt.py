@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import os
 import re
 import signal
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing
 from itertools import islice
+from multiprocessing.connection import Connection
 from random import Random
 from typing import Final, NamedTuple, TextIO
 
@@ -19,7 +23,7 @@ from simulation.hunting.figures import Tally
 from simulation.plots.catalog import PLOTS
 from simulation.plots.scenario import Plot, Scenario
 from simulation.run import Result, run
-from simulation.world import World, collector_off
+from simulation.world import World, collector_off, freeze_modules
 
 PART: Final = 10
 """Seeds that a process plays at once."""
@@ -72,6 +76,34 @@ def play(part: Part) -> list[Result]:
     return found
 
 
+def play_apart(part: Part) -> list[Result]:
+    """The results as `play` returns them, of a process of their own. Its memory is given back as a
+    whole, so nothing is spent on finding what earlier stories left behind: a sixth of the time."""
+    freeze_modules()
+    context = multiprocessing.get_context("fork")
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_play_into, args=(sending, part))
+    with receiving, warnings.catch_warnings():
+        # Python 3.12 warns of threads beside a fork. The child uses nothing of theirs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+        sending.close()
+        try:
+            results: list[Result] = receiving.recv()
+        except EOFError:
+            process.join()
+            raise RuntimeError(f"the process of {part} ended: {process.exitcode}") from None
+        finally:
+            process.kill()
+            process.join()
+    return results
+
+
+def _play_into(sending: Connection, part: Part) -> None:
+    gc.disable()
+    sending.send(play(part))
+
+
 def parts_of_suite(*plots: str) -> list[Part]:
     """The parts of the suite's seeds that belong to these plots."""
     return [part for part in parts_of(SUITE, sorted(PLOTS)) if part.plot in plots]
@@ -79,7 +111,7 @@ def parts_of_suite(*plots: str) -> list[Part]:
 
 def check(part: Part) -> None:
     """Raises AssertionError with the story of the first broken seed of the part."""
-    last = play(part)[-1]
+    last = play_apart(part)[-1]
     if last.broken:
         story = run(last.seed, plot=PLOTS[part.plot], keep=True).story
         told = "\n".join(story[-40:])
@@ -102,7 +134,7 @@ def play_all(
         try:
             while True:
                 for part in islice(parts, AHEAD * processes - len(running)):
-                    running.append((part, pool.submit(play, part)))
+                    running.append((part, pool.submit(play_apart, part)))
                 if not running:
                     return
                 part, found = running.popleft()
