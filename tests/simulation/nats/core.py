@@ -146,7 +146,11 @@ class Interest:
                     del where[key]
         first = _first(one.subject)
         if first in self._wild:
-            self._wild[first] = [found for found in self._wild[first] if found[1] is not one]
+            left = [found for found in self._wild[first] if found[1] is not one]
+            if left:
+                self._wild[first] = left
+            else:
+                del self._wild[first]
 
     def of(self, subject: str) -> list[Subscription]:
         """All subscriptions that a message on this subject is for."""
@@ -155,10 +159,11 @@ class Interest:
             return known
         found = self._found[subject] = [*self._literal.get(subject, ())]
         found += self._under.get(subject.rpartition(".")[0], ())
-        for first in (_first(subject), "*", ">"):
-            for matches, one in self._wild.get(first, ()):
-                if matches(subject):
-                    found.append(one)
+        if self._wild:
+            for first in (_first(subject), "*", ">"):
+                for matches, one in self._wild.get(first, ()):
+                    if matches(subject):
+                        found.append(one)
         return found
 
 

@@ -28,7 +28,7 @@ TOGETHER_SECONDS: Final = 0.0002
 STALE_SECONDS: Final = (9.0, 12.0)
 """A client whose pings are not answered takes its connection for lost after this time."""
 CONNECT_SECONDS: Final = 2.0
-RECONNECT_SECONDS: Final = 0.2
+RECONNECT_SECONDS: Final = 0.5
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
 
@@ -124,10 +124,13 @@ class Wire:
 
     # The client's end. --------------------------------------------------------------------
 
+    def silent_seconds(self) -> float:
+        """Seconds for which nothing passes."""
+        return max(self.out.silent_until, self.back.silent_until) - self.loop.now
+
     def connect(self) -> None:
         """Makes the connection. Raises ConnectionRefusedError when the server is down or away."""
-        now = self.loop.now
-        if not self._server.up or now < max(self.out.silent_until, self.back.silent_until):
+        if not self._server.up or self.silent_seconds() > 0.0:
             raise ConnectionRefusedError("the simulated server does not answer")
         self.close()
         self.open = True
@@ -257,7 +260,9 @@ class SimulatedConnection(Connection):
     async def _connect_to_server(self, s: Srv) -> None:
         if self.is_closed:
             raise asyncio.CancelledError
-        await asyncio.sleep(min(self._wire.delay(), CONNECT_SECONDS))
+        # Nothing refuses a connection over a wire on which nothing passes.
+        seconds = max(self._wire.delay(), self._wire.silent_seconds())
+        await asyncio.sleep(min(seconds, CONNECT_SECONDS))
         self._wire.connect()
         self._transport = cast(Any, _Transport(self._wire))
 

@@ -157,27 +157,6 @@ class ReconnectingClient(Client):
             callback(subject)
         return error
 
-    async def publish(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        reply: str = "",
-        headers: dict[str, Any] | None = None,
-    ) -> None:
-        """Publishes as nats-py does, but a request to a denied subject fails at once."""
-        asking = self._resp_map.get(reply.rpartition(".")[2]) if reply else None
-        if asking is not None:
-            key = subject.lower()
-            self._asked.setdefault(key, set()).add(asking)
-            asking.add_done_callback(lambda done: self._answered(key, done))
-        await super().publish(subject, payload, reply, headers)
-
-    def _answered(self, subject: str, asking: asyncio.Future[Any]) -> None:
-        waiting = self._asked.get(subject, set())
-        waiting.discard(asking)
-        if not waiting:
-            self._asked.pop(subject, None)
-
     async def _process_pong(self) -> None:
         if not self._pongs:
             return
@@ -319,9 +298,36 @@ class ReconnectingClient(Client):
         with ending.cancellation_kept():
             await super().flush(timeout)  # type: ignore[arg-type]
 
-    async def _request_new_style(self, *args: Any, **named: Any) -> Msg:
-        with ending.cancellation_kept():
-            return await super()._request_new_style(*args, **named)
+    async def _request_new_style(
+        self,
+        subject: str,
+        payload: bytes,
+        timeout: float = 1,
+        headers: dict[str, Any] | None = None,
+    ) -> Msg:
+        # Replaces the method of nats-py, whose `asyncio.wait_for` loses cancellations of Python
+        # 3.11, and which does not end a request to a subject that this login may not use.
+        if self.is_draining_pubs:
+            raise nats.errors.ConnectionDrainingError
+        if not self._resp_sub_prefix:
+            await self._init_request_sub()
+        assert self._resp_sub_prefix, "the subscription is made"
+        token, denied_as = self._nuid.next().decode(), subject.lower()
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._resp_map[token] = answer
+        self._asked.setdefault(denied_as, set()).add(answer)
+        try:
+            await self.publish(subject, payload, self._resp_sub_prefix.decode() + token, headers)
+            async with asyncio.timeout(timeout):
+                return await answer
+        except TimeoutError:
+            raise nats.errors.TimeoutError from None
+        finally:
+            self._resp_map.pop(token, None)
+            waiting = self._asked.get(denied_as, set())
+            waiting.discard(answer)
+            if not waiting:
+                self._asked.pop(denied_as, None)
 
     # The end. ---------------------------------------------------------------------------
 
