@@ -23,6 +23,9 @@ from simulation.loop import VirtualLoop
 from simulation.nats.simulated_server import SimulatedServer
 from support.servers import TestServer
 
+# Collecting makes no garbage to speak of, in each worker of pytest-xdist.
+gc.disable()
+
 # A test is no benchmark: on a machine that others use, any example may take its time.
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -54,6 +57,7 @@ def pytest_collection_finish() -> None:
     """Spares the garbage collector the thousands of tests that live to the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 _cancel_all_tasks: Final = asyncio.runners._cancel_all_tasks  # type: ignore[attr-defined]
@@ -89,7 +93,7 @@ def _bind_at_loopback(self: socket.socket, address: Any) -> None:
 
 
 _bind = socket.socket.bind
-socket.socket.bind = _bind_at_loopback  # type: ignore[method-assign]
+socket.socket.bind = _bind_at_loopback  # type: ignore[method-assign, assignment]
 
 
 def _configure_without_cache(**options: Any) -> None:
@@ -98,7 +102,7 @@ def _configure_without_cache(**options: Any) -> None:
 
 
 _configure_logs = structlog.configure
-structlog.configure = _configure_without_cache
+structlog.configure = _configure_without_cache  # type: ignore[assignment]
 
 
 @pytest.fixture(autouse=True)

@@ -156,7 +156,7 @@ def a_copy(
     objects: Iterable[Mapping[str, Any]], workloads: Iterable[StoredWorkload], now: datetime
 ) -> Everything:
     """All cores over these."""
-    entries = []
+    entries: list[BucketEntry] = []
     for obj in objects:
         manifest = decode_object(obj).manifest
         entries.append(BucketEntry(key_of(manifest), encode(manifest), len(entries) + 1))
@@ -310,7 +310,7 @@ def _wound_back(
     parent: StoredWorkload, variants: list[StoredWorkload]
 ) -> tuple[StoredWorkload, list[StoredWorkload], list[Fact]]:
     """The family as it was just before, and what happened then."""
-    me = {"namespace": parent.metadata.namespace, "name": _name(parent)}
+    me: dict[str, Any] = {"namespace": parent.metadata.namespace, "name": _name(parent)}
     parent, variants = _gates(parent, variants)
     admitted = next((one for one in variants if is_true(one, Type.ADMITTED)), None)
     evicted = admitted is not None and is_true(admitted, Type.EVICTED)

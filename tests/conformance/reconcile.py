@@ -81,7 +81,10 @@ class Reconciled:
     def _facts(self) -> list[tuple[Fact, datetime]]:
         workload = self.workload
         assert workload is not None
-        me = {"namespace": workload.metadata.namespace, "name": workload.metadata.name}
+        me: dict[str, Any] = {
+            "namespace": workload.metadata.namespace,
+            "name": workload.metadata.name,
+        }
         target = find(workload, Type.DEACTIVATION_TARGET)
         requeued, reserved = find(workload, Type.REQUEUED), find(workload, Type.QUOTA_RESERVED)
         spoken = [

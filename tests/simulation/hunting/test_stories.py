@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulation.hunting.hunt import PART, SUITE, parts_of, parts_of_suite
+from simulation.hunting.hunt import PART, SUITE, Part, parts_of, parts_of_suite, play_apart
 from simulation.plots.catalog import PLOTS
 from simulation.run import run
 
@@ -50,6 +50,6 @@ def _stories(hashes: str) -> str:
 
 
 def test_most_runs_do_real_work() -> None:
-    results = [run(seed) for seed in range(20)]
+    results = play_apart(Part("scenario", range(20)))
     assert sum(result.finished for result in results) > 40
     assert sum(result.reservations for result in results) > 60
