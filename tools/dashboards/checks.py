@@ -80,6 +80,25 @@ BOARD: Final = Dashboard(
             kind="bargauge",
         ),
         Panel(
+            "Answers of programs",
+            "From the arrival of a request at a check controller or provider to its answer.",
+            quantiles("admittance_program_answer_seconds", "program"),
+            unit="s",
+            width=8,
+        ),
+        Panel(
+            "Open requests of programs",
+            "Requests that a check controller or provider has not acknowledged yet.",
+            each("admittance_program_open_requests", "program"),
+            width=8,
+        ),
+        Panel(
+            "Failures of programs, per minute",
+            "Calls of the function of a check or provider that raised an error.",
+            per_minute("admittance_program_failures_total", "program"),
+            width=8,
+        ),
+        Panel(
             "Clamped delays",
             "Delays that were cut to `ADMIT_CHECK_DELAY_SECONDS`, in the shown time.",
             in_range(f"admittance_clamped_retry_delays_total{CHECK}", "check, controller"),

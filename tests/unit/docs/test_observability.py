@@ -259,7 +259,7 @@ def test_prometheus_scrapes_every_service_of_compose() -> None:
     admin = SERVICES["scheduler"]["environment"]["ADMIT_ADMIN"]
     serving = {
         name
-        for name, one in (SERVICES | clustered).items()
+        for name, one in (*SERVICES.items(), *clustered.items())
         if one.get("environment", {}).get("ADMIT_ADMIN") and one.get("healthcheck")
     }
     assert serving <= set(found["names"])
