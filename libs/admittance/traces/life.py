@@ -18,6 +18,7 @@ from admittance.events.span_ids import run_span_id, span_id_of
 from admittance.events.subjects import user_of
 from admittance.traces.recorder import OpenSpan, Recorder, messaging
 from admittance.traces.spans import Attribute, Kind, LoggedFact, SpanLink, Status
+from admittance.workload.transitions import RUNNER_ENDED
 
 QUEUE: Final = "queue"
 RESERVATION: Final = "reservation"
@@ -26,6 +27,9 @@ REQUEUE: Final = "requeue"
 INACTIVE: Final = "inactive"
 BACKOFFS: Final = ("AdmissionCheck", "PodsReadyTimeout")
 """Reasons of workloads that wait for a time before they are requeued."""
+FORCED_RELEASE: Final = "ForcedRelease"
+"""The reason of the note that no runner reported the stop of a job in time, so its quota is free.
+"""
 DEACTIVATED: Final = "Deactivated"
 """With this word the reasons of inactive workloads begin."""
 
@@ -183,6 +187,8 @@ class Life:
                 self.recorder.event(self.root, "rejected", reason=reason, message=message)
             case facts.Noted(reason=reason, message=message):
                 self.recorder.event(self.place, "noted", reason=reason, message=message)
+                if self._deleting and reason == FORCED_RELEASE:
+                    self.end("Deleted")
             case facts.Activated(reason=reason) | facts.Deactivated(reason=reason):
                 self._on_request(logged, fact, reason=reason)
             case facts.Reprioritized(priority=priority):
@@ -387,11 +393,13 @@ class Life:
             if self._deleting:
                 self.end("Deleted")
             return
+        again = fact.reason == RUNNER_ENDED
         if self._run is not None:
             self._run.set(reason=fact.reason)
-            self.recorder.close(self._run, Status.ERROR, fact.message or fact.reason)
+            status = Status.UNSET if again else Status.ERROR
+            self.recorder.close(self._run, status, fact.message or fact.reason)
             self._run = None
-        if fact.reason == "RunnerEnded" and self._start is None:
+        if again and self._start is None:
             self._start = self.open("start", logged, self.stage)
 
     def _on_finished(self, logged: LoggedFact, fact: facts.Finished) -> None:
