@@ -140,6 +140,20 @@ def test_an_explanation_goes_variant_by_variant(admit: Up) -> None:
     assert "a variant of workload job" in admit.ok("explain", "workload", BEST).out
 
 
+def test_a_trace_has_the_variants_inside_their_parent(admit: Up) -> None:
+    spans = admit.ok("trace", "workload", "job", "-o", "json").json()["spans"]
+    assert len({one["traceId"] for one in spans}) == 1
+    by_id = {one["spanId"]: one for one in spans}
+    check = next(one for one in spans if one["name"] == "check human")
+    reservation = by_id[check["parentId"]]
+    variant = by_id[reservation["parentId"]]
+    assert (reservation["name"], variant["name"]) == ("reservation", "variant spot")
+    assert by_id[variant["parentId"]] is spans[0]
+    alone = admit.ok("trace", "workload", WORST, "-o", "json").json()["spans"]
+    assert {one["spanId"] for one in alone} <= set(by_id)
+    assert "parentId" in alone[0]
+
+
 @pytest.mark.parametrize(
     "words",
     [
