@@ -25,6 +25,9 @@ TROUBLE: Final = "trouble"
 keys.
 """
 
+ASK_AGAIN_SECONDS: Final = 0.2
+"""How long a health query waits for the instance before it is repeated; then 0.4, 0.8, … s."""
+
 _reply = msgspec.json.Decoder(HealthReply)
 
 
@@ -39,17 +42,25 @@ async def trouble(
 ) -> str:
     """Why an instance of the service is not ready; empty if it is ready. ``is_ours`` picks the
     instance by name, since every instance of every service answers; ``seconds``: the time limit for
-    the answer.
+    the answer. The query is repeated, because an instance that starts may have missed it while
+    other instances answered.
     """
     inbox = nc.new_inbox()
     answers = await nc.subscribe(inbox)
     try:
-        await nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
         deadline = clock.monotonic() + seconds
-        while (left := deadline - clock.monotonic()) > 0:
-            message = await answers.next_msg(timeout=left)
-            # In Python 3.11 ``next_msg`` drops a cancellation that comes with a message.
-            raise_if_cancelled()
+        ask_at, pause = 0.0, ASK_AGAIN_SECONDS
+        while (now := clock.monotonic()) < deadline:
+            if now >= ask_at:
+                await nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
+                ask_at, pause = now + pause, 2 * pause
+            try:
+                message = await answers.next_msg(timeout=min(deadline, ask_at) - now)
+            except (nats.errors.TimeoutError, TimeoutError):
+                continue
+            finally:
+                # In Python 3.11 ``next_msg`` drops a cancellation that comes with a message.
+                raise_if_cancelled()
             if not message.data:
                 return "no service answers"
             try:
@@ -61,8 +72,8 @@ async def trouble(
                 if found.ready and not reason:
                     return ""
                 return f"{service} is not ready: {reason or 'starting'}"
-    except (nats.errors.Error, TimeoutError):
-        return f"{service} does not answer"
+    except nats.errors.Error:
+        pass
     finally:
         with suppress(nats.errors.Error):
             await answers.unsubscribe()
