@@ -23,8 +23,8 @@ HEAD: Final = """\
 
 This page is generated from the code: `python -m tools.metrics_page`.
 
-[The admin port](../operations.md#the-admin-port) of a process shows the metrics of its services at
-`/metrics`. Names begin with `admittance_`. `--metrics-prefix kueue_` replaces this prefix, for
+[The admin port](../observability.md#the-admin-port) of a process shows the metrics of its services
+at `/metrics`. Names begin with `admittance_`. `--metrics-prefix kueue_` replaces this prefix, for
 queries and dashboards of Kueue: metrics that Kueue has too have its names and labels, without the
 label `replica_role`. Amounts of cpu are in cores, all others in the unit of the manifest.
 
