@@ -206,6 +206,19 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     assert "no workload nobody in namespace default" in unknown.err
 
 
+def test_a_submission_is_part_of_the_trace_of_its_caller(admit: Up) -> None:
+    context = f"00-{'a' * 32}-{'b' * 16}-01"
+    submit = ("submit", "--name", "traced", "--wait", "--timeout", "50s", "--", "true")
+    run_admit(*submit, env={"ADMIT_NATS_URL": admit.url, "TRACEPARENT": context})
+    admit.ok("delete", "wl", "traced")
+    spans = admit.ok("trace", "workload", "traced", "-o", "json").json()["spans"]
+    assert {one["traceId"] for one in spans} == {"a" * 32}
+    assert (spans[0]["name"], spans[0]["parentId"]) == ("workload", "b" * 16)
+    logged = map(json.loads, admit.ok("events", "--workload", "traced", "-o", "json").lines)
+    traces = {one["trace"][3:35] for one in logged if ".deleted." not in one["subject"]}
+    assert traces == {"a" * 32}
+
+
 @pytest.mark.parametrize(
     ("script", "status"),
     [pytest.param("exit 3", 3, id="exit code"), pytest.param("kill -9 $$", 137, id="signal")],
