@@ -93,6 +93,13 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
         assert found["stream ADMITTANCE"].state == WRONG
         assert "restart nats-server" in found["stream ADMITTANCE"].todo
 
+        async def service_reports_its_writes() -> bool:
+            """A login that may not write a probe learns it from the services."""
+            reported = [finding.what for one in await health(bus) for finding in one.findings]
+            return "writes of workload-controller" in reported
+
+        await eventually(service_reports_its_writes)
+
         disk.free()
         await server.restart_after_kill()
         await bus.connected()
