@@ -22,12 +22,16 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 CLUSTERED: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "compose.ha.yaml").read_text())
 
 
+OF_OURS = (["commands"], ["observability"])
+"""Profiles without programs from outside."""
+
+
 def of_samples() -> dict[str, dict[str, Any]]:
     """Outside programs; services of Admittance are recognised by their names."""
     return {
         name: one
         for name, one in SERVICES.items()
-        if "entrypoint" in one and one.get("profiles", ["commands"]) != ["commands"]
+        if "entrypoint" in one and one.get("profiles", ["commands"]) not in OF_OURS
     }
 
 
