@@ -4,7 +4,18 @@ computes the same ids, and an export that is repeated gives the same spans.
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b
+from typing import Final
+
+_TRACEPARENT: Final = re.compile(
+    r"\A[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
+)
+
+
+def valid_traceparent(text: str) -> str:
+    """The traceparent if it is one, otherwise ""."""
+    return text if _TRACEPARENT.match(text) else ""
 
 
 def first_traceparent(uid: str) -> str:

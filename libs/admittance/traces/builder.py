@@ -16,7 +16,7 @@ from admittance.events import codec, facts
 from admittance.events.base import Fact
 from admittance.events.names import token, workload_uid
 from admittance.events.reader import BROKEN
-from admittance.events.span_ids import span_id_of, trace_id_of
+from admittance.events.span_ids import span_id_of, trace_id_of, valid_traceparent
 from admittance.events.subjects import user_of
 from admittance.traces.judging import judge
 from admittance.traces.life import QUEUE, Life
@@ -246,13 +246,13 @@ class TraceBuilder:
 
 
 def _trace_id(traceparent: str) -> str:
-    """The trace id of a valid traceparent; "" of ""."""
-    return traceparent[3:35]
+    """The trace id of a traceparent; "" if it is no traceparent."""
+    return valid_traceparent(traceparent)[3:35]
 
 
 def _is_sampled(traceparent: str) -> bool:
     """Whether the program that sent the traceparent records the trace."""
-    return bool(traceparent) and bool(int(traceparent[53:55], 16) & SAMPLED)
+    return bool(valid_traceparent(traceparent)) and bool(int(traceparent[53:], 16) & SAMPLED)
 
 
 def _is_of_other(life: Life, fact: Fact) -> bool:

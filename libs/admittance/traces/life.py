@@ -208,7 +208,9 @@ class Life:
         return self.open("attempt", logged, self.place).set(domain=fact.domain, **given)
 
     def _over(self, span: OpenSpan, logged: LoggedFact, fact: facts.Decision) -> None:
-        self.recorder.close_between(span, fact.time or logged.time, logged.time)
+        # Any program may have published the decision, so its time may have no zone.
+        made = fact.time if fact.time is not None and fact.time.tzinfo else logged.time
+        self.recorder.close_between(span, made, logged.time)
 
     def _decision_applied(self, link_to: LinkTo) -> bool:
         """Shows the decision that the workload-controller has just applied, if there was one.

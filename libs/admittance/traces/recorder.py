@@ -11,6 +11,8 @@ from admittance.traces.spans import Attribute, Kind, LoggedFact, Span, SpanEvent
 EVENTS_MAX: Final = 100
 """The most events of one span; later ones are counted only."""
 LINKS_MAX: Final = 100
+LIST_MAX: Final = 100
+"""The most elements of an attribute that is a list."""
 TEXT_MAX: Final = 500
 """The most characters of a text from a fact."""
 
@@ -142,7 +144,12 @@ class Recorder:
 
 
 def clipped(one: Attribute) -> Attribute:
-    """The attribute with a text of limited length."""
+    """The attribute with texts and lists of limited length. A number of more than 64 bits becomes a
+    text, since exporters cannot send it."""
+    if isinstance(one, tuple):
+        return tuple([text[:TEXT_MAX] for text in one[:LIST_MAX]])
+    if isinstance(one, int) and not -(2**63) <= one < 2**63:
+        one = str(one)
     return one[:TEXT_MAX] if isinstance(one, str) else one
 
 

@@ -251,22 +251,24 @@ LOG = told_story().log
     order=st.lists(st.integers(0, len(LOG) - 1), max_size=150),
     jitter=st.lists(st.integers(-50, 50), min_size=5, max_size=5),
     partial=st.booleans(),
+    traceparent=st.sampled_from(("", "x-y-z-w", f"00-{'a' * 32}-{'b' * 16}-01")),
 )
 def test_any_sequence_of_facts_gives_a_tree(
-    order: list[int], jitter: list[int], partial: bool
+    order: list[int], jitter: list[int], partial: bool, traceparent: str
 ) -> None:
     builder = TraceBuilder(partial=partial)
     spans: list[Span] = []
     for number, at in enumerate(order):
         time = LOG[at].time + timedelta(seconds=jitter[number % 5])
-        spans += builder.feed(LOG[at]._replace(sequence=number + 1, time=time))
+        given = {"sequence": number + 1, "time": time, "traceparent": traceparent}
+        spans += builder.feed(LOG[at]._replace(**given))
     for name in ("train-variant-spot", "train-variant-reserved", "train", "early", "urgent"):
         spans += builder.open_spans("ns", name)
     by_id = {(one.trace_id, one.span_id): one for one in spans}
     for one in spans:
         assert one.end is None or one.start <= one.end
         # The history of a variant alone has no facts about its parent.
-        if one.parent_id and "admittance.parent" not in one.attributes:
+        if one.parent_id and not one.remote and "admittance.parent" not in one.attributes:
             parent = by_id[one.trace_id, one.parent_id]
             assert parent.start <= one.start
             if parent.end is not None:

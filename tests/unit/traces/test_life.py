@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from admittance.events import facts, provisioning
 from admittance.events.base import Fact
 from admittance.events.codec import encode
+from admittance.events.shapes import Admission
 from admittance.events.subjects import subject_of, user_subject
 from admittance.traces.builder import TraceBuilder
 from admittance.traces.spans import LoggedFact, Span, Status
@@ -158,7 +161,7 @@ def built(*given: Fact | tuple[str, Fact]) -> list[Span]:
 
 J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 BEGUN = (
-    facts.Submitted(**J, workload=b"{}"),  # type: ignore[arg-type]
+    facts.Submitted(**J, workload=msgspec.Raw(b"{}")),
     facts.QuotaReserved(**J, uid="u", revision=1),
     facts.CheckRequested(**J, uid="u", controller="c", check="k", cycle=0),
 )
@@ -213,3 +216,23 @@ def test_a_history_of_a_variant_alone_names_the_span_of_its_parent() -> None:
     assert (variant.trace_id, variant.parent_id) == (root.trace_id, root.span_id)
     known = {one.span_id for one in whole}
     assert {one.span_id for one in [*alone, variant]} <= known
+
+
+def test_strange_values_of_other_programs_do_no_harm() -> None:
+    manifest = msgspec.Raw(b'{"spec": {"priority": 99999999999999999999999, "queueName": 5}}')
+    decided: dict[str, Any] = {"uid": "u", "seen": 1, "domain": "d", "revision": 1}
+    assigned = facts.Assigned(
+        **J, **decided, admission=Admission(cluster_queue="cq"), time=NOON.replace(tzinfo=None)
+    )
+    spans = built(
+        facts.Submitted(**J, workload=manifest),
+        assigned,
+        facts.QuotaReserved(**J, uid="u", revision=1),
+        facts.Noted(**J, uid="u", revision=2, reason="Long", message="x" * 9_000),
+    )
+    root = named(spans, "workload")
+    assert root.attributes["admittance.priority"] == "9" * 23
+    assert "admittance.queue" not in root.attributes
+    assert shown(spans, "attempt") == [("attempt", 1, 1)]
+    [note] = named(spans, "reservation").events
+    assert len(str(note.attributes["admittance.message"])) == 500

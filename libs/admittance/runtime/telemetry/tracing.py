@@ -6,16 +6,11 @@ with another span id. Facts get no span objects, only the ``traceparent`` text (
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Final
 
 from admittance.events.base import HEADER_TRACE
+from admittance.events.span_ids import valid_traceparent
 from admittance.runtime import chance
-
-_FORM: Final = re.compile(
-    r"\A[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
-)
 
 
 def start() -> str:
@@ -25,8 +20,7 @@ def start() -> str:
 
 def extract(headers: Mapping[str, str] | None) -> str:
     """The traceparent of a message; "" if the message has none or a malformed one."""
-    found = headers.get(HEADER_TRACE, "") if headers else ""
-    return found if _FORM.match(found) else ""
+    return valid_traceparent(headers.get(HEADER_TRACE, "")) if headers else ""
 
 
 def follow(context: str) -> str:
