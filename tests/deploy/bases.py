@@ -22,7 +22,7 @@ from pathlib import Path
 PROGRAMS = (
     *("sh", "true", "mkdir", "chown", "echo", "sleep", "date", "wc", "cat", "env", "rm", "wget"),
     *("mv", "id"),  # of deploy/nats.sh
-    *("sed", "bash", "touch", "prometheus"),  # the build and the sample checks
+    *("sed", "bash", "touch", "strip", "prometheus"),  # the build and the sample checks
     *("openssl", "base32", "base64", "head", "tail", "tr", "mktemp"),  # a check in shell
 )
 LEFT_OUT = {"test", "tests", "__pycache__", "site-packages", "idlelib", "tkinter", "turtledemo"}

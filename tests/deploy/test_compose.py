@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import containers
@@ -130,7 +131,19 @@ def test_image_has_labels(base: str, image: str) -> None:
     labels = json.loads(docker("inspect", "--format", "{{json .Config.Labels}}", image))
     name = "org.opencontainers.image."
     assert labels[f"{name}title"] == image
-    assert {f"{name}{one}" for one in ("description", "licenses")} <= labels.keys()
+    assert {f"{name}{one}" for one in ("description", "licenses", "revision")} <= labels.keys()
+    assert labels[f"{name}version"] == version("admittance")
+    assert labels[f"{name}base.name"] == base
+
+
+def test_image_adds_less_than_75_megabytes_to_its_base(
+    base: str, image: str = "admittance"
+) -> None:
+    """python:3.13-slim has about 120 MB, and the whole image should have at most 200 MB."""
+    size, below = (
+        int(docker("inspect", "--format", "{{.Size}}", one)) for one in ("admittance", base)
+    )
+    assert size - below < 75_000_000
 
 
 def test_server_demands_credentials(deployment: Deployment) -> None:
