@@ -32,14 +32,14 @@ def test_bars_of_open_spans_end_now() -> None:
     placed = tree_of([*spans, *builder.open_spans("ns", "j")])
     lines = list(aligned(trace_table(placed, NOON + timedelta(seconds=40), 9).narrowed(False)))
     assert lines == [
-        "SPAN             BEGIN   TOOK   TIME        DETAIL",
-        "workload            0s    40s   ████████▶   still open, queue cq",
-        "├─ queue            0s     0s   │",
-        "│  └─ attempt       0s     0s   │           assigned, gpu=a",
-        "├─ reservation      0s     0s   │           cq, gpu=a",
-        "└─ admission        0s    40s   ████████▶   cq, gpu=a",
-        "   ├─ start         0s    10s   ███",
-        "   └─ run          10s    30s     ██████▶",
+        "SPAN              AT   TOOK   TIME        DETAIL",
+        "workload          0s    40s   ████████▶   still open, queue cq",
+        "├─ queue          0s     0s   │",
+        "│  └─ attempt     0s     0s   │           assigned, gpu=a",
+        "├─ reservation    0s     0s   │           cq, gpu=a",
+        "└─ admission      0s    40s   ████████▶   cq, gpu=a",
+        "   ├─ start       0s    10s   ███",
+        "   └─ run        10s    30s     ██████▶",
     ]
 
 
@@ -47,8 +47,8 @@ def test_bars_of_open_spans_end_now() -> None:
     ("start", "took", "whole", "expected"),
     [
         (0, 10, 10, "█████"),
-        (5, 0, 10, "  │  "),
-        (0, 0, 0, "│    "),
+        (5, 0, 10, "  │"),
+        (0, 0, 0, "│"),
         (10, 0, 10, "    │"),
     ],
 )

@@ -20,8 +20,8 @@ from admittance.traces.spans import LoggedFact, Span
 
 BAR_WIDTHS: Final = (12, 40)
 """The least and the greatest width of bars."""
-OTHER_COLUMNS: Final = 70
-"""About how many characters the other columns need."""
+NUMBERS: Final = 26
+"""How many characters the columns of numbers and the gaps need."""
 
 
 async def trace(call: Call, name: str) -> None:
@@ -75,9 +75,12 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
 def _show(call: Call, placed: Sequence[Placed]) -> None:
     root = placed[0].span
     least, most = BAR_WIDTHS
-    room = output.terminal_width() - OTHER_COLUMNS if output.is_terminal() else most
     wide = call.output is Output.WIDE
-    width = most if wide else max(least, min(room, most))
+    width = most
+    if output.is_terminal() and not wide:
+        # Bars get half of the space that is left, because the widest column is cut first.
+        names = max(len(one.mark) + len(one.span.name) for one in placed)
+        width = max(least, min((output.terminal_width() - NUMBERS - names) // 2, most))
     about = f"{root.attributes['admittance.namespace']}/{root.attributes['admittance.workload']}"
     output.say(f"trace {root.trace_id} of {about}, from {stamp(root.start)}")
     output.show_table(trace_table(placed, clock.now(), width), wide=wide)

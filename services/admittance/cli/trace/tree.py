@@ -18,7 +18,7 @@ GOES_ON: Final = "▶"
 """The end of the bar of an open span."""
 COLUMNS: Final = (
     Column("SPAN"),
-    Column("BEGIN", right=True),
+    Column("AT", right=True),
     Column("TOOK", right=True),
     Column("TIME"),
     Column("DETAIL"),
@@ -84,12 +84,12 @@ def trace_table(placed: Sequence[Placed], now: datetime, width: int) -> Table:
 
 
 def bar(start: float, took: float, whole: float, width: int, *, is_open: bool = False) -> str:
-    """The bar of a span in a trace of ``whole`` seconds, ``width`` characters long."""
+    """The bar of a span in a trace of ``whole`` seconds, which is ``width`` characters long."""
     scale = (width - 1) / whole if whole > 0 else 0.0
     first, last = round(start * scale), round((start + took) * scale)
     end = GOES_ON if is_open else BAR
     line = BAR * (last - first) + end if last > first or is_open else MOMENT
-    return f"{' ' * first}{line}".ljust(width)
+    return f"{' ' * first}{line}"
 
 
 def duration(seconds: float) -> str:
