@@ -29,7 +29,8 @@ class Player:
     system: a second controller would answer beside theirs.
 
     ``verdicts``: by workload; a workload that is not named gets ``otherwise``, or no verdict.
-    ``ignored``: facts that the runner does not act on, as ("admitted", workload).
+    ``ignored``: facts that the runner does not act on, as ("admitted", workload). ``creds``: the
+    credentials file of its commands.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Player:
         verdicts: dict[str, Verdict],
         otherwise: Verdict | None = None,
         ignored: frozenset[tuple[str, str]] = frozenset(),
+        creds: str = "",
     ) -> None:
         self.nc = nc
+        self._creds = creds
         self.url = url
         self.running: dict[str, int] = {}
         """The revision of the admission, by workload."""
@@ -129,10 +132,10 @@ class Player:
 
     async def admit(self, *args: str, stdin: str | None = None) -> str:
         """Runs the command; its output."""
-        env = {"ADMIT_NATS_URL": self.url}
+        env = {"ADMIT_NATS_URL": self.url, "ADMIT_NATS_CREDS": self._creds}
         done = await asyncio.to_thread(run_admit, *map(str, args), env=env, stdin=stdin or "")
         if done.status and args[0] != "replay":
-            raise RuntimeError(f"admit {' '.join(args)}: status {done.status}")
+            raise RuntimeError(f"admit {' '.join(args)}: status {done.status}: {done.err}")
         return done.out
 
 

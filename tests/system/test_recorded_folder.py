@@ -19,30 +19,15 @@ import yaml
 
 from admittance.cli.replay.decision import replay_decision
 from admittance.cli.support.options import Call, Output, UrlFrom
-from recorded.player import ADMIT, Player, condition
-from recorded.story import CONFIGURATION, NAMESPACE, OBJECTS, STEPS
+from recorded.finish import finish_all
+from recorded.player import ADMIT, Player
+from recorded.story import CONFIGURATION, NAMESPACE
 from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 
 RECORDED = Path(__file__).parent.parent / "recorded"
-_IMPATIENT = next(
-    {
-        **one,
-        "spec": {
-            **one["spec"],
-            "retryStrategy": {
-                "backoffBaseSeconds": 1,
-                "backoffMaxSeconds": 1,
-                "backoffLimitCount": 100,
-            },
-        },
-    }
-    for one in OBJECTS
-    if one["kind"] == "ProvisioningRequestConfig"
-)
 EXPECTED = json.loads((RECORDED / "2026-11-22.json").read_text())
-CAN_FINISH = [manifest["metadata"]["name"] for step in STEPS for manifest in step]
 
 
 @pytest.fixture
@@ -81,7 +66,7 @@ async def test_recorded_workloads_all_finish(folder: Path, tmp_path: Path) -> No
         player = Player(nc, url, verdicts={}, otherwise=ready)
         await player.start()
         await player.catch_up()
-        await _finish_all(player)
+        await finish_all(player)
         facts = await player.admit("events", "-n", NAMESPACE, "-o", "json")
         ended = Counter(
             event["subject"].rsplit(".", 1)[-1]
@@ -114,33 +99,3 @@ async def _up(folder: Path, tmp_path: Path) -> AsyncIterator[str]:
     finally:
         up.send_signal(signal.SIGTERM)
         await within(up.wait(), 60)
-
-
-async def _finish_all(player: Player) -> None:
-    """Lets every workload of the story compete again, answers its checks, and ends its job."""
-    # `burst` waits for the machine of `booked`: without a shorter delay it could wait for minutes.
-    await player.admit("apply", "-f", "-", stdin=yaml.safe_dump(_IMPATIENT))
-    await player.admit("stop", "workload", "burst", "-n", NAMESPACE)
-    for name in ("stopped", "rejected", "retried", "burst"):
-        await player.admit("activate", "workload", name, "-n", NAMESPACE)
-    await player.admit("release", "workload", "held", "-n", NAMESPACE)
-    waiting = dict.fromkeys(CAN_FINISH)
-    try:
-        async with asyncio.timeout(120):
-            while waiting:
-                for name in list(waiting):
-                    stored = await player.workload(name)
-                    if condition("Finished")(stored):
-                        del waiting[name]
-                    elif condition("Admitted")(stored):
-                        await player.finish(name)
-                await asyncio.sleep(0.2)
-    except TimeoutError:
-        pytest.fail("\n".join([await _why(player, name) for name in waiting]))
-
-
-async def _why(player: Player, name: str) -> str:
-    """Why the workload has not finished, and what the log holds of it."""
-    explained = await player.admit("explain", "workload", name, "-n", NAMESPACE)
-    facts = await player.admit("events", "-n", NAMESPACE, "--workload", name)
-    return f"{explained}\nrunning as {player.running.get(name)}\n{facts}"

@@ -21,6 +21,7 @@ from admittance.access.parts import (
     inbox,
     micro_endpoints,
     own_durable,
+    read_stream,
     rules,
     stream_info,
 )
@@ -293,8 +294,8 @@ def built_in_provider(user: User) -> Permissions:
 
 def backup(user: User) -> Permissions:
     """The permissions of the role backup: it reads whole streams and restores them. A restore
-    replaces everything, so this role is as
-    powerful as all services together."""
+    replaces everything, so this role is as powerful as all services together."""
+    buckets = (KV, KV_PROVIDERS, KV_CLAIMS)
     publish = (
         *CONNECT,
         *stream_info(STREAMS),
@@ -303,5 +304,17 @@ def backup(user: User) -> Permissions:
         *rules("confirm parts of a backup", *each("$JS.SNAPSHOT.ACK.{}.*", STREAMS)),
         *rules("restore streams", *each(f"{JS}.STREAM.RESTORE.{{}}", STREAMS)),
         *rules("send parts of a backup", *each("$JS.SNAPSHOT.RESTORE.{}.*", STREAMS)),
+        *rules(
+            "read what was stored during a snapshot",
+            *read_stream(*buckets),
+            *each(f"{JS}.STREAM.MSG.GET.{{}}", buckets),
+        ),
+        *rules(
+            "restore what was stored during a snapshot",
+            *each("$KV.{}.>", (subjects.BUCKET, subjects.PROVIDERS, subjects.CLAIMS)),
+        ),
+        *rules("read the positions of consumers", f"{JS}.CONSUMER.LIST.{LOG}"),
+        *rules("restore the positions of consumers", f"{JS}.CONSUMER.CREATE.{LOG}.*"),
+        *rules("see whether services run", "admit.api.health"),
     )
     return Permissions(publish, inbox(user))

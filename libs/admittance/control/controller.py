@@ -17,7 +17,7 @@ from admittance.control.submissions import VariantIntake
 from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.events.base import HEADER_TRACE
 from admittance.events.reader import SEQUENCE_MAX, Unreadable, number, reason_of
-from admittance.events.subjects import CAPACITY, USAGE, workload_key
+from admittance.events.subjects import CAPACITY, RESTORED, USAGE, workload_key
 from admittance.quota.catalog import Catalog
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload.limits import Limits
@@ -60,6 +60,9 @@ class Controller:
         """Loads an entry of the bucket, at the start or after a refused put. A value that cannot be
         read counts as absent, and its key is recorded in ``unreadable``."""
         prefix = key.partition(".")[0]
+        if key == RESTORED:
+            # Decisions that are still on the log saw revisions of before the restore.
+            self._loaded_manifests = max(self._loaded_manifests, revision)
         if prefix in ("barrier", "_admittance", USAGE, CAPACITY):
             return
         try:

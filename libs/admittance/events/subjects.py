@@ -30,6 +30,8 @@ PROVIDERS: Final = "admittance_providers"
 """The bucket in which providers (`admittance.providers`) keep the status of each request."""
 CLAIMS: Final = "admittance_claims"
 CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
+RESTORED: Final = "_admittance.restored"
+"""Key of the bucket that `admit restore` writes last: see `admittance.events.system.Restored`."""
 PROBES: Final = {
     STREAM: "admit.lease.probe",
     TIMERS: "admit.timer.probe",

@@ -45,6 +45,16 @@ class BarrierEcho(SystemMessage, frozen=True, kw_only=True):
     epoch: int
 
 
+class Restored(SystemMessage, frozen=True, kw_only=True):
+    """Bucket key ``_admittance.restored``: the deployment was restored at ``time`` from a backup of
+    the time ``backup``. Decisions on the log from before the restore are void: the revisions
+    that they had seen may never have been restored.
+    """
+
+    backup: datetime | None = None
+    time: datetime | None = None
+
+
 class Alive(SystemMessage, frozen=True, kw_only=True):
     """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: the instance is alive.
     Also request and reply on ``admit.alive.instance.<service>.<instance>``.

@@ -98,7 +98,8 @@ def test_only_the_workload_controller_creates_streams_and_writes_workloads() -> 
         create = f"$JS.API.STREAM.CREATE.{stream.name}"
         assert [name for name in ROLES if create in allowed(name)] == ["workload-controller"]
     key = "$KV.admittance.workload.team-a.x"
-    assert [name for name in ROLES if key in allowed(name)] == ["workload-controller"]
+    # A restore puts back what was stored while the snapshot of a bucket was taken.
+    assert [name for name in ROLES if key in allowed(name)] == ["workload-controller", "backup"]
 
 
 def test_no_role_may_read_the_answers_to_another_user() -> None:

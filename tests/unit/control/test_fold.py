@@ -18,7 +18,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.shapes import PodSetUpdate
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import RESTORED, subject_of
 from admittance.events.system import Barrier, ObjectApplied
 from admittance.workload_controller.commit_writer import log_message
 from support.builders import NOON, a_manifest, an_admission
@@ -231,6 +231,17 @@ def test_a_new_leader_refuses_decisions_older_than_its_manifests() -> None:
     before = bench.assigned()
     elsewhere = QUEUE | {"metadata": {"name": "elsewhere"}}
     bench.controller.load("clusterqueue.elsewhere", msgspec.json.encode(elsewhere), 90, {})
+    bench.controller.settle_load(floor=0)
+    commit = bench.fold(bench.heard(before))
+    assert [reply.reason for reply in commit.outcomes.values()] == ["OutOfDate"]
+
+
+def test_a_decision_from_before_a_restore_is_dropped() -> None:
+    """The scheduler may have counted on facts that no longer count after the restore."""
+    bench = Bench()
+    bench.perform(bench.submitted())
+    before = bench.assigned()
+    bench.controller.load(RESTORED, b"{}", 90, {})
     bench.controller.settle_load(floor=0)
     commit = bench.fold(bench.heard(before))
     assert [reply.reason for reply in commit.outcomes.values()] == ["OutOfDate"]

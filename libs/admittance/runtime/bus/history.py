@@ -166,23 +166,33 @@ async def read_messages(
     after: int = 0,
     since: datetime | None = None,
     limit: int = PAGE,
+    bytes_max: int = 0,
     stream: str = subjects.STREAM,
 ) -> list[StoredMessage]:
     """The first ``limit`` messages of these subjects after the sequence ``after``, in order.
 
-    ``since`` counts only if ``after`` is 0. Raises Unavailable or Refused.
+    ``since`` counts only if ``after`` is 0. ``bytes_max``: fewer messages if they are longer
+    together, which serves one filter only; 0: no limit. Raises Unavailable or Refused.
     """
     pages = await asyncio.gather(
-        *(_page(bus, stream, subject, after, since, limit) for subject in filters)
+        *(_page(bus, stream, subject, after, since, limit, bytes_max) for subject in filters)
     )
     merged = {found.sequence: found for page in pages for found in page}
     return [merged[sequence] for sequence in sorted(merged)[:limit]]
 
 
 async def _page(
-    bus: Bus, stream: str, subject: str, after: int, since: datetime | None, limit: int
+    bus: Bus,
+    stream: str,
+    subject: str,
+    after: int,
+    since: datetime | None,
+    limit: int,
+    bytes_max: int,
 ) -> list[StoredMessage]:
     request: dict[str, Any] = {"batch": limit, "next_by_subj": subject}
+    if bytes_max:
+        request["max_bytes"] = bytes_max
     if after or since is None:
         request["seq"] = after + 1
     else:
@@ -228,6 +238,12 @@ async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
     """The message of the log with that sequence, read from the leader of the stream; None if the
     log has no such message."""
     return await _from_leader(bus, subjects.STREAM, {"seq": sequence})
+
+
+async def next_from_leader(bus: Bus, stream: str, after: int) -> StoredMessage | None:
+    """The first message of the stream after that sequence, read from the leader of the stream; None
+    if the stream has no such message."""
+    return await _from_leader(bus, stream, {"seq": after + 1, "next_by_subj": ">"})
 
 
 async def message_by_direct_get(bus: Bus, sequence: int) -> StoredMessage | None:

@@ -91,6 +91,7 @@ COMMANDS: Final[Mapping[str, Sequence[str]]] = {
         *("up", "serve", "doctor", "bench", "replay", "check-test", "provider-test", "token"),
         "completion",
     ),
+    "backup": ("backup", "restore"),
     "auth": ("auth",),
     "context": ("context",),
 }

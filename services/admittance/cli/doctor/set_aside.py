@@ -165,7 +165,7 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
             case "_admittance" if entry.key == "_admittance.manifests":
                 if number(value) is None:
                     raise Unreadable("it has no epoch")
-            case "_admittance" if entry.key == SECRET_KEY:
+            case "_admittance" if entry.key in (SECRET_KEY, subjects.RESTORED):
                 pass
             case _:
                 names_of(entry.key)

@@ -1,0 +1,1 @@
+"""``admit backup`` and ``admit restore``: all streams of a deployment as one file."""

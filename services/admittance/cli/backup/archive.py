@@ -1,0 +1,216 @@
+"""The file of a backup: a tar archive that is written and read part by part.
+
+=====================  ===========================================================================
+``backup.json``        `Head`: first, says what the file is
+``<stream>/<n>``       the parts of the server's snapshot of a stream, from 0
+``<stream>/since/<n>`` `SinceMessage` of the messages that were stored during the snapshot
+``contents.json``      `Contents`: the streams, the consumers, and the SHA-256 of every member
+``end``                SHA-256 of ``contents.json``: a file without it was cut
+=====================  ===========================================================================
+
+A file is checked as a whole (`check`) before anything is restored from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from datetime import datetime
+from typing import IO, Any, Final
+
+import msgspec
+
+from admittance.cli.support.errors import BadInput
+from admittance.runtime.snapshots import Position
+
+FORMAT: Final = 1
+"""The version of the format. A program reads files of its own version and of earlier ones."""
+KIND: Final = "admittance-backup"
+HEAD: Final = "backup.json"
+CONTENTS: Final = "contents.json"
+END: Final = "end"
+_READ_AT_ONCE: Final = 1024 * 1024
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What the file is. ``version``: of the program that made it."""
+
+    kind: str = ""
+    format: int = 0
+    version: str = ""
+    time: datetime | None = None
+
+
+class SinceMessage(msgspec.Struct, frozen=True):
+    """A message of a stream that was stored while the snapshot of the stream was taken."""
+
+    sequence: int
+    subject: str
+    data: bytes
+    headers: dict[str, str] | None = None
+
+
+class StreamContents(msgspec.Struct, frozen=True):
+    """One stream of the backup. ``config``, ``state``: as the server gave them with the snapshot.
+    ``end``: the sequence that the restored stream must reach."""
+
+    name: str
+    config: dict[str, Any]
+    state: dict[str, Any]
+    parts: int
+    since: int
+    end: int
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What the file holds, in the order in which it is restored. ``digests``: by the name of each
+    member the SHA-256 of its bytes."""
+
+    streams: list[StreamContents]
+    positions: list[Position]
+    digests: dict[str, str]
+
+
+class ArchiveWriter:
+    """Writes a backup to ``target``. ``written``: the bytes so far."""
+
+    def __init__(self, target: IO[bytes], head: Head) -> None:
+        self._tar = tarfile.TarFile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT)
+        self._digests: dict[str, str] = {}
+        self.written = 0
+        self.add(HEAD, _encode(head))
+
+    def add(self, name: str, data: bytes) -> None:
+        """Adds a member."""
+        self._digests[name] = hashlib.sha256(data).hexdigest()
+        self._add(name, data)
+
+    def _add(self, name: str, data: bytes) -> None:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        member.mode = 0o600
+        self._tar.addfile(member, io.BytesIO(data))
+        self.written += len(data)
+
+    def finish(self, streams: list[StreamContents], positions: list[Position]) -> None:
+        """Adds the contents and the end."""
+        contents = _encode(Contents(streams, positions, self._digests))
+        self._add(CONTENTS, contents)
+        self._add(END, hashlib.sha256(contents).hexdigest().encode())
+        self._tar.close()
+
+
+class Archive:
+    """A checked backup. Made by `check`."""
+
+    def __init__(
+        self, tar: tarfile.TarFile, members: dict[str, tarfile.TarInfo], head: Head, text: bytes
+    ) -> None:
+        self._tar = tar
+        self._members = members
+        self.head = head
+        self.contents = msgspec.json.decode(text, type=Contents)
+
+    def parts(self, stream: StreamContents) -> Iterator[bytes]:
+        """The parts of the stream's snapshot, in order."""
+        for number in range(stream.parts):
+            yield self._read(f"{stream.name}/{number}")
+
+    def since(self, stream: StreamContents) -> Iterator[SinceMessage]:
+        """The messages that were stored during the stream's snapshot, in order."""
+        for number in range(stream.since):
+            page = self._read(f"{stream.name}/since/{number}")
+            yield from msgspec.json.decode(page, type=list[SinceMessage])
+
+    def _read(self, name: str) -> bytes:
+        found = self._tar.extractfile(self._members[name])
+        assert found is not None, "a member is a file"
+        return found.read()
+
+
+def check(name: str, source: IO[bytes]) -> Archive:
+    """Reads the whole file and compares it with its digests. ``name``: for errors. Raises
+    BadInput."""
+    try:
+        return _check(name, source)
+    except (tarfile.TarError, EOFError) as error:
+        raise _cut(name) if "unexpected end" in str(error) else _damaged(name, str(error)) from None
+    except OSError as error:
+        raise BadInput(f"{name}: {error.strerror or error}") from None
+
+
+def _check(name: str, source: IO[bytes]) -> Archive:
+    tar = _open(name, source)
+    members: dict[str, tarfile.TarInfo] = {}
+    digests: dict[str, str] = {}
+    small: dict[str, bytes] = {}
+    for member in tar:
+        found = tar.extractfile(member)
+        if found is None:
+            raise _damaged(name, f"{member.name} is not a file")
+        digest = hashlib.sha256()
+        kept = []
+        while data := found.read(_READ_AT_ONCE):
+            digest.update(data)
+            if member.name in (HEAD, CONTENTS, END):
+                kept.append(data)
+        if kept:
+            small[member.name] = b"".join(kept)
+        members[member.name] = member
+        digests[member.name] = digest.hexdigest()
+        if member.name == HEAD:
+            # Other versions may have other members, so the version is looked at first.
+            head = _head(name, small[HEAD])
+    if HEAD not in small:
+        raise BadInput(f"{name} is not a backup of Admittance")
+    if END not in small or CONTENTS not in small:
+        raise _cut(name)
+    if digests.pop(CONTENTS) != small[END].decode("utf-8", "replace"):
+        raise _damaged(name, f"{CONTENTS} has another checksum")
+    del digests[END]
+    archive = Archive(tar, members, head, small[CONTENTS])
+    listed = archive.contents.digests
+    for member_name in sorted(listed.keys() | digests.keys()):
+        if member_name not in digests:
+            raise _damaged(name, f"{member_name} is missing")
+        if listed.get(member_name) != digests[member_name]:
+            raise _damaged(name, f"{member_name} has another checksum")
+    return archive
+
+
+def _open(name: str, source: IO[bytes]) -> tarfile.TarFile:
+    size = source.seek(0, io.SEEK_END)
+    source.seek(0)
+    try:
+        return tarfile.open(fileobj=source, mode="r:")
+    except tarfile.TarError:
+        if not size:
+            raise BadInput(f"{name} is empty") from None
+        raise BadInput(f"{name} is not a backup of Admittance") from None
+
+
+def _head(name: str, data: bytes) -> Head:
+    try:
+        head = msgspec.json.decode(data, type=Head)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise _damaged(name, f"{HEAD}: {error}") from None
+    if head.kind != KIND:
+        raise BadInput(f"{name} is not a backup of Admittance")
+    if not 1 <= head.format <= FORMAT:
+        raise BadInput(
+            f"{name} has format {head.format}, made by Admittance {head.version or '?'}; this "
+            f"program reads formats up to {FORMAT}: restore with that version"
+        )
+    return head
+
+
+def _cut(name: str) -> BadInput:
+    return BadInput(f"{name} was cut: its end is missing; take another backup, or copy it again")
+
+
+def _damaged(name: str, why: str) -> BadInput:
+    return BadInput(f"{name} is damaged: {why}; nothing was restored")

@@ -1,0 +1,161 @@
+"""``admit backup``: writes all streams of a running deployment to one file.
+
+What is read when makes the backup consistent (decision 44). First the positions of the consumers
+of the log, then the buckets, then the log: the log has every fact that the buckets have applied,
+and the workload-controller of the restored deployment reads again what the buckets lack.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from admittance.cli.backup.archive import (
+    FORMAT,
+    KIND,
+    ArchiveWriter,
+    Head,
+    SinceMessage,
+    StreamContents,
+)
+from admittance.cli.support import output
+from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
+from admittance.cli.support.files import STANDARD_INPUT
+from admittance.cli.support.link import link
+from admittance.cli.support.options import Call
+from admittance.events import subjects
+from admittance.runtime import clock, snapshots
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS, NO_STREAM
+from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+
+ORDER: Final = (
+    # Before the bucket: the journal may name no revision that the bucket has not reached, and no
+    # claim may name an admission that the bucket lacks.
+    subjects.CHECKPOINTS,
+    KV_CLAIMS,
+    KV_LOG,
+    # After the bucket: every booking that the bucket counts on is in the ledger.
+    KV_PROVIDERS,
+    # After the buckets: the log has every fact that they have applied.
+    subjects.STREAM,
+    # After the log: the log goes on with the timers stream after the last fact that it has copied.
+    subjects.TIMERS,
+)
+"""The order in which streams are read."""
+REPLACED: Final = frozenset({KV_CLAIMS, KV_LOG, KV_PROVIDERS})
+"""Streams in which a new message replaces the previous one of its subject."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def backup(call: Call, target: str) -> int:
+    """Writes the backup to the file; ``-``: to standard output."""
+    async with link(call) as one:
+        with open_target(target) as file, output.Progress("backup") as progress:
+            try:
+                written = await _write(one.bus, file, progress)
+            except AccessDenied as error:
+                raise NotAllowed(f"{error}; a backup needs a login with the role backup") from None
+            except Refused as error:
+                if error.code == NO_STREAM:
+                    raise AnswerIsNo(
+                        f"Admittance was never set up at {call.shown_url}: nothing to back up"
+                    ) from None
+                raise AnswerIsNo(f"the server refused the backup: {error}; try again") from None
+            except Unavailable as error:
+                raise AnswerIsNo(f"the backup is not complete: {error}; try again") from None
+    shown = "standard output" if target == STANDARD_INPUT else target
+    output.note(f"backup of {call.shown_url} in {shown}: {written:,} bytes")
+    return 0
+
+
+async def _write(bus: Bus, file: IO[bytes], progress: output.Progress) -> int:
+    head = Head(KIND, FORMAT, version("admittance"), clock.now())
+    archive = ArchiveWriter(file, head)
+    positions = await snapshots.log_positions(bus)
+    taken: list[StreamContents] = []
+    for name in ORDER:
+        progress.say(name)
+        taken.append(await _stream(bus, archive, name))
+    # Facts and decisions on the log name revisions of the bucket. Revisions that came after the
+    # bucket was read must not be given again.
+    last = await snapshots.last_sequence(bus, KV_LOG)
+    ended = [
+        msgspec.structs.replace(one, end=max(one.end, last)) if one.name == KV_LOG else one
+        for one in taken
+    ]
+    archive.finish(ended, positions)
+    return archive.written
+
+
+async def _stream(bus: Bus, archive: ArchiveWriter, name: str) -> StreamContents:
+    parts = 0
+
+    def write(part: bytes) -> None:
+        nonlocal parts
+        archive.add(f"{name}/{parts}", part)
+        parts += 1
+
+    config, state = await snapshots.take_snapshot(bus, name, write)
+    end = int(state["last_seq"])
+    pages = 0
+    if name in REPLACED:
+        async for page in snapshots.messages_since(bus, name, end):
+            found = []
+            for message in page:
+                again = snapshots.outgoing(message)
+                headers = dict(again.headers) if again.headers else None
+                found.append(SinceMessage(message.sequence, again.subject, again.data, headers))
+            archive.add(f"{name}/since/{pages}", _encode(found))
+            pages += 1
+            end = page[-1].sequence
+    return StreamContents(name, config, state, parts, pages, end)
+
+
+@contextmanager
+def open_target(path: str) -> Iterator[IO[bytes]]:
+    """The file to write; on success it gets its name, readable only for this user. Raises
+    BadInput, or AnswerIsNo for a full disk."""
+    if path == STANDARD_INPUT:
+        if sys.stdout.isatty():
+            raise BadInput("a backup is not text: name a file, or redirect standard output")
+        with _sentences("standard output"):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        return
+    final = Path(path)
+    try:
+        if final.is_dir():
+            raise BadInput(f"{path} is a folder: name a file")
+        handle, made = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)  # mode 0600
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+    try:
+        with _sentences(path):
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            Path(made).replace(final)
+    except BaseException:
+        with suppress(OSError):
+            Path(made).unlink()
+        raise
+
+
+@contextmanager
+def _sentences(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise AnswerIsNo(f"{path}: {why}; the backup was not written") from None

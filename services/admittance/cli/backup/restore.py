@@ -1,0 +1,147 @@
+"""``admit restore``: makes all streams of a deployment anew from a file of ``admit backup``."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Final
+
+import msgspec
+
+from admittance.cli.backup.archive import Archive, StreamContents, check
+from admittance.cli.support import output
+from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
+from admittance.cli.support.files import STANDARD_INPUT
+from admittance.cli.support.link import link
+from admittance.cli.support.options import Call
+from admittance.cli.up.readiness import health
+from admittance.events import subjects
+from admittance.events.system import Restored
+from admittance.runtime import clock, snapshots
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS
+from admittance.runtime.errors import AccessDenied, AdmittanceError
+
+ORDER: Final = (
+    subjects.CHECKPOINTS,
+    KV_CLAIMS,
+    KV_PROVIDERS,
+    KV_LOG,
+    # Before the log, which copies facts from it.
+    subjects.TIMERS,
+    subjects.STREAM,
+)
+"""The order in which streams are made."""
+ALIVE: Final = f"$KV.{subjects.CLAIMS}._alive."
+"""First characters of the subjects of heartbeats: no instance of the old deployment is alive."""
+WRITTEN_AT_ONCE: Final = 1_000
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def restore(call: Call, source: str, replicas: int) -> int:
+    """Restores the file; ``-``: standard input. ``replicas``: of every stream; 0: as in the
+    backup. Nothing is changed if the file is damaged, if a stream exists, or if services run."""
+    with _source(source) as (name, file):
+        archive = await asyncio.to_thread(check, name, file)
+        async with link(call) as one:
+            try:
+                await _refuse_used_server(one.bus, call)
+                await _restore(one.bus, archive, replicas)
+            except AccessDenied as error:
+                raise NotAllowed(f"{error}; a restore needs a login with the role backup") from None
+    made = archive.head
+    when = f"{made.time:%Y-%m-%d %H:%M:%S} UTC" if made.time is not None else "an unknown time"
+    output.note(f"restored the backup of {when} (Admittance {made.version}): start the services")
+    return 0
+
+
+async def _refuse_used_server(bus: Bus, call: Call) -> None:
+    """Raises AnswerIsNo if the server has streams of Admittance, or if services are connected."""
+    found = (await bus.api("STREAM.NAMES", {})).get("streams") or []
+    existing = [name for name in ORDER if name in found]
+    if existing:
+        raise AnswerIsNo(
+            f"{call.shown_url} has the streams {', '.join(existing)}: restore into an empty "
+            "server, or stop all services and delete them with `nats stream rm NAME`"
+        )
+    running = sorted({answer.service for answer in await health(bus)})
+    if running:
+        raise AnswerIsNo(f"services are running ({', '.join(running)}): stop them before a restore")
+
+
+async def _restore(bus: Bus, archive: Archive, replicas: int) -> None:
+    streams = {one.name: one for one in archive.contents.streams}
+    if missing := [name for name in ORDER if name not in streams]:
+        raise BadInput(f"the backup has no stream {missing[0]}: nothing was restored")
+    done: list[str] = []
+    with output.Progress("restore") as progress:
+        for name in ORDER:
+            progress.say(name)
+            try:
+                await _restore_stream(bus, archive, streams[name], replicas)
+                if name == subjects.STREAM:
+                    for position in archive.contents.positions:
+                        await snapshots.restore_position(bus, position, replicas=replicas)
+            except AccessDenied:
+                raise
+            except AdmittanceError as error:
+                raise _failure(name, error, streams[name], replicas, done) from None
+            done.append(name)
+
+
+async def _restore_stream(
+    bus: Bus, archive: Archive, stream: StreamContents, replicas: int
+) -> None:
+    last = await snapshots.restore_snapshot(
+        bus, stream.config, stream.state, archive.parts(stream), replicas=replicas
+    )
+    later: list[tuple[int, Outgoing]] = []
+    for one in archive.since(stream):
+        if not one.subject.startswith(ALIVE):
+            later.append((one.sequence, Outgoing(one.subject, one.data, one.headers)))
+        if len(later) >= WRITTEN_AT_ONCE:
+            last = await snapshots.publish_at_sequences(bus, stream.name, last, later, later[-1][0])
+            later = []
+    if stream.name not in (KV_CLAIMS, KV_LOG, KV_PROVIDERS):
+        return
+    last = await snapshots.publish_at_sequences(bus, stream.name, last, later, stream.end)
+    if stream.name == KV_LOG:
+        made = _encode(Restored(backup=archive.head.time, time=clock.now()))
+        await bus.publish(bucket.put_message(subjects.RESTORED, made, expected=None))
+
+
+def _failure(
+    name: str, error: AdmittanceError, stream: StreamContents, replicas: int, done: list[str]
+) -> AnswerIsNo:
+    wanted = replicas or int(stream.config.get("num_replicas", 1))
+    text = str(error)
+    if wanted > 1 and ("replicas" in text or "peers" in text):
+        text = (
+            f"the servers cannot hold {wanted} replicas ({error}): `--replicas N` restores with "
+            "another number"
+        )
+    undo = f"; delete {', '.join(done)} before you try again" if done else "; nothing was restored"
+    return AnswerIsNo(f"stream {name}: {text}{undo}")
+
+
+@contextmanager
+def _source(path: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """The name and the bytes of the backup. Standard input is copied to a temporary file, since
+    the file is checked before it is restored. Raises BadInput."""
+    if path == STANDARD_INPUT:
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            yield "standard input", copy
+        return
+    try:
+        file = open(path, "rb")  # noqa: SIM115, PTH123
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+    with file:
+        yield path, file

@@ -1,0 +1,150 @@
+"""A deployment that is lost in the middle of a story is restored from a backup."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+import yaml
+from nats.aio.client import Client
+
+from admittance.access.users import User
+from admittance.cli.up.readiness import until_ready
+from recorded.finish import CAN_FINISH, finish_all
+from recorded.player import Player, condition
+from recorded.story import CONFIGURATION, NAMESPACE, workload
+from support.cluster import Cluster
+from support.fork_server import Answer, run_admit
+from support.servers import TestServer, until, within
+from system.locked import SERVICES, USERS, Locked
+
+pytestmark = pytest.mark.bus
+
+RECORDED = Path(__file__).parent.parent / "recorded" / "2026-11-22.tar.xz"
+SOON = "soon"
+"""A workload whose check wants it again so soon that the time is past after the restore."""
+
+
+class Stream:
+    """Submits workloads one after the other, and ends the job of each that is admitted."""
+
+    def __init__(self, nc: Client, player: Player) -> None:
+        self._nc = nc
+        self._player = player
+        self.submitted: list[str] = []
+        """Workloads with an acknowledged submission."""
+        self.finished: list[str] = []
+        """Workloads with an acknowledged end."""
+
+    async def run(self) -> None:
+        await asyncio.gather(self._submit(), self.finish_all())
+
+    async def _submit(self) -> None:
+        for number in range(100_000):
+            name = f"more-{number}"
+            fact = {"workload": workload(name, "plain", cpu=1)}
+            await self._player.say(f"admit.workload.submitted.{NAMESPACE}.{name}", name, **fact)
+            self.submitted.append(name)
+            await asyncio.sleep(0.02)
+
+    async def finish_all(self) -> None:
+        """Ends the job of each admitted workload, until cancelled."""
+        while True:
+            for name in [one for one in self._player.running if one.startswith("more-")]:
+                await self._player.finish(name)
+                self.finished.append(name)
+            await asyncio.sleep(0.005)
+
+
+async def test_an_old_open_deployment_goes_on_on_a_locked_server(tmp_path: Path) -> None:
+    with tarfile.open(RECORDED) as packed:
+        packed.extractall(tmp_path, filter="data")
+    config = tmp_path / "configuration.yaml"
+    config.write_text(yaml.safe_dump(CONFIGURATION))
+    old = TestServer(tmp_path / "data")
+    url = await old.start()
+    services = Cluster(old, tmp_path)
+    file = tmp_path / "all.backup"
+    for service in SERVICES:
+        await services.start(service, ADMIT_CONFIG=str(config))
+    async with await nats.connect(url) as nc:
+        retry = {"state": "Retry", "message": "busy", "requeueAfterSeconds": 1}
+        player = Player(nc, url, verdicts={SOON: retry})
+        await player.start()
+        await player.catch_up()
+        stream = Stream(nc, player)
+        flowing = asyncio.create_task(stream.run())
+        await _submit(player, SOON, "checked")
+        await player.until(SOON, lambda one: bool(_row(one).get("retryCount")))
+        await until(lambda: len(stream.finished) >= 20, 60)
+        submitted, finished = list(stream.submitted), list(stream.finished)
+        done = await _admit(url, "backup", str(file))
+        flowing.cancel()
+        before = {name: await player.workload(name) for name in CAN_FINISH}
+    assert done.status == 0, done.err
+    for process in services.processes:
+        await process.kill()
+    await old.kill()
+
+    users = [user for user in USERS if user.name in SERVICES and user.role != "built-in-provider"]
+    users += [
+        User(name="provider-pool", role="built-in-provider", key="", class_name="rack.example.com"),
+        User(name="saver", role="backup", key=""),
+    ]
+    new = Locked(tmp_path, users, SERVICES, runner="")
+    await new.start_server()
+    try:
+        done = await _admit(new.server.url(), "restore", str(file), creds=new.creds("saver"))
+        assert done.status == 0, done.err
+        async with await new.client("core") as nc:
+            player = Player(
+                nc,
+                new.server.url(),
+                verdicts={},
+                otherwise={"state": "Ready", "message": "fine"},
+                creds=new.creds("core"),
+            )
+            after = {name: await player.workload(name) for name in CAN_FINISH}
+            assert after == before
+            await new.start_services(ADMIT_CONFIG=str(config))
+            for service in SERVICES:
+                await within(until_ready(new.core, service), 60)
+            await player.start()
+            for name in finished:
+                await player.until(name, condition("Finished"))
+            await player.catch_up()
+            finishing = asyncio.create_task(Stream(nc, player).finish_all())
+            await finish_all(player, [SOON, *submitted])
+            finishing.cancel()
+            facts = await player.admit("events", "-n", NAMESPACE, "-o", "json")
+        admitted = Counter(
+            event["subject"].rsplit(".", 1)[-1]
+            for event in map(json.loads, facts.splitlines())
+            if event["subject"].split(".")[2] == "admitted"
+        )
+        assert {name: admitted[name] for name in finished} == dict.fromkeys(finished, 1)
+        found = await _admit(new.server.url(), "doctor", creds=new.creds("core"))
+        assert "none: all entries can be read" in found.out
+    finally:
+        await new.stop()
+
+
+async def _submit(player: Player, name: str, queue: str) -> None:
+    fact = {"workload": workload(name, queue, cpu=1)}
+    await player.say(f"admit.workload.submitted.{NAMESPACE}.{name}", name, **fact)
+
+
+def _row(stored: dict[str, Any]) -> dict[str, Any]:
+    rows = stored.get("status", {}).get("admissionChecks", [])
+    return rows[0] if rows else {}
+
+
+async def _admit(url: str, *words: str, creds: str = "") -> Answer:
+    env = {"ADMIT_NATS_URL": url, "ADMIT_NATS_CREDS": creds}
+    return await within(asyncio.to_thread(run_admit, *words, env=env), 60)

@@ -1,0 +1,123 @@
+"""What `admit backup` and `admit restore` refuse, and copying through a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import nats
+import pytest
+from nats.aio.msg import Msg
+
+from admittance.events.requests import HealthReply
+from admittance.runtime.bus import streams
+from admittance.runtime.bus.bucket import put_message, read_all
+from admittance.runtime.bus.bus import Bus
+from recorded.player import ADMIT
+from support.fork_server import Answer, run_admit
+from support.servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+
+class Pair:
+    """A server with all streams and one object, an empty server, and a backup of the first."""
+
+    def __init__(self, old: str, new: str, file: Path) -> None:
+        self.old = old
+        self.new = new
+        self.file = file
+
+    async def streams_of_new(self) -> list[str]:
+        async with await nats.connect(self.new) as nc:
+            return [one.config.name or "" for one in await nc.jetstream().streams_info()]
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    servers = [TestServer(tmp_path / name) for name in ("old", "new")]
+    old, new = [await server.start() for server in servers]
+    bus = await Bus.connect(old, name="test")
+    await streams.ensure(bus)
+    await bus.publish(put_message("workload.ns.w", b"value", expected=0))
+    await bus.close()
+    made = Pair(old, new, tmp_path / "FILE")
+    done = await admit(old, "backup", str(made.file))
+    assert done.status == 0, done.err
+    yield made
+    for server in servers:
+        await server.stop()
+
+
+async def admit(url: str, *words: str) -> Answer:
+    return await asyncio.to_thread(run_admit, *words, env={"ADMIT_NATS_URL": url})
+
+
+def error_of(done: Answer) -> str:
+    """The one error line of a command that failed; lines of progress come before it."""
+    assert done.status in (1, 2), done
+    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.err
+    assert "Traceback" not in done.err
+    return errors[0]
+
+
+async def test_a_restore_refuses_a_server_that_has_streams(pair: Pair) -> None:
+    said = error_of(await admit(pair.old, "restore", str(pair.file)))
+    assert "has the streams ADMITTANCE_CHECKPOINTS, KV_admittance_claims" in said
+    assert "restore into an empty server" in said
+
+
+async def test_a_restore_refuses_a_damaged_file_before_it_changes_anything(pair: Pair) -> None:
+    whole = pair.file.read_bytes()
+    pair.file.write_bytes(whole[: len(whole) // 2])
+    said = error_of(await admit(pair.new, "restore", str(pair.file)))
+    assert said.endswith("was cut: its end is missing; take another backup, or copy it again")
+    place = whole.index(b"KV_admittance/0") + 600
+    pair.file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    said = error_of(await admit(pair.new, "restore", str(pair.file)))
+    assert said.endswith("KV_admittance/0 has another checksum; nothing was restored")
+    assert await pair.streams_of_new() == []
+
+
+async def test_a_restore_refuses_replicas_that_one_server_cannot_hold(pair: Pair) -> None:
+    said = error_of(await admit(pair.new, "restore", str(pair.file), "--replicas", "3"))
+    assert "cannot hold 3 replicas" in said
+    assert "`--replicas N` restores with another number; nothing was restored" in said
+    assert await pair.streams_of_new() == []
+    assert (await admit(pair.new, "restore", str(pair.file), "--replicas", "1")).status == 0
+
+
+async def test_a_restore_refuses_while_a_service_runs(pair: Pair) -> None:
+    async with await nats.connect(pair.new) as nc:
+
+        async def health(message: Msg) -> None:
+            reply = HealthReply(service="scheduler", instance="a", ready=False, lag=0)
+            await message.respond(msgspec.json.encode(reply))
+
+        await nc.subscribe("admit.api.health", cb=health)
+        await nc.flush()
+        said = error_of(await admit(pair.new, "restore", str(pair.file)))
+    assert said == "error: services are running (scheduler): stop them before a restore"
+
+
+async def test_a_backup_needs_a_deployment(pair: Pair, tmp_path: Path) -> None:
+    said = error_of(await admit(pair.new, "backup", str(tmp_path / "other")))
+    assert f"Admittance was never set up at {pair.new}" in said
+    assert not (tmp_path / "other").exists()
+
+
+async def test_a_pipe_copies_one_server_to_another(pair: Pair) -> None:
+    line = f"'{ADMIT}' --nats {pair.old} backup - | '{ADMIT}' --nats {pair.new} restore -"
+    shell = await asyncio.create_subprocess_shell(line, stderr=asyncio.subprocess.PIPE)
+    _, err = await within(shell.communicate(), 60)
+    assert shell.returncode == 0, err.decode()
+    bus = await Bus.connect(pair.new, name="test")
+    try:
+        (found,) = await read_all(bus, "workload.>")
+        assert (found.key, found.value, found.revision) == ("workload.ns.w", b"value", 1)
+        assert streams.problems_of(await streams.stream_infos(bus)) == []
+    finally:
+        await bus.close()

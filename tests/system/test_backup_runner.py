@@ -1,0 +1,112 @@
+"""Jobs of a lost deployment, after its restore: with new runners, on new machines."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.cli.up.readiness import until_ready
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.workload.phase import phase
+from recorded.story import NAMESPACE, manifest, queue
+from recorded.story import workload as a_workload
+from support.cluster import Cluster
+from support.fork_server import run_admit
+from support.requests import apply, eventually, submit, workload
+from support.servers import TestServer, within
+
+pytestmark = pytest.mark.bus
+
+SERVICES = ("workload-controller", "scheduler", "retry-timer")
+LIMIT = 60.0
+
+
+class Deployment:
+    """A server with services and a runner."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = TestServer(folder / "nats")
+        self.cluster = Cluster(self.server, folder)
+        self.bus: Bus
+
+    async def start_server(self) -> None:
+        self.bus = await Bus.connect(await self.server.start(), name="test")
+
+    async def start_services(self) -> None:
+        for service in (*SERVICES, "runner"):
+            await self.cluster.start(service, ADMIT_CLAIM_SECONDS="4")
+        for service in (*SERVICES, "runner"):
+            await within(until_ready(self.bus, service), LIMIT)
+
+    async def lose(self) -> None:
+        for process in self.cluster.processes:
+            await process.kill()
+        await self.bus.close()
+        await self.server.kill()
+
+    async def stop(self) -> None:
+        await self.cluster.stop()
+        await self.bus.close()
+        await self.server.stop()
+
+    async def phase(self, name: str) -> str:
+        found = await workload(self.bus, name, NAMESPACE)
+        return str(phase(found, clock.now())) if found is not None else "absent"
+
+    async def until_phase(self, name: str, wanted: str) -> None:
+        async def reached() -> bool:
+            return await self.phase(name) == wanted
+
+        await eventually(reached, LIMIT)
+
+    async def admit(self, *words: str) -> None:
+        env = {"ADMIT_NATS_URL": self.server.url}
+        done = await asyncio.to_thread(run_admit, *words, env=env)
+        assert done.status == 0, done.err
+
+
+def a_job(name: str, script: str) -> dict[str, Any]:
+    made = a_workload(name, "jobs", cpu=1)
+    (container,) = made["spec"]["podSets"][0]["template"]["spec"]["containers"]
+    container["command"] = ["sh", "-c", script]
+    return made
+
+
+async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Path) -> None:
+    runs, gate = tmp_path / "runs", tmp_path / "gate"
+    old, new = Deployment(tmp_path / "old"), Deployment(tmp_path / "new")
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    await old.start_server()
+    try:
+        await old.start_services()
+        flavor = manifest("ResourceFlavor", "on-demand", {})
+        await apply(old.bus, flavor, *queue("jobs", {"on-demand": {"cpu": 2}}))
+        long = f"echo long >> {runs}; test -e {gate} || sleep 600"
+        await submit(old.bus, [a_job("short", f"echo short >> {runs}"), a_job("long", long)])
+        await old.until_phase("short", "Finished")
+        await old.until_phase("long", "Running")
+        await submit(old.bus, [a_job("second", f"echo second >> {runs}; sleep 600")])
+        await submit(old.bus, [a_job("third", "true")])
+        await old.until_phase("second", "Running")
+        await old.admit("backup", str(tmp_path / "FILE"))
+    finally:
+        await old.lose()
+
+    gate.touch()
+    await new.start_server()
+    try:
+        await new.admit("restore", str(tmp_path / "FILE"))
+        await new.start_services()
+        await new.until_phase("long", "Finished")
+        # `second` runs again, and `third` gets the quota of `long`.
+        await new.until_phase("third", "Finished")
+        await new.until_phase("second", "Running")
+        assert sorted(runs.read_text().split()) == ["long", "long", "second", "second", "short"]
+        assert await new.phase("short") == "Finished"
+    finally:
+        await new.stop()
