@@ -240,7 +240,8 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
     if isinstance(error, TimeoutError):
         wants_tls = access.demands_tls or "tls://" in at
         return NoServer(
-            f"{at} does not answer: check the address and the firewall, or use --nats URL"
+            f"{at} does not answer: look whether nats-server hangs or is paused, check the address "
+            "and the firewall, or use --nats URL"
             + (_FIRST if wants_tls and not info and not access.tls_first else "")
         )
     if isinstance(error, nats.errors.Error | ValueError) and not info:
