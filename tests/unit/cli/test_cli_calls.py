@@ -62,6 +62,8 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("get wl -l a=b,,c", "is not a selector", id="an empty part of a selector"),
         pytest.param("get pending --state Done", '--state "Done"', id="no state of what waits"),
         pytest.param("get pending -w", "cannot be watched", id="what waits, watched"),
+        pytest.param("doctor --monitor host:8222", "like http://HOST:8222", id="a bad monitor"),
+        pytest.param("doctor --admin nowhere", "must be HOST:PORT", id="a bad admin address"),
         pytest.param("describe wl w -o json", "use `admit get`", id="a description as JSON"),
         pytest.param("get pending x", "takes no name", id="a name of a pending workload"),
         pytest.param("wait wl w --for Done", "is not a phase", id="an unknown phase"),

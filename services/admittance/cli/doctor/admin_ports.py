@@ -15,13 +15,17 @@ from admittance.runtime.process.admin import SERVER, address_of
 SECONDS: Final = 3.0
 
 
-async def admin_findings(addresses: Sequence[str]) -> list[Finding]:
-    """A finding for each address ``HOST:PORT``. Raises BadInput for other texts."""
+def refuse_bad_addresses(addresses: Sequence[str]) -> None:
+    """Raises BadInput for a text that is not ``HOST:PORT``."""
     for one in addresses:
         try:
             address_of(one)
         except SetupError as error:
-            raise BadInput(str(error)) from None
+            raise BadInput(f"--admin {one}: {error}") from None
+
+
+async def admin_findings(addresses: Sequence[str]) -> list[Finding]:
+    """A finding for each address ``HOST:PORT``."""
     return [await asyncio.to_thread(_look, one) for one in addresses]
 
 

@@ -42,7 +42,10 @@ class Options(NamedTuple):
 
 
 async def doctor(call: Call, options: Options) -> int:
-    """Prints one line per finding; the exit status is 1 if a finding is wrong."""
+    """Prints one line per finding; the exit status is 1 if a finding is wrong. Raises BadInput for
+    bad options."""
+    servers.refuse_bad_urls(options.monitors)
+    admin_ports.refuse_bad_addresses(options.admin_ports)
     async with link(call) as bus:
         try:
             await bus.bus.api(f"STREAM.INFO.{subjects.TIMERS}")

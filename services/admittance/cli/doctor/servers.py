@@ -120,12 +120,18 @@ async def clock_of_server(bus: Bus) -> Offset | None:
 # HTTP monitoring ports of nats-server. ----------------------------------------------------
 
 
+def refuse_bad_urls(urls: Sequence[str]) -> None:
+    """Raises BadInput for a text that is no URL of a monitoring port."""
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadInput(f"--monitor {url}: it looks like http://HOST:8222")
+
+
 async def monitor_findings(urls: Sequence[str]) -> list[Finding]:
-    """What the monitoring ports of nats-servers tell. Raises BadInput for a bad URL."""
+    """What the monitoring ports of nats-servers tell."""
     found: list[Finding] = []
     for url in urls:
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise BadInput(f"--monitor {url}: it looks like http://HOST:8222")
         asked = clock.now()
         try:
             varz = await asyncio.to_thread(_get, f"{url.rstrip('/')}/varz")
