@@ -9,8 +9,8 @@ from nats.aio.msg import Msg
 
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus import bus as bus_module
-from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing, _PendingAcks
-from admittance.runtime.bus.jetstream_api import RESEND_SECONDS
+from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.bus.jetstream import RESEND_SECONDS, PendingAcks
 from admittance.runtime.errors import Fenced, Refused, Repeated, StaleRevision, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
 from support.nats import leases
@@ -148,13 +148,13 @@ async def test_a_cancellation_that_comes_with_the_last_acknowledgement_is_not_lo
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If it were lost, a service with a failed part would wait without end and keep its lease."""
-    settle = _PendingAcks.settle
+    settle = PendingAcks.settle
 
-    def settled(gathering: _PendingAcks, index: int, outcome: int | Refused) -> None:
+    def settled(gathering: PendingAcks, index: int, outcome: int | Refused) -> None:
         settle(gathering, index, outcome)
         publishing.cancel()
 
-    monkeypatch.setattr(_PendingAcks, "settle", settled)
+    monkeypatch.setattr(PendingAcks, "settle", settled)
     publishing = asyncio.create_task(bus.publish_all([submitted("one")]))
     with pytest.raises(asyncio.CancelledError):
         await within(publishing)

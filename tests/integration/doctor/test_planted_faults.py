@@ -112,7 +112,7 @@ FAULTS = [
             WRONG,
             "replicas",
             "workload-controller asks for 3 (ADMIT_REPLICAS), but ADMITTANCE_TIMERS has 1",
-            "nats stream edit NAME --replicas 3",
+            "start 3 servers as one cluster",
         ),
         id="replicas fewer than asked",
     ),

@@ -10,15 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from math import inf
 from typing import Any, Final
 
 import msgspec
 import nats.errors
 
 from admittance.runtime import chance, clock
-from admittance.runtime.bus.connection import Connection, PermissionDenied, frame, status
-from admittance.runtime.bus.jetstream_api import answer_to, ask_jetstream
+from admittance.runtime.bus.connection import Connection, PermissionDenied, frame
+from admittance.runtime.bus.jetstream import EXPECTED as EXPECTED
+from admittance.runtime.bus.jetstream import FENCE as FENCE
+from admittance.runtime.bus.jetstream import MESSAGE_ID as MESSAGE_ID
+from admittance.runtime.bus.jetstream import Outgoing as Outgoing
+from admittance.runtime.bus.jetstream import (
+    PendingAcks,
+    answer_to,
+    ask_jetstream,
+    fence_groups,
+    only_fences,
+    repeatable,
+)
 from admittance.runtime.bus.opening import Opening, open_connection
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import (
@@ -27,15 +37,13 @@ from admittance.runtime.errors import (
     AccessDenied,
     Busy,
     Refused,
+    Repeated,
     TooBig,
     Unavailable,
     refusal,
 )
+from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.logger import LogThrottle, logger
-
-EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
-MESSAGE_ID: Final = "Nats-Msg-Id"
 
 BATCH_MAX: Final = 1000
 """The most messages in one atomic batch; the server's limit."""
@@ -61,31 +69,9 @@ batches per stream from all clients together.
 log = logger()
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """A message to publish to a stream."""
-
-    subject: str
-    data: bytes
-    headers: Mapping[str, str] | None = None
-
-
-class ApiError(msgspec.Struct, frozen=True):
-    code: int = 0
-    err_code: int = 0
-    description: str = ""
-
-
-class Ack(msgspec.Struct, frozen=True):
-    """The server's answer to a publication."""
-
-    seq: int = 0
-    duplicate: bool = False
-    error: ApiError | None = None
-
-
-_ack = msgspec.json.Decoder(Ack)
 _json = msgspec.json.Encoder()
-_NO_RESPONDERS: Final = refusal(NO_ANSWER, "no stream takes this subject")
+FENCE_IN_FLIGHT: Final = 10164
+"""The code of a replicated stream while another message with the fence is in flight."""
 _OUTCOME_UNKNOWN: Final = frozenset({NO_ANSWER, IN_PROCESS})
 """Codes of Busy after which the server may have stored the message all the same: after the last
 attempt the outcome is unknown.
@@ -109,9 +95,12 @@ class Bus:
         self._closing = False
         self._inbox = ""
         self._next = 0
-        self._waiting: dict[bytes, tuple[_PendingAcks, int]] = {}
+        self._waiting: dict[bytes, tuple[PendingAcks, int]] = {}
         self._throttles: dict[str, LogThrottle] = {}
         self._batches = asyncio.Semaphore(BATCHES_IN_FLIGHT)
+        self._one_per_fence = False
+        """Whether the server takes one message at a time for each fence: its streams have
+        replicas."""
 
     @classmethod
     async def connect(
@@ -230,11 +219,11 @@ class Bus:
             for start in range(0, len(todo), WINDOW):
                 part = todo[start : start + WINDOW]
                 await self.connected(max(0.0, deadline - clock.monotonic()))
-                answers = await self._send([messages[i] for i in part], deadline, repeat_puts)
+                answers = await self._send_part([messages[i] for i in part], deadline, repeat_puts)
                 for i, answer in zip(part, answers, strict=True):
                     if answer is not None:
                         outcomes[i] = answer
-                    elif not (repeat_puts or _repeatable(messages[i])):
+                    elif not (repeat_puts or repeatable(messages[i])):
                         raise Unavailable(
                             "the connection broke; it is unknown whether "
                             f"{messages[i].subject} was stored"
@@ -286,7 +275,7 @@ class Bus:
         if len(messages) == 1:
             return await self.publish(messages[0], timeout=timeout)
         expecting = [m.subject for m in messages if m.headers and EXPECTED in m.headers]
-        if len(expecting) != len(set(expecting)) and not _only_fences(messages):
+        if len(expecting) != len(set(expecting)) and not only_fences(messages):
             # The server would refuse such a batch as busy (10164) at every attempt.
             raise ValueError("a batch expects two revisions of one key")
         if len(messages) > BATCH_MAX:
@@ -310,12 +299,56 @@ class Bus:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 0.2)
 
+    async def _send_part(
+        self, messages: Sequence[Outgoing], deadline: float, repeat_puts: bool
+    ) -> list[int | Refused | None]:
+        groups = fence_groups(messages) if self._one_per_fence else []
+        if not groups:
+            answers = await self._send(messages, deadline, repeat_puts)
+            if any(isinstance(one, Busy) and one.code == FENCE_IN_FLIGHT for one in answers):
+                self._one_per_fence = True
+            return answers
+        answers = [None] * len(messages)
+        grouped = {place for group in groups for place in group}
+        rest = [place for place in range(len(messages)) if place not in grouped]
+
+        async def send(places: Sequence[int], *, fenced: bool) -> None:
+            part = [messages[place] for place in places]
+            found = (
+                await self._send_fenced(part, deadline)
+                if fenced
+                else await self._send(part, deadline, repeat_puts)
+            )
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+
+        async with task_group() as tasks:
+            for group in groups:
+                tasks.create_task(send(group, fenced=True))
+            if rest:
+                tasks.create_task(send(rest, fenced=False))
+        return answers
+
+    async def _send_fenced(
+        self, messages: Sequence[Outgoing], deadline: float
+    ) -> list[int | Refused | None]:
+        """Sends messages with one fence as a batch, since a replicated stream takes one message or
+        batch at a time for each fence, and refuses the others."""
+        async with self._batches:
+            answer = await self._send_batch(messages, deadline, resend=True)
+        if isinstance(answer, TooBig | Repeated):
+            # One of the messages is too long, or an earlier copy of it was stored.
+            return await self._send(messages, deadline, False)
+        if isinstance(answer, int):
+            return list(range(answer - len(messages) + 1, answer + 1))
+        return [answer] * len(messages)
+
     async def _send(
         self, messages: Sequence[Outgoing], deadline: float, repeat_puts: bool
     ) -> list[int | Refused | None]:
-        acks = _PendingAcks(messages)
+        acks = PendingAcks(messages)
         again = clock.monotonic() + RESEND_SECONDS
-        if again < deadline and (repeat_puts or all(map(_repeatable, messages))):
+        if again < deadline and (repeat_puts or all(map(repeatable, messages))):
             acks.give_up_at = again
         blobs: list[bytes] = []
         for index, message in enumerate(messages):
@@ -325,10 +358,13 @@ class Bus:
         return await self._send_and_wait(acks, blobs, deadline)
 
     async def _send_batch(
-        self, messages: Sequence[Outgoing], deadline: float
+        self, messages: Sequence[Outgoing], deadline: float, *, resend: bool = False
     ) -> int | Refused | None:
+        """``resend``: returns None without an answer after `RESEND_SECONDS`."""
         batch = chance.token_hex(12)
-        acks = _PendingAcks(messages[-1:], fenced=_only_fences(messages))
+        acks = PendingAcks(messages[-1:], fenced=only_fences(messages))
+        if resend:
+            acks.give_up_at = clock.monotonic() + RESEND_SECONDS
         blobs: list[bytes] = []
         limit = self.nc.max_payload
         for number, message in enumerate(messages, 1):
@@ -350,7 +386,7 @@ class Bus:
 
     def _frame(
         self,
-        acks: _PendingAcks,
+        acks: PendingAcks,
         index: int,
         message: Outgoing,
         headers: Mapping[str, str] | None,
@@ -369,7 +405,7 @@ class Bus:
         return blob
 
     async def _send_and_wait(
-        self, acks: _PendingAcks, blobs: list[bytes], deadline: float
+        self, acks: PendingAcks, blobs: list[bytes], deadline: float
     ) -> list[int | Refused | None]:
         try:
             if blobs:
@@ -426,67 +462,5 @@ class Bus:
             await self.nc.close()
 
 
-class _PendingAcks:
-    """The acknowledgements for which one call waits. An outcome stays None if the connection broke
-    before the answer, or if there was no answer before ``give_up_at`` (monotonic seconds).
-    """
-
-    __slots__ = ("done", "fenced", "give_up_at", "keys", "left", "messages", "outcomes")
-
-    def __init__(self, messages: Sequence[Outgoing], *, fenced: bool | None = None) -> None:
-        self.messages = messages
-        self.fenced = fenced
-        self.outcomes: list[int | Refused | None] = [None] * len(messages)
-        self.left = len(messages)
-        self.give_up_at = inf
-        self.keys: list[bytes] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def answer(self, index: int, data: bytes, headers: bytes) -> None:
-        if not data and status(headers) == "503":
-            self.settle(index, _NO_RESPONDERS)
-            return
-        ack = _ack.decode(data)
-        if ack.error is None:
-            self.settle(index, ack.seq)
-            return
-        fenced = self.fenced
-        if fenced is None:
-            fenced = _only_fences(self.messages[index : index + 1])
-        error = ack.error
-        code = error.err_code or error.code
-        self.settle(index, refusal(code, error.description, status=error.code, fenced=fenced))
-
-    def settle(self, index: int, outcome: int | Refused) -> None:
-        self.outcomes[index] = outcome
-        self.left -= 1
-        if not self.left and not self.done.done():
-            self.done.set_result(None)
-
-    def lost(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
-
-
 def _is_unknown(outcome: int | Refused) -> bool:
     return not isinstance(outcome, Busy) or outcome.code in _OUTCOME_UNKNOWN
-
-
-def _repeatable(message: Outgoing) -> bool:
-    # The server checks expected revisions before message ids (measured on 2.15.1): a put that was
-    # stored and is sent again is refused as stale. A fence stays the same when a message is stored,
-    # so a message with a fence can be sent again.
-    headers = message.headers
-    return (
-        headers is not None
-        and MESSAGE_ID in headers
-        and (EXPECTED not in headers or FENCE in headers)
-    )
-
-
-def _only_fences(messages: Sequence[Outgoing]) -> bool:
-    """Whether these messages expect no revisions but fences: then a wrong sequence means a stale
-    fence.
-    """
-    expecting = [m.headers for m in messages if m.headers and EXPECTED in m.headers]
-    return bool(expecting) and all(FENCE in headers for headers in expecting)

@@ -16,8 +16,9 @@ from admittance.cli.bench.generator import RESOURCE, BenchPlan, PlannedWorkload
 from admittance.events.names import token
 from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
-from admittance.runtime.bus.bus import Ack, Bus
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import frame
+from admittance.runtime.bus.jetstream import Ack
 from admittance.runtime.errors import AdmittanceError, Unavailable
 from admittance.runtime.tasks import set_within
 

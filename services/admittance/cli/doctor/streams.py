@@ -107,8 +107,8 @@ def fewer_replicas(asked: tuple[int, str], found: Mapping[str, int]) -> list[Fin
         wrong(
             "replicas",
             f"{service} asks for {number} (ADMIT_REPLICAS), but {', '.join(fewer)}",
-            f"`nats stream edit NAME --replicas {number}` for each, on a cluster of at least "
-            f"{number} servers; services do not change existing streams",
+            f"start {number} servers as one cluster, then restart a workload-controller: it adds "
+            "the replicas, or logs `replicas_not_added` with the reason",
         )
     ]
 

@@ -1,0 +1,184 @@
+"""What a client sends to JetStream: messages with revisions and fences, the acknowledgements for
+which a publisher waits, and requests to the API.
+
+While a stream or the cluster elects a leader, 4 to 9 s, no server answers a request, and the next
+leader does not know the request. So a request is sent again until it is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from math import inf
+from typing import Final
+
+import msgspec
+import nats.errors
+from nats.aio.msg import Msg
+
+from admittance.runtime import chance, clock
+from admittance.runtime.bus.connection import Connection, PermissionDenied, status
+from admittance.runtime.errors import NO_ANSWER, AccessDenied, Refused, Unavailable, refusal
+
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+MESSAGE_ID: Final = "Nats-Msg-Id"
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
+    """A message to publish to a stream."""
+
+    subject: str
+    data: bytes
+    headers: Mapping[str, str] | None = None
+
+
+def repeatable(message: Outgoing) -> bool:
+    """Whether the message may be sent again when it is unknown whether it was stored."""
+    # The server checks expected revisions before message ids (measured on 2.15.1): a put that was
+    # stored and is sent again is refused as stale. A fence stays the same when a message is stored,
+    # so a message with a fence can be sent again.
+    headers = message.headers
+    return (
+        headers is not None
+        and MESSAGE_ID in headers
+        and (EXPECTED not in headers or FENCE in headers)
+    )
+
+
+def only_fences(messages: Sequence[Outgoing]) -> bool:
+    """Whether these messages expect no revisions but fences: then a wrong sequence means a stale
+    fence.
+    """
+    expecting = [m.headers for m in messages if m.headers and EXPECTED in m.headers]
+    return bool(expecting) and all(FENCE in headers for headers in expecting)
+
+
+def fence_groups(messages: Sequence[Outgoing]) -> list[list[int]]:
+    """The places of messages that share a fence and may be sent again, for each fence with several
+    messages."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, message in enumerate(messages):
+        headers = message.headers
+        if headers and FENCE in headers and repeatable(message):
+            groups.setdefault((headers[FENCE], headers[EXPECTED]), []).append(place)
+    return [places for places in groups.values() if len(places) > 1]
+
+
+class ApiError(msgspec.Struct, frozen=True):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """The server's answer to a publication."""
+
+    seq: int = 0
+    duplicate: bool = False
+    error: ApiError | None = None
+
+
+_ack = msgspec.json.Decoder(Ack)
+_NO_RESPONDERS: Final = refusal(NO_ANSWER, "no stream takes this subject")
+
+
+class PendingAcks:
+    """The acknowledgements for which one call waits. An outcome stays None if the connection broke
+    before the answer, or if there was no answer before ``give_up_at`` (monotonic seconds).
+    """
+
+    __slots__ = ("done", "fenced", "give_up_at", "keys", "left", "messages", "outcomes")
+
+    def __init__(self, messages: Sequence[Outgoing], *, fenced: bool | None = None) -> None:
+        self.messages = messages
+        self.fenced = fenced
+        self.outcomes: list[int | Refused | None] = [None] * len(messages)
+        self.left = len(messages)
+        self.give_up_at = inf
+        self.keys: list[bytes] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def answer(self, index: int, data: bytes, headers: bytes) -> None:
+        if not data and status(headers) == "503":
+            self.settle(index, _NO_RESPONDERS)
+            return
+        ack = _ack.decode(data)
+        if ack.error is None:
+            self.settle(index, ack.seq)
+            return
+        fenced = self.fenced
+        if fenced is None:
+            fenced = only_fences(self.messages[index : index + 1])
+        error = ack.error
+        code = error.err_code or error.code
+        self.settle(index, refusal(code, error.description, status=error.code, fenced=fenced))
+
+    def settle(self, index: int, outcome: int | Refused) -> None:
+        self.outcomes[index] = outcome
+        self.left -= 1
+        if not self.left and not self.done.done():
+            self.done.set_result(None)
+
+    def lost(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+# Requests. ------------------------------------------------------------------------------
+
+RESEND_SECONDS: Final = 0.5
+"""How often an unanswered request is sent again."""
+NOT_REPEATED: Final = ("STREAM.PURGE.", "STREAM.DELETE.", "STREAM.SNAPSHOT.", "STREAM.RESTORE.")
+"""The beginnings of requests that are sent once: a copy that a server executes late could remove
+messages that were published after the first copy, or would begin anew."""
+NO_RESPONDERS: Final = "503"
+
+
+async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) -> bytes:
+    """The answer to the request ``$JS.API.<what>``. Raises Unavailable or AccessDenied."""
+    subject = f"$JS.API.{what}"
+    if what.startswith(NOT_REPEATED):
+        return await answer_to(subject, nc.request(subject, data, timeout=timeout))
+    return await answer_to(subject, _request_repeatedly(nc, subject, data, timeout))
+
+
+async def answer_to(subject: str, asking: Awaitable[Msg]) -> bytes:
+    """The data of the answer to a request on the subject. Raises Unavailable if nothing responds or
+    no answer comes in time, and AccessDenied."""
+    try:
+        message = await asking
+    except nats.errors.NoRespondersError:
+        raise Unavailable(f"no responder on {subject}") from None
+    except PermissionDenied as error:
+        raise AccessDenied(str(error)) from None
+    except (nats.errors.Error, TimeoutError) as error:
+        raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
+    answer: bytes = message.data
+    return answer
+
+
+async def _request_repeatedly(nc: Connection, subject: str, data: bytes, timeout: float) -> Msg:
+    """Returns the first answer to any copy of the request. Raises what `Connection.request`
+    raises."""
+    if not nc._resp_sub_prefix:
+        await nc._init_request_sub()
+    assert nc._resp_sub_prefix
+    name = chance.token_hex(12)
+    answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+    answer.add_done_callback(lambda _: nc._resp_map.pop(name, None))
+    nc._resp_map[name] = answer
+    deadline = clock.monotonic() + timeout
+    try:
+        while not answer.done():
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                raise nats.errors.TimeoutError
+            await nc.publish(subject, data, reply=f"{nc._resp_sub_prefix.decode()}{name}")
+            await asyncio.wait([answer], timeout=min(RESEND_SECONDS, left))
+        found = answer.result()
+    finally:
+        answer.cancel()
+    if found.headers and found.headers.get("Status") == NO_RESPONDERS:
+        raise nats.errors.NoRespondersError
+    return found

@@ -1,0 +1,57 @@
+"""Fenced messages on a replicated stream, which takes one message at a time for each fence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from admittance.runtime.bus.bus import EXPECTED, FENCE, MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.errors import Fenced
+from support.servers import within
+from support.three_servers import three_servers
+
+pytestmark = pytest.mark.bus
+DOMAINS = ("one", "two")
+
+
+def decisions(epochs: dict[str, int], start: int, count: int) -> list[Outgoing]:
+    """``count`` decisions of each domain, and as many messages without a fence."""
+    found = []
+    for number in range(start, start + count):
+        for domain, epoch in epochs.items():
+            fence = {EXPECTED: str(epoch), FENCE: f"admit.lease.epoch.{domain}"}
+            subject = f"admit.workload.assigned.{domain}.n{number}"
+            found.append(Outgoing(subject, b"{}", {**fence, MESSAGE_ID: f"{domain}-{number}"}))
+        free = f"admit.workload.submitted.a.n{number}"
+        found.append(Outgoing(free, b"{}", {MESSAGE_ID: f"free-{number}"}))
+    return found
+
+
+async def epoch(bus: Bus, domain: str) -> int:
+    return await within(bus.publish(Outgoing(f"admit.lease.epoch.{domain}", b"{}")))
+
+
+async def test_hundreds_of_fenced_messages_are_stored_in_order(tmp_path: Path) -> None:
+    async with three_servers(tmp_path) as servers:
+        bus = await servers.connect()
+        epochs = {domain: await epoch(bus, domain) for domain in DOMAINS}
+        # Sent one by one, 100 messages of one fence took 19 s.
+        first = await within(bus.publish_all(decisions(epochs, 0, 5)))
+        many = decisions(epochs, 5, 200)
+        stored = await within(bus.publish_all(many))
+        assert all(isinstance(one, int) for one in [*first, *stored])
+        places = [one for one in stored if isinstance(one, int)]
+        assert len(set(places)) == len(many)
+        for kind in range(3):
+            assert places[kind::3] == sorted(places[kind::3])
+        # A message that was stored before does not keep the others of its batch out.
+        again = await within(bus.publish_all(decisions(epochs, 203, 4)))
+        assert again[:6] == places[-6:]
+        assert all(isinstance(one, int) for one in again)
+        # A takeover refuses the decisions of its domain only.
+        await epoch(bus, "one")
+        late = await within(bus.publish_all(decisions(epochs, 300, 10)))
+        assert all(isinstance(one, Fenced) for one in late[0::3])
+        assert all(isinstance(one, int) for one in [*late[1::3], *late[2::3]])
+        await bus.close()
