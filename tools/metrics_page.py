@@ -13,6 +13,7 @@ from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
 from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
 from admittance.sdk.program_metrics import ProgramMetrics
+from admittance.telemetry.span_metrics import SpanMetrics
 from admittance.variant_controller.service import FAMILY_GAUGES
 from admittance.workload_controller.workload_metrics import CHECK_ACTIVE, WorkloadMetrics
 
@@ -71,6 +72,7 @@ def by_service() -> Mapping[str, list[Definition]]:
     """The metrics, by the service that shows them."""
     attempts = [one for metric in AttemptMetrics().metrics for one in metric.definitions]
     counted = [one for metric in WorkloadMetrics().metrics for one in metric.definitions]
+    spans = SpanMetrics().metrics(lambda: 0, lambda: 0)
     return {
         "scheduler": [*QUEUE_GAUGES, *attempts],
         "workload-controller": [*counted, CHECK_ACTIVE],
@@ -80,6 +82,7 @@ def by_service() -> Mapping[str, list[Definition]]:
         "check controllers and providers": [
             one for metric in ProgramMetrics("").metrics(int) for one in metric.definitions
         ],
+        "telemetry": [one for metric in spans for one in metric.definitions],
         "every service with leaders": list(LEADER_METRICS),
         "every process": [BUILD_INFO],
     }

@@ -21,6 +21,7 @@ MODULES: Final = {
     "provider-kubernetes": "admittance.provider_kubernetes",
     "provider-docker": "admittance.provider_docker",
     "provider-aws": "admittance.provider_aws",
+    "telemetry": "admittance.telemetry",
     "runner": "admittance.runner",
 }
 OWN_USER: Final = f"*={os.geteuid()}"

@@ -67,20 +67,20 @@ MEMBERS = {
 
 MODULES = """
     provider_aws provider_docker provider_kubernetes provider_pool provisioning_check retry_timer
-    runner scheduler variant_controller workload_controller
+    runner scheduler telemetry variant_controller workload_controller
 """
 """``python -m admittance.<module>``."""
 
 SERVICE_NAMES = """
     provider-aws provider-docker provider-kubernetes provider-pool provisioning-check retry-timer
-    runner scheduler variant-controller workload-controller
+    runner scheduler telemetry variant-controller workload-controller
 """
 """``admit serve <service>``; also in subjects, durables, metrics and permissions."""
 
 COMMANDS = """
-    activate apply approve auth bench cancel check-test completion context delete deny describe
-    doctor events explain finish get hold logs priority provider-test release replay serve
-    simulate stop submit token up wait
+    activate apply approve auth backup bench cancel check-test completion context delete deny
+    describe doctor events explain finish get hold logs priority provider-test release replay
+    restore serve simulate stop submit token trace up wait
 """
 
 ENVIRONMENT = """

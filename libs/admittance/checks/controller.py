@@ -135,7 +135,7 @@ class AdmissionCheckController(Program):
         with span_of_call(request, self.name) as span:
             answer = await self.threads.outcome(self.main, request)
             if span is not None and isinstance(answer, Pending | Ready | Retry | Rejected):
-                span.set_attribute("admittance.state", answer.state)
+                span.set_attribute("admittance.outcome", answer.state)
         if isinstance(answer, Later):
             request.later = True
             return None

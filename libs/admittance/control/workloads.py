@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from admittance.control.flow_control import PendingCounts
-from admittance.events.subjects import workload_key
+from admittance.events.subjects import workload_key, workload_name
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.families.family_change import FamilyMembers
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
@@ -178,6 +178,13 @@ class Workloads:
     def variants_of(self, uid: str) -> set[str]:
         """The keys of the held variants of the parent with that uid."""
         return self._variants.get(uid, set())
+
+    def family_names(self, namespace: str, name: str) -> list[str]:
+        """The names of the held workloads in the family of the workload; empty without a family."""
+        ref = self._family.get(workload_key(namespace, name))
+        if ref is None:
+            return []
+        return [workload_name(key).name for key in (ref.parent, *self.variants_of(ref.uid))]
 
     def of_queue(self, namespace: str, queue: str) -> list[str]:
         """The held workloads that name a LocalQueue, in the order of their keys."""

@@ -39,11 +39,13 @@ class Events(Request, frozen=True, kw_only=True):
     """``admit.api.events[.<ns>]``: history from the log, oldest first.
 
     ``workload`` selects one name in the namespace of the subject, ``also`` further names, such as a
-    parent's variants. ``after``: only entries after this sequence; ``since``: only entries from
+    parent's variants; ``family``: also the parent and the variants of the workload that exist now.
+    ``after``: only entries after this sequence; ``since``: only entries from
     this time on. The reply has at most ``limit`` entries."""
 
     workload: str = ""
     also: tuple[str, ...] = ()
+    family: bool = False
     after: int = 0
     since: datetime | None = None
     limit: int = 500

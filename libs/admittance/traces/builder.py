@@ -255,6 +255,17 @@ def _is_sampled(traceparent: str) -> bool:
     return bool(valid_traceparent(traceparent)) and bool(int(traceparent[53:], 16) & SAMPLED)
 
 
+def parent_of(logged: LoggedFact) -> str:
+    """The name of the parent, if the message submits a variant of a family; otherwise ""."""
+    try:
+        fact = codec.decode(logged.subject, logged.data)
+    except codec.Undecodable:
+        return ""
+    if not isinstance(fact, facts.Submitted):
+        return ""
+    return _text(_owner(_as_dict(bytes(fact.workload))).get("name"))
+
+
 def _is_of_other(life: Life, fact: Fact) -> bool:
     """Whether the fact is about an earlier or later workload of the same name."""
     return bool(fact.uid and life.wire_uid and fact.uid != life.wire_uid)

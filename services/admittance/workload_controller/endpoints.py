@@ -94,7 +94,7 @@ class Endpoints:
                 f"{USER_REQUESTS}*.delete.*": self._delete,
                 "admit.api.settled": self._settled,
                 "admit.api.settled.*": self._settled,
-                **reading_endpoints(self._bus, self._outcome),
+                **reading_endpoints(self._bus, self._outcome, self._family),
             },
         )
 
@@ -103,6 +103,10 @@ class Endpoints:
         if self._service is not None:
             await self._service.stop()
             self._service = None
+
+    def _family(self, namespace: str, name: str) -> list[str]:
+        """The names of the workload's family: the parent and its variants."""
+        return self._manifests.controller.workloads.family_names(namespace, name)
 
     # Manifests. ---------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ of workloads, and consumers for programs outside.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -51,9 +51,21 @@ def no_outcome(_sequence: int) -> None:
     """An `OutcomeOf` that remembers no outcome."""
 
 
-def reading_endpoints(bus: Bus, outcome: OutcomeOf = no_outcome) -> Mapping[str, micro.Handler]:
+FamilyOf: TypeAlias = Callable[[str, str], Iterable[str]]
+"""A function that returns the names of the family of a workload, from namespace and name; empty for
+a workload without family."""
+
+
+def no_family(_namespace: str, _name: str) -> Iterable[str]:
+    """A `FamilyOf` that knows no family."""
+    return ()
+
+
+def reading_endpoints(
+    bus: Bus, outcome: OutcomeOf = no_outcome, family: FamilyOf = no_family
+) -> Mapping[str, micro.Handler]:
     """The handler of each subject."""
-    objects, events = partial(_objects, bus), partial(_events, bus, outcome)
+    objects, events = partial(_objects, bus), partial(_events, bus, outcome, family)
     return {
         **OutsideConsumers(bus).endpoints(),
         "admit.api.objects": objects,
@@ -110,10 +122,14 @@ async def _current_page(
         await asyncio.sleep(bucket.LAG_PAUSE_SECONDS)
 
 
-async def _events(bus: Bus, outcome: OutcomeOf, data: bytes, subject: str) -> EventsReply:
+async def _events(
+    bus: Bus, outcome: OutcomeOf, family: FamilyOf, data: bytes, subject: str
+) -> EventsReply:
     request = msgspec.json.decode(data, type=Events)
     namespace = namespace_of(subject)
     every = dict.fromkeys((request.workload, *request.also)) if request.workload else {}
+    if request.workload and request.family:
+        every |= dict.fromkeys(family(namespace, request.workload))
     names = [token(name) for name in every]
     if len(names) > WORKLOADS_MAX:
         return EventsReply(error=f"{len(names)} workloads; at most {WORKLOADS_MAX} at once")

@@ -65,7 +65,7 @@ async def test_a_call_is_a_span_inside_the_span_of_the_check(spans: InMemorySpan
     assert (f"{outer.context.trace_id:032x}", f"{outer.parent.span_id:016x}") == (TRACE, SPAN)
     assert inner.parent.span_id == outer.context.span_id
     assert outer.attributes is not None
-    assert outer.attributes["admittance.state"] == "Ready"
+    assert outer.attributes["admittance.outcome"] == "Ready"
     assert verdict is not None
     assert sent(request, verdict)["traceparent"] == f"00-{TRACE}-{outer.context.span_id:016x}-01"
 

@@ -10,6 +10,7 @@ from admittance.cli.commands import arguments as words
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.services import SERVICES
+from admittance.cli.up import traces
 from admittance.cli.up.up import Options, started_by
 from admittance.workload.phase import Phase
 
@@ -92,11 +93,46 @@ def test_completion_offers_each_phase() -> None:
     assert set(words.PHASES) == {str(phase) for phase in Phase}
 
 
+RECEIVERS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+@pytest.fixture(autouse=True)
+def no_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*RECEIVERS, "OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def test_services_that_need_more_than_a_bus_do_not_start_with_up() -> None:
     started = started_by(Options(data_dir=Path()))
     assert set(SERVICES) - set(started) == {
         "provider-aws",
         "provider-kubernetes",
         "provider-docker",
+        "telemetry",
     }
     assert "runner" not in started_by(Options(data_dir=Path(), runner=False))
+
+
+@pytest.mark.parametrize("name", RECEIVERS)
+def test_up_exports_traces_if_a_receiver_is_set(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, "http://collector:4318")
+    assert started_by(Options(data_dir=Path()))[-2:] == ["telemetry", "runner"]
+    monkeypatch.setattr(traces, "find_spec", lambda _: None)
+    assert "telemetry" not in started_by(Options(data_dir=Path()))
+    assert "pip install 'admittance[otel]'" in capsys.readouterr().err
+
+
+def test_up_exports_no_traces_if_a_variable_disables_the_export(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(RECEIVERS[0], "http://collector:4318")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    assert "telemetry" not in started_by(Options(data_dir=Path()))
+
+
+def test_up_refuses_a_receiver_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RECEIVERS[0], "collector:4318")
+    with pytest.raises(BadInput, match="is not a URL such as"):
+        started_by(Options(data_dir=Path()))

@@ -258,10 +258,10 @@ async def _work(
 
 
 def makes_streams(service: str) -> bool:
-    """Whether the service creates missing streams; a runner has no right to, and waits for the
-    workload-controller.
+    """Whether the service creates missing streams. Runners and telemetry have no right to, and wait
+    for the workload-controller.
     """
-    return service != "runner"
+    return service not in ("runner", "telemetry")
 
 
 async def _make_streams(bus: Bus, settings: Settings, stop: asyncio.Event) -> None:

@@ -20,6 +20,10 @@ class Service(NamedTuple):
     together: bool = True
 
 
+TELEMETRY: Final = "telemetry"
+"""The service that exports traces. `admit up` starts it if a receiver of traces is set."""
+
+
 def _apart(name: str, module: str) -> Service:
     return Service(name, module, wanted=False, together=False)
 
@@ -36,6 +40,7 @@ SERVICES: Final = {
         _apart("provider-aws", "admittance.provider_aws.service"),
         _apart("provider-kubernetes", "admittance.provider_kubernetes.service"),
         _apart("provider-docker", "admittance.provider_docker.service"),
+        _apart(TELEMETRY, "admittance.telemetry.service"),
         Service("runner", "admittance.runner.service", wanted=False),
     )
 }

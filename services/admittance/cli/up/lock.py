@@ -17,7 +17,7 @@ import structlog
 
 from admittance.access.roles import ROLES
 from admittance.access.users import User
-from admittance.cli.support.services import SERVICES
+from admittance.cli.support.services import SERVICES, TELEMETRY
 from admittance.runner.folder import name_of
 from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules
 from admittance.runner.jobs.rule_options import VARIABLES, RuleTexts, rules_of
@@ -52,7 +52,7 @@ class Lock:
         self._store.provide(users)
 
     def _roles(self) -> list[tuple[str, str]]:
-        services = [name for name, service in SERVICES.items() if service.together]
+        services = [name for name, one in SERVICES.items() if one.together or name == TELEMETRY]
         found = [(self._user_of(name), name if name in ROLES else PROVIDER) for name in services]
         return [*found, (ADMIN, "admin"), (WATCH, "server-watch")]
 

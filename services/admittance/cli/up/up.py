@@ -22,11 +22,12 @@ from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, UrlFrom
-from admittance.cli.support.services import SERVICES, service_named
+from admittance.cli.support.services import SERVICES, TELEMETRY, service_named
 from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_ready
 from admittance.cli.up.server_watch import watch
+from admittance.cli.up.traces import exports_traces
 from admittance.runner.jobs.job_rules import JobRules
 from admittance.runner.jobs.plan import NO_RULES
 from admittance.runner.jobs.rule_options import RuleTexts, rules_of
@@ -249,7 +250,8 @@ def started_by(options: Options) -> list[str]:
     return [
         name
         for name, service in SERVICES.items()
-        if service.together and (name != "runner" or options.runner)
+        if (service.together and (name != "runner" or options.runner))
+        or (name == TELEMETRY and exports_traces())
     ]
 
 

@@ -1,0 +1,60 @@
+"""The standard variables of OpenTelemetry that are read before the SDK is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from admittance.runtime.errors import SetupError
+
+ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+NEEDED: Final = "telemetry needs the OpenTelemetry SDK: pip install 'admittance[otel]'"
+DEFAULT_ENDPOINT: Final = "http://localhost:4318"
+
+
+def why_disabled(env: Mapping[str, str]) -> str:
+    """The variable that disables the export of traces, with its value; empty if none does."""
+    if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "OTEL_SDK_DISABLED=true"
+    if env.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
+        return "OTEL_TRACES_EXPORTER=none"
+    return ""
+
+
+def has_endpoint(env: Mapping[str, str]) -> bool:
+    """Whether a variable names a receiver of traces."""
+    return any(env.get(name) for name in ENDPOINTS)
+
+
+def endpoint(env: Mapping[str, str]) -> str:
+    """The URL of the receiver of traces, without login and path, for log lines. Raises SetupError
+    for a wrong URL, and for another protocol than OTLP over HTTP.
+    """
+    if exporter := env.get("OTEL_TRACES_EXPORTER", "").strip():
+        _only("OTEL_TRACES_EXPORTER", exporter, "otlp")
+    for name in PROTOCOLS:
+        if protocol := env.get(name, "").strip():
+            _only(name, protocol, "http/protobuf")
+            break
+    name = next((one for one in ENDPOINTS if env.get(one)), ENDPOINTS[-1])
+    try:
+        url = urlsplit(env.get(name) or DEFAULT_ENDPOINT)
+        port = f":{url.port}" if url.port else ""
+    except ValueError:
+        raise SetupError(_wrong(name)) from None
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise SetupError(_wrong(name))
+    host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
+    return f"{url.scheme}://{host}{port}"
+
+
+def _only(name: str, value: str, allowed: str) -> None:
+    if value != allowed:
+        raise SetupError(f"{name}={value!r}: the telemetry service supports only {allowed}")
+
+
+def _wrong(name: str) -> str:
+    # The value is not shown, because it may have a password.
+    return f"{name} is not a URL such as {DEFAULT_ENDPOINT}"

@@ -1,0 +1,275 @@
+"""The telemetry service beside real services: what its receiver gets is the trace of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from admittance.checks import AdmissionCheckController, Ready, Request, Retry, Verdict
+from admittance.events.subjects import STREAM, TELEMETRY_DURABLE
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import read_messages
+from admittance.runtime.telemetry import tracing
+from admittance.traces.builder import TraceBuilder
+from admittance.traces.spans import LoggedFact, Span
+from support.builders import a_manifest
+from support.check_requests import running
+from support.cluster import Cluster
+from support.otlp_receiver import OtlpReceiver, otlp_receiver
+from support.requests import apply, eventually, health, queues, submit
+from support.servers import TestServer, until, within
+from support.service_process import variables
+
+pytestmark = pytest.mark.bus
+API = "kueue.x-k8s.io/v1beta2"
+CORE = ("workload-controller", "scheduler", "retry-timer")
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    with otlp_receiver() as found:
+        yield found
+
+
+def exporting(receiver: OtlpReceiver, **more: str) -> dict[str, str]:
+    found = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "20"}
+    return {**found, "OTEL_TRACES_SAMPLER": "always_on", **more}
+
+
+def a_job(name: str, *command: str, **spec: Any) -> dict[str, Any]:
+    manifest = a_manifest(name, queue="lq-cq", **spec)
+    [container] = manifest["spec"]["podSets"][0]["template"]["spec"]["containers"]
+    container["command"] = [*command]
+    return manifest
+
+
+def a_check(name: str) -> dict[str, Any]:
+    spec = {"controllerName": f"example.com/{name}"}
+    return {"apiVersion": API, "kind": "AdmissionCheck", "metadata": {"name": name}, "spec": spec}
+
+
+def with_checks(made: list[dict[str, Any]], *checks: str) -> list[dict[str, Any]]:
+    for one in made:
+        if one["kind"] == "ClusterQueue":
+            strategy = [{"name": name, "onFlavors": []} for name in checks]
+            one["spec"]["admissionChecksStrategy"] = {"admissionChecks": strategy}
+            one["spec"]["preemption"] = {"withinClusterQueue": "LowerPriority"}
+    return made
+
+
+async def spans_of_log(bus: Bus) -> list[Span]:
+    """The finished spans that the log gives."""
+    builder, found, after = TraceBuilder(), [], 0
+    while page := await read_messages(bus, ["admit.>"], after=after):
+        after = page[-1].sequence
+        for one in page:
+            traceparent = tracing.extract(one.headers)
+            fact = LoggedFact(one.sequence, one.time, one.subject, one.data, traceparent)
+            found += builder.feed(fact)
+    return found
+
+
+def shown(span: Span) -> tuple[Any, ...]:
+    start, end = (round(one.timestamp() * 1e6) for one in (span.start, span.end or span.start))
+    return span.name, span.trace_id, span.span_id, span.parent_id, start, end
+
+
+def received(receiver: OtlpReceiver, scope: str = "admittance") -> list[tuple[Any, ...]]:
+    spans = [one.span for one in receiver.spans if one.scope == scope]
+    return [
+        (
+            one.name,
+            one.trace_id.hex(),
+            one.span_id.hex(),
+            one.parent_span_id.hex(),
+            one.start_time_unix_nano // 1000,
+            one.end_time_unix_nano // 1000,
+        )
+        for one in spans
+    ]
+
+
+async def until_ended(bus: Bus, *names: str) -> None:
+    async def ended() -> bool:
+        subjects = [f"admit.workload.finished.ns.{one}" for one in names]
+        return len(await read_messages(bus, subjects)) == len(names)
+
+    await eventually(ended)
+
+
+async def until_reading(bus: Bus, instance: str) -> None:
+    async def ready() -> bool:
+        return any(one.instance == instance and one.ready for one in await health(bus))
+
+    await eventually(ready)
+
+
+async def until_read(bus: Bus) -> None:
+    """Waits until all facts are acknowledged, so all their spans are exported or dropped."""
+
+    async def read() -> bool:
+        info = await bus.api(f"CONSUMER.INFO.{STREAM}.{TELEMETRY_DURABLE}")
+        return not info["num_pending"] and not info["num_ack_pending"]
+
+    await eventually(read)
+
+
+@pytest.fixture
+def provider(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[TracerProvider]:
+    """The program of the check controllers has OpenTelemetry configured."""
+    found = TracerProvider(shutdown_on_exit=False)
+    exporter = OTLPSpanExporter(endpoint=f"{receiver.url}/v1/traces")
+    found.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: found)
+    yield found
+    found.shutdown()
+
+
+async def test_checks_a_retry_and_a_preemption_are_the_spans_of_the_log(
+    cluster: Cluster,
+    bus: Bus,
+    nats_server: TestServer,
+    receiver: OtlpReceiver,
+    provider: TracerProvider,
+) -> None:
+    budget = AdmissionCheckController("example.com/budget")
+    licenses = AdmissionCheckController("example.com/license")
+
+    @budget.check
+    async def spend(request: Request) -> Verdict:
+        if request.name == "low" and not request.retry_count:
+            return Retry("spent", after=1)
+        return Ready()
+
+    @licenses.check
+    def count(request: Request) -> Verdict:
+        return Ready()
+
+    for service in (*CORE, "runner"):
+        await cluster.start(service)
+    await cluster.start("telemetry", "t", **exporting(receiver))
+    await until_reading(bus, "t")
+    await apply(bus, a_check("budget"), a_check("license"))
+    await apply(bus, *with_checks(queues("cq", cpu=1), "budget", "license"))
+    async with running(budget, nats_server.url), running(licenses, nats_server.url):
+        await submit(bus, [a_job("low", "sleep", "3600")])
+
+        async def low_runs() -> bool:
+            return bool(await read_messages(bus, ["admit.workload.started.ns.low"]))
+
+        await eventually(low_runs)
+        await submit(bus, [a_manifest("urgent", queue="lq-cq", priority=9)])
+        await until_ended(bus, "urgent")
+        await until_read(bus)
+    expected = [shown(one) for one in await spans_of_log(bus)]
+    assert sorted(received(receiver)) == sorted(expected)
+    names = {one[0] for one in expected}
+    assert names >= {"workload", "queue", "attempt", "check budget", "check license"}
+    assert names >= {"reservation", "admission", "start", "run", "eviction", "requeue"}
+    # The calls of the check controllers are inside the spans of the checks.
+    calls = received(receiver, "admittance.checks")
+    assert {one[0] for one in calls} == {"judge budget", "judge license"}
+    checks = {one[2]: one[0] for one in expected if one[0].startswith("check ")}
+    inside = [one for one in calls if one[3] in checks]
+    assert len(inside) >= 5
+    assert {one[0].split()[1] for one in inside} == {"budget", "license"}
+
+
+async def test_a_killed_service_continues_the_traces_that_began_before(
+    cluster: Cluster, bus: Bus, receiver: OtlpReceiver
+) -> None:
+    for service in (*CORE, "runner"):
+        await cluster.start(service)
+    first = await cluster.start("telemetry", "first", **exporting(receiver))
+    await until_reading(bus, "first")
+    await apply(bus, *queues("cq", cpu=1))
+    names = [f"w{number}" for number in range(6)]
+    await submit(bus, [a_job(one, "sleep", "0.2") for one in names])
+    await until(lambda: bool(receiver.spans))
+    await first.kill()
+    await until_ended(bus, *names[:3])
+    # The requests of a killed instance for facts expire on the server.
+    await cluster.start("telemetry", "second", **exporting(receiver))
+    await until_ended(bus, *names)
+    await until_reading(bus, "second")
+    await until_read(bus)
+    expected = [shown(one) for one in await spans_of_log(bus)]
+    assert set(received(receiver)) == set(expected)
+    assert len({one[1] for one in expected}) == len(names)
+
+
+async def test_a_sampler_of_none_exports_nothing_and_reads_all(
+    cluster: Cluster, bus: Bus, receiver: OtlpReceiver
+) -> None:
+    for service in (*CORE, "runner"):
+        await cluster.start(service)
+    none = exporting(receiver, OTEL_TRACES_SAMPLER="traceidratio", OTEL_TRACES_SAMPLER_ARG="0")
+    await cluster.start("telemetry", "t", **none)
+    await until_reading(bus, "t")
+    await apply(bus, *queues("cq"))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await until_ended(bus, "w")
+    await until_read(bus)
+    assert receiver.requests == 0
+
+
+async def test_a_receiver_that_hangs_delays_neither_jobs_nor_the_end(
+    cluster: Cluster, bus: Bus, receiver: OtlpReceiver
+) -> None:
+    for service in (*CORE, "runner"):
+        await cluster.start(service)
+    receiver.hang()
+    telemetry = await cluster.start("telemetry", "t", **exporting(receiver))
+    await until_reading(bus, "t")
+    await apply(bus, *queues("cq"))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await until(lambda: receiver.requests > 0)
+    await until_ended(bus, "w")
+    await telemetry.stop()
+    assert telemetry.status == 0
+    lines = [json.loads(one) for one in telemetry.log.splitlines()]
+    assert [one["event"] for one in lines if one["level"] == "warning"] == ["spans_not_sent"]
+
+
+@pytest.mark.parametrize(
+    ("blocked", "env", "says"),
+    [
+        ("opentelemetry", {}, "pip install 'admittance[otel]'"),
+        ("", {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "supports only http/protobuf"),
+    ],
+)
+async def test_what_the_service_needs_is_said_in_one_line(
+    blocked: str, env: dict[str, str], says: str, bus: Bus, nats_server: TestServer, tmp_path: Any
+) -> None:
+    program = (
+        "import sys\n"
+        f"if {blocked!r}: sys.modules[{blocked!r}] = None\n"
+        "from admittance.runtime.process.startup import run_service\n"
+        "sys.exit(run_service('admittance.telemetry.service'))\n"
+    )
+    given = {**os.environ, **variables(nats_server.url, tmp_path, "t"), **env}
+    done = await within(
+        asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            env=given,
+            timeout=60,
+            check=False,
+        )
+    )
+    assert done.returncode == 1
+    [line] = [one for one in done.stderr.splitlines() if not one.startswith("{")]
+    assert says in line
