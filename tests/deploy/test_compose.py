@@ -136,9 +136,7 @@ def test_image_has_labels(base: str, image: str) -> None:
     assert labels[f"{name}base.name"] == base
 
 
-def test_image_adds_less_than_75_megabytes_to_its_base(
-    base: str, image: str = "admittance"
-) -> None:
+def test_the_image_adds_less_than_75_megabytes_to_its_base(base: str) -> None:
     """python:3.13-slim has about 120 MB, and the whole image should have at most 200 MB."""
     size, below = (
         int(docker("inspect", "--format", "{{.Size}}", one)) for one in ("admittance", base)
