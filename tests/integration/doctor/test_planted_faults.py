@@ -31,7 +31,10 @@ from admittance.runtime import clock
 from admittance.runtime.bus import micro, streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.telemetry import findings
-from support.servers import ConfiguredServer
+from admittance.telemetry.exporter import RECEIVER, OtlpExport
+from admittance.telemetry.span_metrics import SpanMetrics
+from admittance.traces.spans import Span
+from support.servers import ConfiguredServer, until
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -133,8 +136,8 @@ FAULTS = [
         id="monitoring port not served",
     ),
     pytest.param(
-        Fault(WRONG, "exporter", "https://collector does not answer", "start the collector"),
-        id="what a service reports about itself",
+        Fault(WRONG, RECEIVER, "http://127.0.0.1:1 takes no spans", "start the receiver"),
+        id="exporter not answering",
     ),
     pytest.param(
         Fault(WRONG, "retry-timer", "sees no leader", "restart this instance"),
@@ -226,7 +229,15 @@ async def _faults(bus: Bus, folder: Path, patch: pytest.MonkeyPatch) -> AsyncIte
         stack.enter_context(
             findings.report_findings(partial(findings.disk_findings, "disk of the runner", folder))
         )
-        stack.enter_context(findings.report_findings(_exporter))
+        # An exporter whose receiver does not answer.
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+        patch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+        export = OtlpExport(SpanMetrics())
+        stack.push_async_callback(export.close)
+        await export.put(Span(name="x", trace_id="1" * 32, span_id="2" * 16, start=clock.now()))
+        await until(lambda: export.finished == 1)
+        stack.enter_context(findings.report_findings(export.findings))
         serving = await micro.serve(
             bus,
             "runner",
@@ -260,11 +271,6 @@ async def _answering(bus: Bus, replies: Iterable[partial[HealthReply]]) -> Async
         yield
     finally:
         await subscription.unsubscribe()
-
-
-def _exporter() -> list[Finding]:
-    found, todo = "https://collector does not answer", "start the collector"
-    return [Finding(state=WRONG, what="exporter", found=found, todo=todo)]
 
 
 async def _timers(_: bytes, __: str) -> TimersReply:

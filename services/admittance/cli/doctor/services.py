@@ -32,10 +32,14 @@ def service_findings(replies: Sequence[HealthReply]) -> list[Finding]:
     for name, service in SERVICES.items():
         mine = [one for one in replies if one.service == name]
         if not mine and service.together:
-            lines.append(_missing(name) if service.wanted else note(name, OPTIONAL[name]))
+            lines.append(_missing(name) if service.wanted else note(name, _optional(name)))
         lines += map(instance_finding, mine)
     lines += [instance_finding(one) for one in replies if one.service not in SERVICES]
     return lines
+
+
+def _optional(name: str) -> str:
+    return OPTIONAL.get(name, "no instance answers")
 
 
 def _missing(name: str) -> Finding:
