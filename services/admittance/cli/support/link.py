@@ -348,11 +348,16 @@ class Link:
         later.
         """
         deadline = clock.monotonic() + SETTLE_SECONDS
+        space: str | None = namespace
         while True:
             try:
                 request = Settled(sequence=sequence)
-                return await self.ask("settled", request, SettledReply, namespace=namespace)
+                return await self.ask("settled", request, SettledReply, namespace=space)
             except NoResponder as error:
+                if space is not None and not self.call.has_login:
+                    # A workload-controller from before servers had logins answers only here.
+                    space = None
+                    continue
                 raise AnswerIsNo(
                     f"stored on the log as {sequence}, but not applied: {error}"
                 ) from None

@@ -1,0 +1,88 @@
+"""The services of an earlier version, from the history of the repository."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from support.servers import within
+from support.service_process import MODULES, variables
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def build_wheel(commit: str, folder: Path) -> Path:
+    """The folder with the modules of the wheel of a commit. Skips the test if the commit is not in
+    this clone."""
+    made = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"commit {commit} is not in this clone: {made.stderr.decode().strip()}")
+    source, site = folder / "source", folder / "site"
+    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as packed:
+        packed.extractall(source, filter="data")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    built = subprocess.run(build, cwd=source, capture_output=True, check=False, text=True)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = (source / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed_wheel:
+        packed_wheel.extractall(site)
+    show = "from importlib.util import find_spec; print(find_spec('admittance.scheduler').origin)"
+    env = {**os.environ, "PYTHONPATH": str(site)}
+    found = subprocess.check_output([sys.executable, "-c", show], cwd=folder, env=env, text=True)
+    assert found.startswith(str(site)), found
+    return site
+
+
+class OldService:
+    """A service of the earlier version as a process. ``site``: the folder of `build_wheel`."""
+
+    def __init__(
+        self, site: Path, service: str, url: str, folder: Path, instance: str, **env: str
+    ) -> None:
+        self.service = service
+        self._command = [sys.executable, "-m", MODULES[service]]
+        self._env = {
+            **os.environ,
+            **variables(url, folder, instance, **env),
+            "PYTHONPATH": str(site),
+        }
+        self._log = folder / f"{service}-{instance}.log"
+        self._process: asyncio.subprocess.Process
+
+    async def start(self) -> None:
+        with self._log.open("wb") as log:
+            # Not in the repository, whose modules would come first.
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, env=self._env, cwd=self._log.parent, stdout=log, stderr=log
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; None: it runs."""
+        return self._process.returncode
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.status is None:
+            self._process.send_signal(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """kill -9, at once."""
+        if self.status is None:
+            self._process.kill()
+        await within(self._process.wait())
