@@ -101,6 +101,9 @@ def _configure_without_cache(**options: Any) -> None:
     _configure_logs(**{**options, "cache_logger_on_first_use": False})
 
 
+# Tracebacks in colours and boxes take a second each.
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
+
 _configure_logs = structlog.configure
 structlog.configure = _configure_without_cache  # type: ignore[assignment]
 
