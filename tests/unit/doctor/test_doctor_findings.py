@@ -146,13 +146,23 @@ def test_replicas_that_are_away_or_behind_are_found_by_server() -> None:
         {"name": "n2", "current": True, "active": 8_000_000_000},
         {"name": "n3", "current": False, "active": 300_000_000, "lag": 7},
     ]
-    infos = {name: {"cluster": {"replicas": replicas}} for name in ("A", "B")}
+    cluster = {"name": "c", "leader": "n0", "replicas": replicas}
+    infos = {name: {"cluster": cluster} for name in ("A", "B")}
+    infos["C"] = {"cluster": {"name": "c", "leader": "n0", "replicas": [{"name": "n2"}]}}
     away, behind = offline_findings(infos)
     assert (away.what, away.found) == ("server n2", "away: it has replicas of A, B")
     assert (behind.what, behind.found) == (
         "server n3",
         "its replicas are behind: A (7 behind), B (7 behind)",
     )
+
+
+def test_a_stream_without_a_leader_says_nothing_of_its_replicas() -> None:
+    silent = {"name": "n2", "active": 60_000_000_000}
+    [found] = offline_findings({"A": {"cluster": {"name": "c", "replicas": [silent]}}})
+    assert (found.what, found.state) == ("stream A", WRONG)
+    assert found.found == "no server leads it, so nothing is written to it"
+    assert offline_findings({"A": {"cluster": {"leader": "alone"}}, "B": {}}) == []
 
 
 def test_enough_replicas_are_no_finding() -> None:

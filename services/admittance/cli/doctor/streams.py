@@ -20,8 +20,9 @@ from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.telemetry.findings import size_of
 
 FULL_DISK: Final = (
-    "look at the server's log for `no space left on device`, make space, then restart nats-server: "
-    "it does not recover by itself (docs/operations.md#the-disk-is-full)"
+    "in a cluster look first whether a majority of its servers runs; else look at the server's log "
+    "for `no space left on device`, make space, then restart nats-server: it does not recover by "
+    "itself (docs/operations.md#the-disk-is-full)"
 )
 NO_ANSWER: Final = (
     "look whether the servers run, and whether a majority of a cluster does: "
@@ -59,12 +60,18 @@ def answered(found: StreamInfos) -> dict[str, dict[str, Any]]:
 
 
 def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """A finding for each server of a cluster whose replicas are away or behind. ``infos``: the info
-    of each stream."""
+    """A finding for each server of a cluster whose replicas are away or behind, and for each stream
+    without a leader. ``infos``: the info of each stream."""
     away: dict[str, list[str]] = {}
     behind: dict[str, list[str]] = {}
+    without: list[str] = []
     for stream, info in infos.items():
-        for one in (info.get("cluster") or {}).get("replicas") or []:
+        cluster = info.get("cluster") or {}
+        if "name" in cluster and not cluster.get("leader"):
+            # Only a leader knows which replicas are away.
+            without.append(stream)
+            continue
+        for one in cluster.get("replicas") or []:
             name = one.get("name", "?")
             if one.get("offline") or one.get("active", 0) > AWAY_SECONDS * streams.SECOND:
                 away.setdefault(name, []).append(stream)
@@ -83,6 +90,11 @@ def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
                 "wait until it has caught up; if it does not, look at its log",
             )
             for name, names in behind.items()
+            if name not in away
+        ),
+        *(
+            wrong(f"stream {name}", "no server leads it, so nothing is written to it", NO_ANSWER)
+            for name in without
         ),
     ]
 
