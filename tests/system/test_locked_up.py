@@ -10,7 +10,7 @@ import stat
 import sys
 import tarfile
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from getpass import getuser
 from pathlib import Path
@@ -26,8 +26,9 @@ from admittance.runtime.bus.streams import KV_CLAIMS, all_streams
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
 from support.fork_server import Answer, run_admit
+from support.otlp_receiver import OtlpReceiver, otlp_receiver
 from support.requests import eventually
-from support.servers import within
+from support.servers import until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -82,7 +83,9 @@ def read_text(url: str) -> str:
 class Folder:
     """A data folder, and commands of the Unix user that starts `admit up` on it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **env: str) -> None:
+        """``env``: further variables of `admit up`."""
+        self.env = env
         self.root = root
         self.data = root / "data"
         self.auth = self.data / "auth"
@@ -91,7 +94,7 @@ class Folder:
     async def up(self, *options: str, runner: bool = False) -> AsyncIterator[Child]:
         options = options if runner else (*options, "--no-runner")
         arguments = ["up", "--port", "0", "--data-dir", str(self.data), *options]
-        child = await start(arguments, self.root / "log")
+        child = await start(arguments, self.root / "log", self.env)
         try:
             await child.ready()
             yield child
@@ -160,10 +163,19 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
         assert await stored(locked.url, folder.creds("workload-controller")) == before
 
 
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[OtlpReceiver]:
+    with otlp_receiver() as found:
+        yield found
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Folder]:
-    """A new folder with a locked `admit up` on it."""
-    made = Folder(tmp_path_factory.mktemp("locked_up"))
+async def folder(
+    tmp_path_factory: pytest.TempPathFactory, receiver: OtlpReceiver
+) -> AsyncIterator[Folder]:
+    """A new folder with a locked `admit up` on it, which exports traces."""
+    export = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "20"}
+    made = Folder(tmp_path_factory.mktemp("locked_up"), **export)
     # Jobs of ada run as this Unix user, as those of the admin do.
     rules = [f"--run-as=user:{name}={getuser()}" for name in ("ada", "admin")]
     async with made.up(*rules, runner=True):
@@ -241,6 +253,20 @@ async def test_job_of_a_person_runs_and_the_log_says_who_submitted_it(folder: Fo
     assert (await folder.admit("logs", "workload", "hello"))[1] == "hello\n"
     assert "by admin" in (await folder.admit("events", "--workload", "hello"))[1]
     assert (await folder.admit("explain", "workload", "hello"))[0] == 0
+
+
+async def test_trace_of_a_job_reaches_the_receiver(folder: Folder, receiver: OtlpReceiver) -> None:
+    submit = ("submit", "-q", "research", "--name", "traced", "--wait", "--", "true")
+    for words in (("apply", "-f", str(SAMPLES / "queues.yaml")), submit):
+        status, _, err = await folder.admit(*words)
+        assert status == 0, err
+
+    def names() -> set[str]:
+        own = [one for one in receiver.spans if one.attributes["admittance.workload"] == "traced"]
+        return {one.span.name for one in own}
+
+    await until(lambda: "workload" in names(), LIMIT)
+    assert names() >= {"queue", "reservation", "admission", "start", "run", "workload"}
 
 
 async def test_admin_reads_objects_of_foreign_kinds(folder: Folder) -> None:
