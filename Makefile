@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough test-pythons test-packages test-deploy up hunt bench lint schema lock clean
+.PHONY: help install demo test thorough test-pythons test-packages test-deploy up hunt bench chaos-cluster lint schema lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,6 +69,9 @@ hunt: $(STAMP)  ## SEEDS stories of the services that ship, on all cores, up to 
 
 bench: $(STAMP)  ## Kueue's scheduler benchmark against the embedded system
 	$(BIN)/admit bench benchmarks/baseline.yaml
+
+chaos-cluster: $(STAMP)  ## 2,000 jobs on three locked servers that are killed and paused, ten minutes
+	$(BIN)/python -m benchmarks.chaos --servers 3 --locked
 
 lint: $(STAMP)  ## ruff, mypy strict, import contracts, sizes and import cycles
 	$(BIN)/ruff check

@@ -14,17 +14,19 @@ from admittance.runtime.errors import SetupError
 RUNTIME = 0.2
 
 
-def bench_plan(rate: float, seconds: float, checks: int = 0) -> BenchPlan:
+def bench_plan(
+    rate: float, seconds: float, checks: int = 0, queue_name: str = "steady"
+) -> BenchPlan:
     """rate workloads a second for so many seconds, evenly, on one queue that has room for all.
     ``checks``: how many each has; every check answers Ready at once."""
     names = tuple(f"check-{n}" for n in range(checks))
     count = max(1, round(rate * seconds))
     room = round(1000 * max(100.0, rate * 10))
-    queue = PlannedQueue("steady", "cq", "", "default", room, None, None, "Never", "Never", names)
+    queue = PlannedQueue(queue_name, "cq", "", "default", room, None, None, "Never", "Never", names)
     return BenchPlan(
         (queue,),
         tuple(
-            PlannedWorkload((n + 1) / rate, RUNTIME, f"steady-{n}", 0, "steady", 1000, 0)
+            PlannedWorkload((n + 1) / rate, RUNTIME, f"{queue_name}-{n}", 0, queue_name, 1000, 0)
             for n in range(count)
         ),
     )

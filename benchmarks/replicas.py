@@ -1,15 +1,15 @@
 """What three servers with three replicas cost: throughput and latency beside one server.
 
-``python -m benchmarks.replicas [GENERATOR.yaml] [--scale 0.3] [--rounds 2] [--rate 20]
-[--seconds 20]``
+``python -m benchmarks.replicas [--burst 3000] [--rounds 3] [--rate 20] [--seconds 15]``
 
 Each round measures the services in one process (`admit up --nats`), once on one server and once on
-a cluster of three, one after the other. All three servers share the disk and the processors of one
-machine.
+a cluster of three, one after the other: the latency at a steady rate, then the throughput of a
+burst, with enough quota for all. The three servers share disk and processors of one machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import tempfile
 from functools import partial
@@ -20,7 +20,8 @@ import psutil
 from admittance.cli.bench import system
 from admittance.cli.bench.run import loop_factory, main_of
 from admittance.runtime import clock
-from benchmarks.pairs import Figures, Loads, in_turns, loads_of, measured, options
+from benchmarks import latency
+from benchmarks.pairs import Figures, Loads, in_turns, measured
 from benchmarks.server_cluster import ServerCluster
 
 
@@ -52,9 +53,16 @@ async def _figures(servers: int, loads: Loads) -> Figures:
 
 def command() -> list[str]:
     """Runs the benchmark with the options of the command line; returns the lines to print."""
-    about = (__doc__ or "").splitlines()[0]
-    given = options(about, scale=0.3, rounds=2, rate=20.0).parse_args()
-    loads = loads_of(given)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--burst", type=int, default=3000, help="workloads within a second")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=20.0, help="of the steady load, a second")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of the steady load")
+    given = parser.parse_args()
+    loads = Loads(
+        latency.bench_plan(given.rate, given.seconds),
+        latency.bench_plan(given.burst, 1.0, queue_name="burst"),
+    )
     systems = {f"{n} server(s)": partial(_figures, n, loads) for n in (1, 3)}
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         (single, three), lines = runner.run(in_turns(systems, given.rounds))

@@ -101,9 +101,12 @@ class StatusStore:
     def _key(self, request_id: str) -> str:
         return f"{self._prefix}.{hashlib.blake2b(request_id.encode(), digest_size=16).hexdigest()}"
 
-    async def get(self, request_id: str) -> StoreEntry:
-        """Raises Unavailable or Refused if the store cannot be read."""
-        entry = await bucket.get_directly(self._bus, self._key(request_id), bucket=PROVIDERS)
+    async def get(self, request_id: str, *, from_leader: bool = False) -> StoreEntry:
+        """The stored status, from any replica, for a writer that expects its revision.
+        ``from_leader``: for a reader that decides something, in the account of the services. Raises
+        Unavailable or Refused if the store cannot be read."""
+        read = bucket.get if from_leader else bucket.get_directly
+        entry = await read(self._bus, self._key(request_id), bucket=PROVIDERS)
         if entry is None:
             return StoreEntry(None, 0)
         if entry.value is None:

@@ -362,5 +362,5 @@ class BookingEnder:
 
     async def _is_provisioned(self, pooled: PooledBooking) -> bool:
         store = StatusStore(self._bus, pooled.booking.provisioning_class)
-        status = (await store.get(pooled.booking.id)).status
+        status = (await store.get(pooled.booking.id, from_leader=True)).status
         return status is not None and status.status == "provisioned"

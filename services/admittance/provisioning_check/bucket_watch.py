@@ -25,8 +25,9 @@ from admittance.provisioning_check.messages import HEADER_CANCELLED, deletion, k
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import PAGE, read_messages
+from admittance.runtime.bus.history import PAGE, newest_sequence, read_messages
 from admittance.runtime.bus.messages import with_retries
+from admittance.runtime.errors import Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.bucket_reader import read, read_manifest
 
@@ -120,6 +121,7 @@ class BucketWatch:
             for one in (sorted(namespaces) if len(namespaces) <= NAMESPACES_MAX else "*")
         ]
         after = 0
+        newest = await newest_sequence(self._bus, filters)
         while True:
             page = await read_messages(self._bus, filters, after=after)
             for one in page:
@@ -127,9 +129,12 @@ class BucketWatch:
                     fact = decode(one.subject, one.data)
                     assert isinstance(fact, ProvisioningFact), "the filters say so"
                     recovery.read(fact, one.time)
+            after = page[-1].sequence if page else after
+            if len(page) < PAGE and after < newest:
+                # The replica that answered lags behind the leader.
+                raise Unavailable(f"a replica of the log lags: it ends before {newest}")
             if len(page) < PAGE:
                 break
-            after = page[-1].sequence
         found = recovery.found()
         for record in found:
             name = record.metadata.namespace, record.metadata.name

@@ -7,11 +7,9 @@ import asyncio
 import pytest
 
 from admittance.events.subjects import CLAIMS
-from admittance.runtime import clock
-from admittance.runtime.bus import bucket
+from admittance.runtime.bus import bucket, history
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus
-from admittance.runtime.bus.history import StoredMessage
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.leader import lease_store
 from admittance.runtime.tasks import cancel_and_wait
@@ -120,11 +118,10 @@ async def test_a_follower_ends_at_any_moment_of_its_cancellation(bus: Bus) -> No
 def _said_to_be_newest(revisions: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader of the bucket says one after the other that these are its newest revisions."""
 
-    async def last(*_: object, **__: object) -> StoredMessage:
-        revision = revisions.pop(0) if len(revisions) > 1 else revisions[0]
-        return StoredMessage(revision, clock.now(), "", b"")
+    async def newest(*_: object, **__: object) -> int:
+        return revisions.pop(0) if len(revisions) > 1 else revisions[0]
 
-    monkeypatch.setattr(bucket, "last", last)
+    monkeypatch.setattr(history, "newest_sequence", newest)
 
 
 async def test_a_current_reader_is_loaded_once_it_has_what_the_leader_had(

@@ -295,11 +295,7 @@ class BucketReader:
             self._ready.set()
 
     async def _end_of_patterns(self) -> int:
-        """The newest revision of the patterns, from the leader of the stream."""
-        found = await asyncio.gather(
-            *(last(self._bus, pattern, stream=self._stream) for pattern in self._patterns)
-        )
-        return max((one.sequence for one in found if one is not None), default=0)
+        return await history.newest_sequence(self._bus, self._patterns, stream=self._stream)
 
     async def _check_not_older(self) -> None:
         info = await self._bus.api(f"STREAM.INFO.{self._stream}")

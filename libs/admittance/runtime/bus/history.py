@@ -234,6 +234,15 @@ async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> Stor
     return await _from_leader(bus, stream, {"last_by_subj": subject})
 
 
+async def newest_sequence(
+    bus: Bus, filters: Sequence[str], *, stream: str = subjects.STREAM
+) -> int:
+    """The newest sequence of the subjects, with wildcards, read from the leader of the stream; 0 if
+    they have no message."""
+    found = await asyncio.gather(*(last(bus, subject, stream=stream) for subject in filters))
+    return max((one.sequence for one in found if one is not None), default=0)
+
+
 async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
     """The message of the log with that sequence, read from the leader of the stream; None if the
     log has no such message."""
