@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -45,13 +46,17 @@ async def test_hundreds_of_fenced_messages_are_stored_in_order(tmp_path: Path) -
         assert len(set(places)) == len(many)
         for kind in range(3):
             assert places[kind::3] == sorted(places[kind::3])
+        # Decisions of many cycles at once, each published by itself.
+        single = decisions(epochs, 205, 100)
+        each = await within(asyncio.gather(*(bus.publish_all([one]) for one in single)))
+        assert len({one for (one,) in each if isinstance(one, int)}) == len(single)
         # A message that was stored before does not keep the others of its batch out.
-        again = await within(bus.publish_all(decisions(epochs, 203, 4)))
-        assert again[:6] == places[-6:]
+        again = await within(bus.publish_all(decisions(epochs, 303, 4)))
+        assert again[:6] == [one for (one,) in each[-6:]]
         assert all(isinstance(one, int) for one in again)
         # A takeover refuses the decisions of its domain only.
         await epoch(bus, "one")
-        late = await within(bus.publish_all(decisions(epochs, 300, 10)))
+        late = await within(bus.publish_all(decisions(epochs, 400, 10)))
         assert all(isinstance(one, Fenced) for one in late[0::3])
         assert all(isinstance(one, int) for one in [*late[1::3], *late[2::3]])
         await bus.close()

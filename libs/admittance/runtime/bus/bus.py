@@ -20,8 +20,8 @@ from admittance.runtime.bus.connection import Connection, PermissionDenied, fram
 from admittance.runtime.bus.jetstream import EXPECTED as EXPECTED
 from admittance.runtime.bus.jetstream import FENCE as FENCE
 from admittance.runtime.bus.jetstream import MESSAGE_ID as MESSAGE_ID
-from admittance.runtime.bus.jetstream import Outgoing as Outgoing
 from admittance.runtime.bus.jetstream import (
+    FenceLane,
     PendingAcks,
     answer_to,
     ask_jetstream,
@@ -29,6 +29,7 @@ from admittance.runtime.bus.jetstream import (
     only_fences,
     repeatable,
 )
+from admittance.runtime.bus.jetstream import Outgoing as Outgoing
 from admittance.runtime.bus.opening import Opening, open_connection
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import (
@@ -101,6 +102,7 @@ class Bus:
         self._one_per_fence = False
         """Whether the server takes one message at a time for each fence: its streams have
         replicas."""
+        self._lanes: dict[tuple[str, str], FenceLane] = {}
 
     @classmethod
     async def connect(
@@ -302,38 +304,44 @@ class Bus:
     async def _send_part(
         self, messages: Sequence[Outgoing], deadline: float, repeat_puts: bool
     ) -> list[int | Refused | None]:
-        groups = fence_groups(messages) if self._one_per_fence else []
+        groups = fence_groups(messages) if self._one_per_fence else {}
         if not groups:
             answers = await self._send(messages, deadline, repeat_puts)
             if any(isinstance(one, Busy) and one.code == FENCE_IN_FLIGHT for one in answers):
                 self._one_per_fence = True
             return answers
         answers = [None] * len(messages)
-        grouped = {place for group in groups for place in group}
+        grouped = {place for places in groups.values() for place in places}
         rest = [place for place in range(len(messages)) if place not in grouped]
 
-        async def send(places: Sequence[int], *, fenced: bool) -> None:
+        async def send(places: Sequence[int], fence: tuple[str, str] | None) -> None:
             part = [messages[place] for place in places]
             found = (
-                await self._send_fenced(part, deadline)
-                if fenced
-                else await self._send(part, deadline, repeat_puts)
+                await self._send(part, deadline, repeat_puts)
+                if fence is None
+                else await self._lane(fence).put(part)
             )
             for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
 
         async with task_group() as tasks:
-            for group in groups:
-                tasks.create_task(send(group, fenced=True))
+            for fence, places in groups.items():
+                tasks.create_task(send(places, fence))
             if rest:
-                tasks.create_task(send(rest, fenced=False))
+                tasks.create_task(send(rest, None))
         return answers
 
-    async def _send_fenced(
-        self, messages: Sequence[Outgoing], deadline: float
-    ) -> list[int | Refused | None]:
-        """Sends messages with one fence as a batch, since a replicated stream takes one message or
-        batch at a time for each fence, and refuses the others."""
+    def _lane(self, fence: tuple[str, str]) -> FenceLane:
+        lane = self._lanes.get(fence)
+        if lane is None:
+            lane = FenceLane(self._send_fenced, lambda: self._lanes.pop(fence), most=BATCH_MAX)
+            self._lanes[fence] = lane
+        return lane
+
+    async def _send_fenced(self, messages: Sequence[Outgoing]) -> list[int | Refused | None]:
+        deadline = clock.monotonic() + 2 * RESEND_SECONDS
+        if len(messages) == 1:
+            return await self._send(messages, deadline, False)
         async with self._batches:
             answer = await self._send_batch(messages, deadline, resend=True)
         if isinstance(answer, TooBig | Repeated):

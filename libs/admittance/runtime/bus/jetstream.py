@@ -8,9 +8,9 @@ leader does not know the request. So a request is sent again until it is answere
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import nats.errors
@@ -54,15 +54,62 @@ def only_fences(messages: Sequence[Outgoing]) -> bool:
     return bool(expecting) and all(FENCE in headers for headers in expecting)
 
 
-def fence_groups(messages: Sequence[Outgoing]) -> list[list[int]]:
-    """The places of messages that share a fence and may be sent again, for each fence with several
-    messages."""
+def fence_groups(messages: Sequence[Outgoing]) -> dict[tuple[str, str], list[int]]:
+    """The places of the messages that may be sent again, for each fence: subject and epoch."""
     groups: dict[tuple[str, str], list[int]] = {}
     for place, message in enumerate(messages):
         headers = message.headers
         if headers and FENCE in headers and repeatable(message):
             groups.setdefault((headers[FENCE], headers[EXPECTED]), []).append(place)
-    return [places for places in groups.values() if len(places) > 1]
+    return groups
+
+
+Outcomes: TypeAlias = "list[int | Refused | None]"
+"""For each message its sequence, its refusal, or None if neither is known."""
+
+
+class FenceLane:
+    """Sends the messages of one fence batch after batch, each with everything that was put
+    meanwhile, since a replicated stream takes one message or batch at a time for each fence and
+    refuses the others. ``send`` sends a batch, ``ended`` is called when the lane is empty."""
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[Outgoing]], Awaitable[Outcomes]],
+        ended: Callable[[], object],
+        *,
+        most: int,
+    ) -> None:
+        self._send = send
+        self._ended = ended
+        self._most = most
+        self._waiting: list[tuple[Outgoing, asyncio.Future[int | Refused | None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def put(self, messages: Sequence[Outgoing]) -> Outcomes:
+        """The outcomes of the messages. Raises what ``send`` raises."""
+        loop = asyncio.get_running_loop()
+        put = [(one, loop.create_future()) for one in messages]
+        self._waiting += put
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="fence lane")
+        return list(await asyncio.gather(*(outcome for _, outcome in put)))
+
+    async def _run(self) -> None:
+        while self._waiting:
+            part, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            waiting = [outcome for _, outcome in part]
+            try:
+                outcomes = await self._send([message for message, _ in part])
+            except Exception as error:
+                for one in waiting:
+                    if not one.done():
+                        one.set_exception(error)
+                continue
+            for one, outcome in zip(waiting, outcomes, strict=True):
+                if not one.done():
+                    one.set_result(outcome)
+        self._ended()
 
 
 class ApiError(msgspec.Struct, frozen=True):
