@@ -41,13 +41,17 @@ class ServerCluster:
     RUNNERS: Final = 2
     """The most runners of a locked cluster; each has a user of its own."""
 
-    def __init__(self, folder: Path, size: int = 3, *, locked: bool = False) -> None:
+    def __init__(
+        self, folder: Path, size: int = 3, *, locked: bool = False, users: Sequence[User] = ()
+    ) -> None:
+        """``users``: of a locked cluster, beside those of a locked `admit up`."""
         self.size = size
         self._lock = Lock(folder) if locked else None
         self._users = AuthStore(folder / "auth")
         if locked:
             more = [f"runner-{number}" for number in range(1, self.RUNNERS)]
-            self._users.provide([User(name=name, role="runner", key="") for name in more])
+            runners = [User(name=name, role="runner", key="") for name in more]
+            self._users.provide([*runners, *users])
         self.access = add_load_user(folder / "auth") if locked else NO_OPTIONS
         ports = free_ports(2 * size)
         self._ports, routes = ports[:size], ports[size:]
@@ -74,6 +78,10 @@ class ServerCluster:
         name = f"runner-{number}" if number else self._lock.runner
         login = ConnectionOptions(creds=self._users.credentials_of(name))
         return login.environment({"ADMIT_RUNNER": name})
+
+    def credentials_of(self, user: str) -> str:
+        """The credentials file of a user of a locked cluster."""
+        return self._users.credentials_of(user)
 
     def url_of(self, number: int) -> str:
         """The address of one server."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from benchmarks.server_cluster import ServerCluster
 
+from admittance.access.users import User
 from support.cluster import Cluster
 
 SERVICES: Final = (
@@ -23,11 +24,12 @@ SERVICES: Final = (
 
 @asynccontextmanager
 async def three_servers(
-    folder: Path, *, locked: bool = False, with_streams: bool = True
+    folder: Path, *, locked: bool = False, with_streams: bool = True, users: Sequence[User] = ()
 ) -> AsyncIterator[ServerCluster]:
     """A cluster that has a leader, and all streams and buckets with three replicas. ``locked``: the
-    servers demand credentials. ``with_streams`` False: the cluster is empty."""
-    cluster = ServerCluster(folder, locked=locked)
+    servers demand credentials. ``with_streams`` False: the cluster is empty. ``users``: of a locked
+    cluster, beside those of a locked `admit up`."""
+    cluster = ServerCluster(folder, locked=locked, users=users)
     try:
         await cluster.start()
         await cluster.formed()
@@ -40,17 +42,22 @@ async def three_servers(
 
 @asynccontextmanager
 async def services_on(
-    cluster: ServerCluster, folder: Path, services: Sequence[str] = SERVICES, *, each: int = 2
+    cluster: ServerCluster,
+    folder: Path,
+    services: Sequence[str] = SERVICES,
+    *,
+    each: int = 2,
+    **env: str,
 ) -> AsyncIterator[Cluster]:
     """Services as processes on the cluster, ``each`` instances of a service. ``folder``: for their
-    logs and data."""
+    logs and data. ``env``: their variables."""
     found = Cluster(cluster.url, folder)
     try:
         for service in services:
             for number in range(each):
-                login = cluster.variables_of(service, number)
-                replicas = str(cluster.size)
-                await found.start(service, f"{service}-{number}", ADMIT_REPLICAS=replicas, **login)
+                name = f"{service}-{number}"
+                more = {**env, **cluster.variables_of(service, number)}
+                await found.start(service, name, ADMIT_REPLICAS=str(cluster.size), **more)
         yield found
     finally:
         await found.stop()

@@ -20,7 +20,7 @@ from admittance.access.users import User
 from admittance.events.requests import Apply
 from admittance.runtime.auth_store import credentials_text
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.streams import stream_infos
+from admittance.runtime.bus.streams import problems_of, stream_infos
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.jwt_issuer import KEYS, JwtIssuer, new_issuer_key, new_key, sign_jwt
 from support.cluster import Cluster
@@ -55,8 +55,8 @@ USERS += [
 class Locked:
     """A locked server with services and a runner. ``core``: may do everything in CORE.
 
-    ``users``: all users; ``services`` start in this order, then the ``runner``; "": no runner.
-    ``jwt``: users have JWTs instead of NKeys."""
+    ``users``: all users; ``services`` start in this order, then the ``runner``. ``jwt``: users
+    have JWTs instead of NKeys."""
 
     def __init__(
         self,
@@ -109,23 +109,15 @@ class Locked:
         self.server.reload(key, new_key().public)
 
     async def start(self) -> None:
-        await self.start_server()
-        await self.start_services()
-
-    async def start_server(self) -> None:
         await self.server.start()
         self.cluster = Cluster(self.server.url(), self.folder)
         self.core = await Bus.connect(self.server.url(), name="test", access=self.access("core"))
-
-    async def start_services(self, **env: str) -> None:
-        """Starts the services, and the runner if the system has one. ``env``: their variables."""
         for service in self._services:
-            await self.cluster.start(service, ADMIT_NATS_CREDS=self.creds(service), **env)
+            await self.cluster.start(service, ADMIT_NATS_CREDS=self.creds(service))
             # The others may not create streams, and would wait with a warning.
             await eventually(self._has_streams, LIMIT)
         name = self._runner
-        if name:
-            await self.cluster.start("runner", ADMIT_NATS_CREDS=self.creds(name), ADMIT_RUNNER=name)
+        await self.cluster.start("runner", ADMIT_NATS_CREDS=self.creds(name), ADMIT_RUNNER=name)
 
     async def stop(self) -> None:
         await self.cluster.stop()
@@ -134,7 +126,7 @@ class Locked:
 
     async def _has_streams(self) -> bool:
         infos = await stream_infos(self.core)
-        return all(isinstance(one, dict) for one in infos.values())
+        return all(isinstance(one, dict) for one in infos.values()) and not problems_of(infos)
 
     async def client(self, name: str, refused: list[str] | None = None) -> Client:
         """A connection of the NATS client alone, as a program in another language has it."""

@@ -12,7 +12,6 @@ from typing import Any
 import nats
 import pytest
 import yaml
-from nats.aio.client import Client
 
 from admittance.access.users import User
 from admittance.cli.up.readiness import until_ready
@@ -22,7 +21,7 @@ from recorded.story import CONFIGURATION, NAMESPACE, workload
 from support.cluster import Cluster
 from support.fork_server import Answer, run_admit
 from support.servers import TestServer, until, within
-from system.locked import SERVICES, USERS, Locked
+from support.three_servers import SERVICES, services_on, three_servers
 
 pytestmark = pytest.mark.bus
 
@@ -34,8 +33,7 @@ SOON = "soon"
 class Stream:
     """Submits workloads one after the other, and ends the job of each that is admitted."""
 
-    def __init__(self, nc: Client, player: Player) -> None:
-        self._nc = nc
+    def __init__(self, player: Player) -> None:
         self._player = player
         self.submitted: list[str] = []
         """Workloads with an acknowledged submission."""
@@ -62,7 +60,7 @@ class Stream:
             await asyncio.sleep(0.005)
 
 
-async def test_an_old_open_deployment_goes_on_on_a_locked_server(tmp_path: Path) -> None:
+async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: Path) -> None:
     with tarfile.open(RECORDED) as packed:
         packed.extractall(tmp_path, filter="data")
     config = tmp_path / "configuration.yaml"
@@ -78,7 +76,7 @@ async def test_an_old_open_deployment_goes_on_on_a_locked_server(tmp_path: Path)
         player = Player(nc, url, verdicts={SOON: retry})
         await player.start()
         await player.catch_up()
-        stream = Stream(nc, player)
+        stream = Stream(player)
         flowing = asyncio.create_task(stream.run())
         await _submit(player, SOON, "checked")
         await player.until(SOON, lambda one: bool(_row(one).get("retryCount")))
@@ -92,47 +90,50 @@ async def test_an_old_open_deployment_goes_on_on_a_locked_server(tmp_path: Path)
         await process.kill()
     await old.kill()
 
-    users = [user for user in USERS if user.name in SERVICES and user.role != "built-in-provider"]
-    users += [
-        User(name="provider-pool", role="built-in-provider", key="", class_name="rack.example.com"),
-        User(name="saver", role="backup", key=""),
-    ]
-    new = Locked(tmp_path, users, SERVICES, runner="")
-    await new.start_server()
-    try:
-        done = await _admit(new.server.url(), "restore", str(file), creds=new.creds("saver"))
+    saver = User(name="saver", role="backup", key="")
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    async with three_servers(folder, locked=True, with_streams=False, users=[saver]) as servers:
+        creds = servers.credentials_of(saver.name)
+        admin = servers.variables_of("admin")["ADMIT_NATS_CREDS"]
+        done = await _admit(servers.url, "restore", str(file), "--replicas", "3", creds=creds)
         assert done.status == 0, done.err
-        async with await new.client("core") as nc:
-            player = Player(
-                nc,
-                new.server.url(),
-                verdicts={},
-                otherwise={"state": "Ready", "message": "fine"},
-                creds=new.creds("core"),
-            )
-            after = {name: await player.workload(name) for name in CAN_FINISH}
-            assert after == before
-            await new.start_services(ADMIT_CONFIG=str(config))
+        core = await servers.connect()
+        player = Player(
+            core.nc,
+            servers.url,
+            verdicts={},
+            otherwise={"state": "Ready", "message": "fine"},
+            creds=admin,
+        )
+        after = {name: await player.workload(name) for name in CAN_FINISH}
+        assert after == before
+        async with services_on(servers, folder, each=1, ADMIT_CONFIG=str(config)):
             for service in SERVICES:
-                await within(until_ready(new.core, service), 60)
+                await within(until_ready(core, service), 60)
             await player.start()
             for name in finished:
                 await player.until(name, condition("Finished"))
             await player.catch_up()
-            finishing = asyncio.create_task(Stream(nc, player).finish_all())
+            finishing = asyncio.create_task(Stream(player).finish_all())
             await finish_all(player, [SOON, *submitted])
             finishing.cancel()
             facts = await player.admit("events", "-n", NAMESPACE, "-o", "json")
-        admitted = Counter(
-            event["subject"].rsplit(".", 1)[-1]
-            for event in map(json.loads, facts.splitlines())
-            if event["subject"].split(".")[2] == "admitted"
-        )
-        assert {name: admitted[name] for name in finished} == dict.fromkeys(finished, 1)
-        found = await _admit(new.server.url(), "doctor", creds=new.creds("core"))
-        assert "none: all entries can be read" in found.out
-    finally:
-        await new.stop()
+            found = await _admit(servers.url, "doctor", creds=admin)
+            again = str(tmp_path / "again.backup")
+            done = await _admit(servers.url, "backup", again, creds=creds)
+            refused = await _admit(servers.url, "backup", again, creds=admin)
+        await core.close()
+    admitted = Counter(
+        event["subject"].rsplit(".", 1)[-1]
+        for event in map(json.loads, facts.splitlines())
+        if event["subject"].split(".")[2] == "admitted"
+    )
+    assert {name: admitted[name] for name in finished} == dict.fromkeys(finished, 1)
+    assert "3 replica(s)" in found.out
+    assert done.status == 0, done.err
+    assert refused.status == 1
+    assert refused.err.endswith("; a backup needs a login with the role backup\n")
 
 
 async def _submit(player: Player, name: str, queue: str) -> None:
