@@ -17,7 +17,11 @@ from admittance.events.codec import encode
 from admittance.events.requests import Families, FamiliesReply
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import last
+from admittance.runtime.bus.history import last, read_messages
+from admittance.runtime.telemetry.tracing import extract
+from admittance.telemetry.log_reader import LogReader
+from admittance.telemetry.open_traces import OpenTraces
+from admittance.traces.spans import LoggedFact, Span
 from admittance.workload.conditions import is_true
 from admittance.workload.stored import StoredWorkload, head, owner_of
 from support.builders import a_manifest
@@ -389,3 +393,43 @@ async def test_a_job_migrates_and_finishes_without_leftover_messages(place: Plac
     told = await place.told()
     assert (told.families, told.stuck, told.gates_open) == (2, 0, {})
     assert "admittance_preemption_gate_open" in await scrape(port)
+
+
+async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Place) -> None:
+    await place.start("scheduler", "variant-controller", "runner")
+    await apply(place.bus, *objects())
+    await submit(place.bus, [sleeping("j", None)])
+    await place.runs("j")
+    await place.rest()
+    log = await facts_of_log(place.bus)
+    reader = LogReader(place.bus, "test")
+
+    async def read(facts: list[LoggedFact]) -> list[Span]:
+        traces = OpenTraces(lambda *_: True, reader.history)
+        return [span for one in facts for span in await traces.read(one)]
+
+    (middle,) = (n for n, one in enumerate(log) if ".quota_reserved." in one.subject)
+    before = await read(log[:middle])
+    await place.finish("j")
+
+    async def ended() -> bool:
+        log[:] = await facts_of_log(place.bus)
+        found = await workload(place.bus, "j")
+        return found is not None and is_true(found, "Finished")
+
+    await eventually(ended)
+    await place.rest()
+    log = await facts_of_log(place.bus)
+    whole = await read(log)
+    assert {one.name for one in whole} >= {"workload", "variant reservation", "variant spot"}
+    parts = {one.span_id for one in (*before, *await read(log[middle:]))}
+    assert parts == {one.span_id for one in whole}
+
+
+async def facts_of_log(bus: Bus) -> list[LoggedFact]:
+    found: list[LoggedFact] = []
+    while page := await read_messages(bus, ["admit.>"], after=found[-1].sequence if found else 0):
+        for one in page:
+            trace = extract(one.headers)
+            found.append(LoggedFact(one.sequence, one.time, one.subject, one.data, trace))
+    return found
