@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough test-pythons test-packages test-deploy up hunt bench chaos-cluster lint schema lock clean
+.PHONY: help install demo test thorough test-pythons test-packages test-deploy up hunt bench chaos-cluster lint schema lock sbom clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -94,6 +94,15 @@ lock: $(STAMP)  ## requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command "make lock" --quiet -o requirements.lock
+
+# A CycloneDX file; two runs give the same bytes. The tool has an environment of its own.
+SBOM := dist/admittance.cdx.json
+sbom:  ## the bill of materials of requirements.lock, as dist/admittance.cdx.json
+	@test -x build/sbom/bin/cyclonedx-py || { $(PYTHON) -m venv --clear build/sbom && \
+	  build/sbom/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0; }
+	@mkdir -p $(dir $(SBOM))
+	@build/sbom/bin/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml \
+	  --output-reproducible --of JSON -o $(SBOM) requirements.lock
 
 clean:  ## the virtual environment and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

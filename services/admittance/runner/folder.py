@@ -43,9 +43,13 @@ _identity = msgspec.json.Decoder(RunIdentity)
 
 def _replace(path: Path, data: bytes) -> None:
     part = path.with_name(f"{path.name}.{chance.token_hex(4)}")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-    part.replace(path)
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _make_folder(path: Path) -> None:
@@ -189,6 +193,13 @@ def open_run(root: Path, key: str) -> RunFolder | None:
         return None
 
 
+def _unusable(root: Path, error: OSError) -> SetupError:
+    return SetupError(
+        f"the runner's folder {root} cannot be used ({error.strerror}): "
+        "make room and set its rights, or give another one with --data-dir"
+    )
+
+
 class DataFolder:
     """The data folder of a runner: make it with `open`, and call `close` at the end."""
 
@@ -208,10 +219,7 @@ class DataFolder:
             _make_folder(root / "runs")
             lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise SetupError(
-                f"the runner's folder {root} cannot be used ({error.strerror}): "
-                "give another one with --data-dir"
-            ) from error
+            raise _unusable(root, error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -219,12 +227,16 @@ class DataFolder:
             raise SetupError(
                 f"another runner uses {root}: stop it, or give another folder with --data-dir"
             ) from None
-        name = name_of(root)
-        secret = root / "secret"
-        if not secret.exists() or not secret.read_text().strip():
-            _replace(secret, chance.token_hex(32).encode())
-        with contextlib.suppress(FileExistsError):
-            os.mkfifo(root / "notify", 0o600)
+        try:
+            name = name_of(root)
+            secret = root / "secret"
+            if not secret.exists() or not secret.read_text().strip():
+                _replace(secret, chance.token_hex(32).encode())
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(root / "notify", 0o600)
+        except OSError as error:
+            os.close(lock)
+            raise _unusable(root, error) from error
         return cls(root, name, lock)
 
     def close(self) -> None:

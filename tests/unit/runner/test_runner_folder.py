@@ -77,6 +77,30 @@ def test_a_folder_that_cannot_be_is_one_clear_line(tmp_path: Path) -> None:
         DataFolder.open(tmp_path / "file")
 
 
+def test_a_folder_that_becomes_usable_is_opened_at_the_next_try(tmp_path: Path) -> None:
+    (tmp_path / "runner" / "id").mkdir(parents=True)
+    with pytest.raises(SetupError, match=r"runner cannot be used \(Is a directory\)"):
+        DataFolder.open(tmp_path)
+    (tmp_path / "runner" / "id").rmdir()
+    DataFolder.open(tmp_path).close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device of Linux")
+def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = os.open
+
+    def on_a_full_disk(path: Path, flags: int, mode: int = 0o777) -> int:
+        file = make(path, flags, mode)
+        if Path(path).name.startswith("id."):
+            os.dup2(make("/dev/full", os.O_WRONLY), file)
+        return file
+
+    monkeypatch.setattr("admittance.runner.folder.os.open", on_a_full_disk)
+    with pytest.raises(SetupError, match=r"runner cannot be used \(No space left on device\)"):
+        DataFolder.open(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "runner").iterdir()) == ["lock", "runs"]
+
+
 def test_runs_are_found_again_and_other_folders_are_removed(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path)
     run = a_run(folder)
