@@ -15,7 +15,7 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import Families, FamiliesReply
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import WorkloadName, address_of, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import last, read_messages
 from admittance.runtime.telemetry.tracing import extract
@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 FLAVORS = ("reservation", "demand", "spot")
+NAME = WorkloadName("ns", "j")
 
 
 def objects(*flavors: str, **more: Any) -> list[dict[str, Any]]:
@@ -408,6 +409,8 @@ async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Plac
         traces = OpenTraces(lambda *_: True, reader.history)
         return [span for one in facts for span in await traces.read(one)]
 
+    family = {address_of(one.subject).name for one in await reader.history(NAME, ())}
+    assert family == {"j", *(f"j-variant-{one}" for one in FLAVORS)}
     (middle,) = (n for n, one in enumerate(log) if ".quota_reserved." in one.subject)
     before = await read(log[:middle])
     await place.finish("j")
