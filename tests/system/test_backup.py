@@ -12,9 +12,14 @@ from typing import Any
 import nats
 import pytest
 import yaml
+from nats.aio.client import Client
 
 from admittance.access.users import User
+from admittance.cli.backup.archive import check
 from admittance.cli.up.readiness import until_ready
+from admittance.events.subjects import RESTORED
+from admittance.runtime.bus import bucket
+from admittance.runtime.bus.streams import KV_LOG
 from recorded.finish import CAN_FINISH, finish_all
 from recorded.player import Player, condition
 from recorded.story import CONFIGURATION, NAMESPACE, workload
@@ -82,6 +87,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
         await player.until(SOON, lambda one: bool(_row(one).get("retryCount")))
         await until(lambda: len(stream.finished) >= 20, 60)
         submitted, finished = list(stream.submitted), list(stream.finished)
+        last = await _newest_revision(nc)
         done = await _admit(url, "backup", str(file))
         flowing.cancel()
         before = {name: await player.workload(name) for name in CAN_FINISH}
@@ -108,6 +114,14 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
         )
         after = {name: await player.workload(name) for name in CAN_FINISH}
         assert after == before
+        with file.open("rb") as source:
+            streams = check("FILE", source).contents.streams
+        (end,) = (one.end for one in streams if one.name == KV_LOG)
+        # No fact of the restored log names a later revision.
+        assert end >= last
+        restored = await bucket.get(core, RESTORED)
+        assert restored is not None
+        assert restored.revision == end + 1
         async with services_on(servers, folder, each=1, ADMIT_CONFIG=str(config)):
             for service in SERVICES:
                 await within(until_ready(core, service), 60)
@@ -134,6 +148,11 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
     assert done.status == 0, done.err
     assert refused.status == 1
     assert refused.err.endswith("; a backup needs a login with the role backup\n")
+
+
+async def _newest_revision(nc: Client) -> int:
+    answer = await nc.request(f"$JS.API.STREAM.INFO.{KV_LOG}")
+    return int(json.loads(answer.data)["state"]["last_seq"])
 
 
 async def _submit(player: Player, name: str, queue: str) -> None:

@@ -15,7 +15,7 @@ from admittance.workload.phase import phase
 from recorded.story import NAMESPACE, manifest, queue
 from recorded.story import workload as a_workload
 from support.cluster import Cluster
-from support.fork_server import run_admit
+from support.fork_server import Answer, run_admit
 from support.requests import apply, eventually, submit, workload
 from support.servers import TestServer, within
 
@@ -63,10 +63,9 @@ class Deployment:
 
         await eventually(reached, LIMIT)
 
-    async def admit(self, *words: str) -> None:
+    async def admit(self, *words: str) -> Answer:
         env = {"ADMIT_NATS_URL": self.server.url}
-        done = await asyncio.to_thread(run_admit, *words, env=env)
-        assert done.status == 0, done.err
+        return await asyncio.to_thread(run_admit, *words, env=env)
 
 
 def a_job(name: str, script: str) -> dict[str, Any]:
@@ -93,14 +92,16 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
         await submit(old.bus, [a_job("second", f"echo second >> {runs}; sleep 600")])
         await submit(old.bus, [a_job("third", "true")])
         await old.until_phase("second", "Running")
-        await old.admit("backup", str(tmp_path / "FILE"))
+        done = await old.admit("backup", str(tmp_path / "FILE"))
+        assert done.status == 0, done.err
     finally:
         await old.lose()
 
     gate.touch()
     await new.start_server()
     try:
-        await new.admit("restore", str(tmp_path / "FILE"))
+        done = await new.admit("restore", str(tmp_path / "FILE"))
+        assert done.status == 0, done.err
         await new.start_services()
         await new.until_phase("long", "Finished")
         # `second` runs again, and `third` gets the quota of `long`.
@@ -108,5 +109,7 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
         await new.until_phase("second", "Running")
         assert sorted(runs.read_text().split()) == ["long", "long", "second", "second", "short"]
         assert await new.phase("short") == "Finished"
+        found = await new.admit("doctor")
+        assert "none: all entries can be read" in found.out
     finally:
         await new.stop()
