@@ -41,6 +41,7 @@ accounts {{
       {{user: admit, password: "{SECRET}"}}
       {{user: mute, password: secret, permissions: {{publish: ["admit.>"]}}}}
       {{user: deaf, password: secret, permissions: {{subscribe: ["admit.>"]}}}}
+      {{user: blind, password: secret, permissions: {{publish: ["$JS.API.INFO"]}}}}
       {{user: reader, password: secret, permissions: {{publish: ["$JS.API.>"]}}}}
     ]
   }}
@@ -110,6 +111,16 @@ async def test_a_denied_request_fails_at_once(guarded: ConfiguredServer) -> None
         await within(bus.publish(Outgoing("admit.workload.submitted.a.b", b"{}"), timeout=600))
     with pytest.raises(AccessDenied, match=r"may not publish to admit\.api\.apply"):
         await within(bus.request("admit.api.apply", b"{}", timeout=600))
+    await bus.close()
+
+
+@pytest.mark.parametrize("what", ["STREAM.INFO.ADMITTANCE", "STREAM.PURGE.ADMITTANCE"])
+async def test_a_denied_request_to_jetstream_fails_at_once(
+    guarded: ConfiguredServer, what: str
+) -> None:
+    bus = await Bus.connect(guarded.url("blind:secret"), name="test")
+    with pytest.raises(AccessDenied, match=rf"may not publish to \$js\.api\.{what.lower()}"):
+        await within(bus.api(what, timeout=600))
     await bus.close()
 
 

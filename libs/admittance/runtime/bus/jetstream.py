@@ -215,6 +215,9 @@ async def _request_repeatedly(nc: Connection, subject: str, data: bytes, timeout
     answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
     answer.add_done_callback(lambda _: nc._resp_map.pop(name, None))
     nc._resp_map[name] = answer
+    # A request to a subject that this login may not use gets no answer: the connection ends it.
+    asked = nc._asked.setdefault(subject.lower(), set())
+    asked.add(answer)
     deadline = clock.monotonic() + timeout
     try:
         while not answer.done():
@@ -225,6 +228,7 @@ async def _request_repeatedly(nc: Connection, subject: str, data: bytes, timeout
             await asyncio.wait([answer], timeout=min(RESEND_SECONDS, left))
         found = answer.result()
     finally:
+        asked.discard(answer)
         answer.cancel()
     if found.headers and found.headers.get("Status") == NO_RESPONDERS:
         raise nats.errors.NoRespondersError

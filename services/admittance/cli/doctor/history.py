@@ -77,12 +77,12 @@ async def dead_letter_findings(bus: Bus) -> list[Finding]:
     if not counts:
         return [ok("dead letters", "none")]
     each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
-    lines = [note("dead letters", f"{each}: see `admit events -A`", LETTERS)]
+    lines = [note("dead letters", f"{each}: see `admit events -A`")]
     with suppress(Refused, Unavailable):
         for newest in await last_of_each(bus, list(counts)):
             with suppress(*BROKEN):
                 letter = msgspec.json.decode(newest.data, type=DeadLetter)
                 found = f"on {letter.subject}: {letter.reason}"
                 service = newest.subject.removeprefix(subjects.DEADLETTER)
-                lines.append(note(f"newest of {service}", found[:300]))
+                lines.append(note(f"newest of {service}", found[:300], LETTERS))
     return lines
