@@ -36,9 +36,12 @@ class Deployment:
     async def start_server(self) -> None:
         self.bus = await Bus.connect(await self.server.start(), name="test")
 
-    async def start_services(self) -> None:
-        for service in (*SERVICES, "runner"):
-            await self.cluster.start(service, ADMIT_CLAIM_SECONDS="4")
+    async def start_services(self, runner: Path) -> None:
+        """``runner``: the data folder of the runner."""
+        for service in SERVICES:
+            await self.cluster.start(service)
+        env = {"ADMIT_CLAIM_SECONDS": "4", "ADMIT_DATA_DIR": str(runner)}
+        await self.cluster.start("runner", **env)
         for service in (*SERVICES, "runner"):
             await within(until_ready(self.bus, service), LIMIT)
 
@@ -82,7 +85,7 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
         (tmp_path / name).mkdir()
     await old.start_server()
     try:
-        await old.start_services()
+        await old.start_services(tmp_path / "machine")
         flavor = manifest("ResourceFlavor", "on-demand", {})
         await apply(old.bus, flavor, *queue("jobs", {"on-demand": {"cpu": 2}}))
         long = f"echo long >> {runs}; test -e {gate} || sleep 600"
@@ -102,7 +105,7 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
     try:
         done = await new.admit("restore", str(tmp_path / "FILE"))
         assert done.status == 0, done.err
-        await new.start_services()
+        await new.start_services(tmp_path / "other-machine")
         await new.until_phase("long", "Finished")
         # `second` runs again, and `third` gets the quota of `long`.
         await new.until_phase("third", "Finished")
@@ -111,5 +114,43 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
         assert await new.phase("short") == "Finished"
         found = await new.admit("doctor")
         assert "none: all entries can be read" in found.out
+    finally:
+        await new.stop()
+
+
+async def test_a_runner_that_survived_runs_what_is_submitted_again(tmp_path: Path) -> None:
+    """The runner has folders of runs that the restored deployment never heard of."""
+    runs, gate = tmp_path / "runs", tmp_path / "gate"
+    old, new = Deployment(tmp_path / "old"), Deployment(tmp_path / "new")
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    machine = tmp_path / "machine"
+    await old.start_server()
+    try:
+        await old.start_services(machine)
+        flavor = manifest("ResourceFlavor", "on-demand", {})
+        await apply(old.bus, flavor, *queue("jobs", {"on-demand": {"cpu": 2}}))
+        waits = a_job("waits", f"until test -e {gate}; do sleep 0.1; done; echo waits >> {runs}")
+        await submit(old.bus, [waits])
+        await old.until_phase("waits", "Running")
+        done = await old.admit("backup", str(tmp_path / "FILE"))
+        assert done.status == 0, done.err
+        lost = a_job("lost", f"echo lost >> {runs}")
+        await submit(old.bus, [lost])
+        await old.until_phase("lost", "Finished")
+    finally:
+        await old.lose()
+
+    await new.start_server()
+    try:
+        done = await new.admit("restore", str(tmp_path / "FILE"))
+        assert done.status == 0, done.err
+        assert await new.phase("lost") == "absent"
+        await new.start_services(machine)
+        await submit(new.bus, [lost])
+        await new.until_phase("lost", "Finished")
+        assert runs.read_text().split() == ["lost", "lost"]
+        gate.touch()
+        await new.until_phase("waits", "Finished")
     finally:
         await new.stop()

@@ -40,6 +40,11 @@ ORDER: Final = (
 ALIVE: Final = f"$KV.{subjects.CLAIMS}._alive."
 """First characters of the subjects of heartbeats: no instance of the old deployment is alive."""
 WRITTEN_AT_ONCE: Final = 1_000
+LOST_MAX: Final = 100_000
+"""How many revisions of objects may have been given after the backup and be lost: the restored
+deployment does not give them again. A runner that survived knows its runs by these revisions, and
+would take the new admission of a workload for a run that has ended. Skipping them takes 2 to 3 s.
+"""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -110,7 +115,8 @@ async def _restore_stream(
             later = []
     if stream.name not in (KV_CLAIMS, KV_LOG, KV_PROVIDERS):
         return
-    last = await snapshots.publish_at_sequences(bus, stream.name, last, later, stream.end)
+    end = stream.end + (LOST_MAX if stream.name == KV_LOG else 0)
+    last = await snapshots.publish_at_sequences(bus, stream.name, last, later, end)
     if stream.name == KV_LOG:
         made = _encode(Restored(backup=archive.head.time, time=clock.now()))
         await bus.publish(bucket.put_message(subjects.RESTORED, made, expected=None))
