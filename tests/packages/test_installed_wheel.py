@@ -21,7 +21,12 @@ pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 # tests/integration/provisioning/test_providers_serve.py shows the error without an extra.
-EXTRAS = {"aws": "boto3", "kubernetes": "lightkube", "docker": "docker"}
+EXTRAS = {
+    "aws": "boto3",
+    "kubernetes": "lightkube",
+    "docker": "docker",
+    "otel": "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+}
 
 Install = Callable[[Path], Path]
 """A function that installs the wheel, and returns the folder of the command `admit`."""
@@ -81,7 +86,7 @@ def test_an_installed_wheel_plays_the_minute_of_the_readme(
     readme_minute.play(readme_minute.person(home, f"{programs}:{SYSTEM_PATH}"), home)
 
 
-def test_the_extras_bring_the_packages_of_the_providers(wheel: Path, tmp_path: Path) -> None:
+def test_the_extras_bring_the_packages_of_their_services(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path, with_pip=True)
     run(tmp_path / "bin/pip", "install", "--quiet", f"{wheel}[{','.join(EXTRAS)}]")
     run(tmp_path / "bin/python", "-c", f"import {', '.join(EXTRAS.values())}")
