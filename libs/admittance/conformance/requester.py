@@ -22,11 +22,11 @@ from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import STREAM
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.connection import parse_headers
 from admittance.runtime.bus.durables import ProgramDurables
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import tracing
+from admittance.runtime.wire import parse_headers
 
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059

@@ -17,8 +17,8 @@ import structlog
 from admittance.events.subjects import STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import Headers, text_of
 from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
+from admittance.runtime.wire import Headers, text_of
 
 if TYPE_CHECKING:
     from admittance.runtime.bus.connection import Subscription

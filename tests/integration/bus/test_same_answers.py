@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import description, parse_headers, status
+from admittance.runtime.wire import description, parse_headers, status
 from simulation.loop import VirtualLoop
 from simulation.nats.simulated_server import SimulatedServer
 from support.servers import TestServer, until, within

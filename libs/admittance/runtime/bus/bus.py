@@ -16,7 +16,7 @@ import msgspec
 import nats.errors
 
 from admittance.runtime import chance, clock
-from admittance.runtime.bus.connection import Connection, PermissionDenied, frame
+from admittance.runtime.bus.connection import Connection, PermissionDenied
 from admittance.runtime.bus.jetstream import EXPECTED as EXPECTED
 from admittance.runtime.bus.jetstream import FENCE as FENCE
 from admittance.runtime.bus.jetstream import MESSAGE_ID as MESSAGE_ID
@@ -45,6 +45,7 @@ from admittance.runtime.errors import (
 )
 from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.logger import LogThrottle, logger
+from admittance.runtime.wire import frame
 
 BATCH_MAX: Final = 1000
 """The most messages in one atomic batch; the server's limit."""

@@ -30,8 +30,9 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from math import inf
 from typing import Any, Final
 
 import nats.errors
@@ -43,8 +44,8 @@ from admittance.runtime import clock, lazy_nats_js
 from admittance.runtime import tasks as ending
 from admittance.runtime.bus.credentials import password_of, read_user_key, tls_context, token_of
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.runtime.direct_parser import DirectParser, Handler
 from admittance.runtime.server_url import Login
+from admittance.runtime.wire import DirectParser, Handler, parse_headers, status
 
 lazy_nats_js.bind()
 
@@ -58,6 +59,7 @@ _DENIED_ACTION: Final = {"publish": "publish to", "subscription": "subscribe to"
 _DENIED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 
+NO_RESPONDERS: Final = "503"
 DENIALS_MAX: Final = 100
 """The most refused subjects of one connection that are remembered."""
 
@@ -305,29 +307,67 @@ class ReconnectingClient(Client):
         timeout: float = 1,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        # Replaces the method of nats-py, whose `asyncio.wait_for` loses cancellations of Python
+        # Replaces the method of nats-py, whose `asyncio.wait_for` loses cancellations in Python
         # 3.11, and which does not end a request to a subject that this login may not use.
+        return await self._ask(subject, payload, timeout, headers, inf)
+
+    async def request_repeatedly(
+        self, subject: str, payload: bytes, timeout: float, *, every: float
+    ) -> Msg:
+        """Returns the first answer to any copy of the request, which is sent again ``every`` so
+        many seconds. Raises what `request` raises."""
+        found = await self._ask(subject, payload, timeout, None, every)
+        if found.headers and found.headers.get("Status") == NO_RESPONDERS:
+            raise nats.errors.NoRespondersError
+        return found
+
+    async def _ask(
+        self,
+        subject: str,
+        payload: bytes,
+        timeout: float,
+        headers: dict[str, Any] | None,
+        every: float,
+    ) -> Msg:
         if self.is_draining_pubs:
             raise nats.errors.ConnectionDrainingError
         if not self._resp_sub_prefix:
             await self._init_request_sub()
         assert self._resp_sub_prefix, "the subscription is made"
         token, denied_as = self._nuid.next().decode(), subject.lower()
-        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        inbox = self._resp_sub_prefix.decode() + token
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Msg] = loop.create_future()
         self._resp_map[token] = answer
         self._asked.setdefault(denied_as, set()).add(answer)
+        repeating: asyncio.TimerHandle | None = None
+
+        def repeat() -> None:
+            nonlocal repeating
+            repeating = loop.call_later(every, repeat)
+            self._spawn(self._publish_again(subject, payload, inbox))
+
         try:
-            await self.publish(subject, payload, self._resp_sub_prefix.decode() + token, headers)
+            await self.publish(subject, payload, inbox, headers)
+            if every < timeout:
+                repeating = loop.call_later(every, repeat)
             async with asyncio.timeout(timeout):
                 return await answer
         except TimeoutError:
             raise nats.errors.TimeoutError from None
         finally:
+            if repeating is not None:
+                repeating.cancel()
             self._resp_map.pop(token, None)
             waiting = self._asked.get(denied_as, set())
             waiting.discard(answer)
             if not waiting:
                 self._asked.pop(denied_as, None)
+
+    async def _publish_again(self, subject: str, payload: bytes, inbox: str) -> None:
+        # Without a connection the request ends by itself, or at its timeout.
+        with suppress(nats.errors.Error, OSError):
+            await self.publish(subject, payload, inbox)
 
     # The end. ---------------------------------------------------------------------------
 
@@ -417,84 +457,3 @@ class Connection(ReconnectingClient):
         """Writes protocol bytes made by `frame`, in one go."""
         await self._send_command(blob)
         await self._flush_pending()
-
-
-def frame(subject: str, reply: str, data: bytes, headers: Mapping[str, str] | None) -> bytes:
-    """The protocol bytes of one published message. Raises ValueError for a subject or header that
-    would change the protocol."""
-    if not subject or not subject.isprintable() or " " in subject:
-        raise ValueError(f"{subject!r} is not a subject")
-    if not headers:
-        return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(data), data)
-    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
-        raise ValueError(f"a header of {subject} has a line break")
-    head = f"NATS/1.0\r\n{lines}\r\n".encode()
-    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
-        subject.encode(),
-        reply.encode(),
-        len(head),
-        len(head) + len(data),
-        head,
-        data,
-    )
-
-
-class Headers(Mapping[str, str]):
-    """The headers of a message, parsed at the first use."""
-
-    __slots__ = ("_parsed", "_raw")
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._parsed: dict[str, str] | None = None
-
-    def _all(self) -> dict[str, str]:
-        if self._parsed is None:
-            self._parsed = parse_headers(self._raw)
-        return self._parsed
-
-    def __getitem__(self, name: str) -> str:
-        return self._all()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    def __repr__(self) -> str:
-        return f"Headers({self._all()!r})"
-
-
-def text_of(subject: bytes) -> str:
-    """A subject as text. The server accepts any bytes. Bytes that are not UTF-8 become escapes,
-    which no token contains, so a reader can report them."""
-    return subject.decode("utf-8", "backslashreplace")
-
-
-def parse_headers(raw: bytes) -> dict[str, str]:
-    """The headers by name, without the status line. Bytes that are not UTF-8 are replaced.
-
-    The first of repeated names counts, and names are case-sensitive, as in the server: otherwise
-    the server and we could read two different fences in one message.
-    """
-    parsed: dict[str, str] = {}
-    for line in raw.decode("utf-8", "replace").split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon and name not in parsed:
-            parsed[name] = value.strip(_BLANKS)
-    return parsed
-
-
-_BLANKS: Final = " \t\n\r\v\f"
-
-
-def status(raw: bytes) -> str:
-    """The status in a message from the server itself ("100", "408", "503", …), else ""."""
-    return raw[9:12].decode() if raw[8:9] == b" " else ""
-
-
-def description(raw: bytes) -> str:
-    """The text after the status, for people."""
-    return raw[12 : raw.find(b"\r\n")].decode("utf-8", "replace").strip()

@@ -20,8 +20,8 @@ import nats.errors
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import Headers, description, parse_headers, status, text_of
 from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+from admittance.runtime.wire import Headers, description, parse_headers, status, text_of
 
 ANSWER_SECONDS: Final = 5.0
 RESEND_SECONDS: Final = 2.0

@@ -16,9 +16,9 @@ import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 
-from admittance.runtime import chance, clock
-from admittance.runtime.bus.connection import Connection, PermissionDenied, status
+from admittance.runtime.bus.connection import Connection, PermissionDenied
 from admittance.runtime.errors import NO_ANSWER, AccessDenied, Refused, Unavailable, refusal
+from admittance.runtime.wire import status
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -179,7 +179,6 @@ RESEND_SECONDS: Final = 0.5
 NOT_REPEATED: Final = ("STREAM.PURGE.", "STREAM.DELETE.", "STREAM.SNAPSHOT.", "STREAM.RESTORE.")
 """The beginnings of requests that are sent once: a copy that a server executes late could remove
 messages that were published after the first copy, or would begin anew."""
-NO_RESPONDERS: Final = "503"
 
 
 async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) -> bytes:
@@ -187,7 +186,8 @@ async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) 
     subject = f"$JS.API.{what}"
     if what.startswith(NOT_REPEATED):
         return await answer_to(subject, nc.request(subject, data, timeout=timeout))
-    return await answer_to(subject, _request_repeatedly(nc, subject, data, timeout))
+    asking = nc.request_repeatedly(subject, data, timeout, every=RESEND_SECONDS)
+    return await answer_to(subject, asking)
 
 
 async def answer_to(subject: str, asking: Awaitable[Msg]) -> bytes:
@@ -203,33 +203,3 @@ async def answer_to(subject: str, asking: Awaitable[Msg]) -> bytes:
         raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
     answer: bytes = message.data
     return answer
-
-
-async def _request_repeatedly(nc: Connection, subject: str, data: bytes, timeout: float) -> Msg:
-    """Returns the first answer to any copy of the request. Raises what `Connection.request`
-    raises."""
-    if not nc._resp_sub_prefix:
-        await nc._init_request_sub()
-    assert nc._resp_sub_prefix
-    name = chance.token_hex(12)
-    answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-    answer.add_done_callback(lambda _: nc._resp_map.pop(name, None))
-    nc._resp_map[name] = answer
-    # A request to a subject that this login may not use gets no answer: the connection ends it.
-    asked = nc._asked.setdefault(subject.lower(), set())
-    asked.add(answer)
-    deadline = clock.monotonic() + timeout
-    try:
-        while not answer.done():
-            left = deadline - clock.monotonic()
-            if left <= 0:
-                raise nats.errors.TimeoutError
-            await nc.publish(subject, data, reply=f"{nc._resp_sub_prefix.decode()}{name}")
-            await asyncio.wait([answer], timeout=min(RESEND_SECONDS, left))
-        found = answer.result()
-    finally:
-        asked.discard(answer)
-        answer.cancel()
-    if found.headers and found.headers.get("Status") == NO_RESPONDERS:
-        raise nats.errors.NoRespondersError
-    return found

@@ -17,10 +17,10 @@ from admittance.events.names import token
 from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import frame
 from admittance.runtime.bus.jetstream import Ack
 from admittance.runtime.errors import AdmittanceError, Unavailable
 from admittance.runtime.tasks import set_within
+from admittance.runtime.wire import frame
 
 IN_FLIGHT_MAX: Final = 2000
 """The most submissions without an acknowledgement: the server limits the queue of unwritten

@@ -1,4 +1,5 @@
-"""A parser of the NATS protocol that passes messages directly to handlers.
+"""Messages of the NATS protocol as bytes: a parser that passes them directly to handlers, the frame
+of a published message, headers and statuses.
 
 The parser of nats-py matches two patterns for each message, moves the message through a second
 buffer and runs a coroutine. `DirectParser` takes a third of the time for messages with a handler,
@@ -7,7 +8,7 @@ and leaves everything else to nats-py: other commands, other messages, and error
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
@@ -88,3 +89,84 @@ def _number(digits: bytes) -> int:
     """The number in these digits; -1 if the bytes are no number: then nats-py parses the message
     and reports the error."""
     return int(digits) if digits.isdigit() else -1
+
+
+def frame(subject: str, reply: str, data: bytes, headers: Mapping[str, str] | None) -> bytes:
+    """The protocol bytes of one published message. Raises ValueError for a subject or header that
+    would change the protocol."""
+    if not subject or not subject.isprintable() or " " in subject:
+        raise ValueError(f"{subject!r} is not a subject")
+    if not headers:
+        return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(data), data)
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        raise ValueError(f"a header of {subject} has a line break")
+    head = f"NATS/1.0\r\n{lines}\r\n".encode()
+    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (
+        subject.encode(),
+        reply.encode(),
+        len(head),
+        len(head) + len(data),
+        head,
+        data,
+    )
+
+
+class Headers(Mapping[str, str]):
+    """The headers of a message, parsed at the first use."""
+
+    __slots__ = ("_parsed", "_raw")
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._parsed: dict[str, str] | None = None
+
+    def _all(self) -> dict[str, str]:
+        if self._parsed is None:
+            self._parsed = parse_headers(self._raw)
+        return self._parsed
+
+    def __getitem__(self, name: str) -> str:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __repr__(self) -> str:
+        return f"Headers({self._all()!r})"
+
+
+def text_of(subject: bytes) -> str:
+    """A subject as text. The server accepts any bytes. Bytes that are not UTF-8 become escapes,
+    which no token contains, so a reader can report them."""
+    return subject.decode("utf-8", "backslashreplace")
+
+
+def parse_headers(raw: bytes) -> dict[str, str]:
+    """The headers by name, without the status line. Bytes that are not UTF-8 are replaced.
+
+    The first of repeated names counts, and names are case-sensitive, as in the server: otherwise
+    the server and we could read two different fences in one message.
+    """
+    parsed: dict[str, str] = {}
+    for line in raw.decode("utf-8", "replace").split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon and name not in parsed:
+            parsed[name] = value.strip(_BLANKS)
+    return parsed
+
+
+_BLANKS: Final = " \t\n\r\v\f"
+
+
+def status(raw: bytes) -> str:
+    """The status in a message from the server itself ("100", "408", "503", …), else ""."""
+    return raw[9:12].decode() if raw[8:9] == b" " else ""
+
+
+def description(raw: bytes) -> str:
+    """The text after the status, for people."""
+    return raw[12 : raw.find(b"\r\n")].decode("utf-8", "replace").strip()
