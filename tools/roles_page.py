@@ -25,7 +25,7 @@ client that asked ([why](decisions/0035-outsiders-live-behind-an-account-border.
 
 `<user>`, `<namespace>`, `<controller>` and `<class>` are those of the user, as tokens (`admit token
 NAME`); `*` is one token, `>` one or more. A runner without a namespace may run jobs of all
-namespaces. Beside these subjects, runners and providers may answer the requests that they receive.
+namespaces.
 
 | role | account | needs | may |
 | --- | --- | --- | --- |

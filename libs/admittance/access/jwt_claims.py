@@ -13,7 +13,6 @@ import msgspec
 from admittance.access.permissions import Rule
 from admittance.access.roles import ROLES, Account, permissions_of
 from admittance.access.server_config import (
-    ANSWER_SECONDS,
     ASKED_OUTSIDE,
     HEAD,
     INWARDS,
@@ -100,16 +99,13 @@ def user_claims(user: User) -> dict[str, Any]:
     """The claims of a user with the permissions of its role."""
     given = permissions_of(user)
     denied = {"deny": _patterns(given.denied)} if given.denied else {}
-    claims: dict[str, Any] = {
+    return {
         "type": "user",
         "version": 2,
         **_UNLIMITED,
         "pub": {"allow": _patterns(given.publish), **denied},
         "sub": {"allow": _patterns(given.subscribe), **denied},
     }
-    if given.answers:
-        claims["resp"] = {"max": -1, "ttl": ANSWER_SECONDS * 1_000_000_000}
-    return claims
 
 
 def system_user_claims() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from admittance.access.parts import (
     ALIVE_KEYS,
+    ANSWERS,
     ASK_HEALTH,
     CONNECT,
     HEALTH,
@@ -92,6 +93,7 @@ def provider(user: User) -> Permissions:
         ),
         *rules("say that it is alive", f"{subjects.ALIVE_PROVISIONING}{name}"),
         *rules("keep the status of its requests", keys, *direct_get(KV_PROVIDERS, keys)),
+        *ANSWERS,
     )
     subscribe = (
         *inbox(user),
@@ -103,7 +105,7 @@ def provider(user: User) -> Permissions:
         *micro_endpoints(service_name(f"provider-{user.class_name}")),
         *HEALTH,
     )
-    return Permissions(publish, subscribe, answers=True)
+    return Permissions(publish, subscribe)
 
 
 def runner(user: User) -> Permissions:
@@ -140,6 +142,7 @@ def runner(user: User) -> Permissions:
             ),
         ),
         *ASK_HEALTH,
+        *ANSWERS,
     )
     subscribe = (
         *inbox(user),
@@ -154,7 +157,7 @@ def runner(user: User) -> Permissions:
             f"{ALIVE_KEYS}.>",
             *direct_get(KV_CLAIMS, f"{ALIVE_KEYS}.>"),
         )
-    return Permissions(publish, subscribe, denied, answers=True)
+    return Permissions(publish, subscribe, denied)
 
 
 def _consumer_requests(user: User) -> tuple[str, ...]:
@@ -176,9 +179,10 @@ def telemetry(user: User) -> Permissions:
         *own_durable(subjects.TELEMETRY_DURABLE, purpose="read the log"),
         *rules("read events", "admit.api.events", "admit.api.events.*"),
         *ASK_HEALTH,
+        *ANSWERS,
     )
     subscribe = (*inbox(user), *micro_endpoints("telemetry"), *HEALTH)
-    return Permissions(publish, subscribe, answers=True)
+    return Permissions(publish, subscribe)
 
 
 # People. --------------------------------------------------------------------------------

@@ -67,6 +67,10 @@ def micro_endpoints(service: str) -> tuple[Rule, ...]:
     )
 
 
+ANSWERS: Final = rules("answer requests", "_INBOX.>", "_R_.>")
+"""Rules for the answers to requests. The server makes a reply subject ``_R_.>`` for a request from
+the other account. With `allow_responses` of nats-server, a user that asks could make the program
+publish on any subject: the asker chooses the subject of the answer."""
 HEALTH: Final = rules("answer for its health", "admit.api.health")
 ASK_HEALTH: Final = rules("say at its admin port whether it is ready", "admit.api.health")
 """A process asks its own service over the bus, so that a lost connection shows."""

@@ -18,14 +18,12 @@ class Permissions(NamedTuple):
     """What one user may publish and subscribe; everything else is refused.
 
     ``denied``: patterns that the user may neither publish nor subscribe although an allowed pattern
-    matches them. ``answers``: the user may answer each request that it receives, on the subject
-    that the request names.
+    matches them.
     """
 
     publish: tuple[Rule, ...] = ()
     subscribe: tuple[Rule, ...] = ()
     denied: tuple[Rule, ...] = ()
-    answers: bool = False
 
 
 class Answer(NamedTuple):

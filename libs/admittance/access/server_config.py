@@ -130,10 +130,6 @@ ASKED_OUTSIDE: Final[tuple[Crossing, ...]] = _crossings("admit.api.provider.*")
 """The requests of services of CORE that programs of OUT answer."""
 
 
-ANSWER_SECONDS: Final = 120
-"""Seconds within which a program may answer a request, if its role may publish answers to received
-requests only."""
-
 HEAD: Final = """\
 # Written by `admit auth`: do not edit. Include this file in the configuration of nats-server.
 """
@@ -205,8 +201,6 @@ def _permissions(given: Permissions) -> Iterator[str]:
     denied = f", deny: {_list(given.denied)}" if given.denied else ""
     yield f"        publish: {{ allow: {_list(given.publish)}{denied} }}"
     yield f"        subscribe: {{ allow: {_list(given.subscribe)}{denied} }}"
-    if given.answers:
-        yield f'        allow_responses: {{ max: -1, expires: "{ANSWER_SECONDS}s" }}'
 
 
 def _list(rules: Iterable[Rule]) -> str:

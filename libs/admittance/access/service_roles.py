@@ -7,6 +7,7 @@ from typing import Final
 from admittance import lease
 from admittance.access.parts import (
     ALIVE_KEYS,
+    ANSWERS,
     ASK_HEALTH,
     CONNECT,
     HEALTH,
@@ -31,9 +32,6 @@ from admittance.events import subjects
 from admittance.events.names import service_name, token
 
 LOG: Final = subjects.STREAM
-ANSWERS: Final = rules("answer requests", "_INBOX.>", "_R_.>")
-"""Rules for the answers to requests. The server makes a reply subject ``_R_.>`` for a request from
-OUT."""
 LISTENS: Final = (
     *HEALTH,
     *rules("see which instance leads", f"{subjects.EPOCH}*"),

@@ -145,6 +145,29 @@ async def test_only_listed_subjects_reach_the_services(locked: Locked) -> None:
         observer.close()
 
 
+@pytest.mark.parametrize("role", ("runner", "provider", "telemetry"))
+async def test_programs_of_out_answer_into_inboxes_only(locked: Locked, role: str) -> None:
+    """A user that asks chooses the subject of the answer, and the program publishes there."""
+    asker, program = await connect(locked, "admin"), await connect(locked, role)
+    chosen = "admit.check.reported.budget.team-b.job", "admit.lease.epoch.cohort-lab"
+    inbox = "_INBOX.admin.one.two"
+    try:
+        assert not await program.subscribe(["admit.api.health"])
+        assert not await asker.refused(f"PUB admit.api.health {one} 0\r\n\r\n" for one in chosen)
+        assert not await asker.refused([f"PUB admit.api.health {inbox} 0\r\n\r\n"])
+        await program.listen()
+        assert len(program.heard) == len(chosen) + 1
+        assert await program.publish([*chosen, inbox]) == set(chosen)
+    finally:
+        asker.close()
+        program.close()
+
+
+@pytest.mark.parametrize("locked", BY_JWT, indirect=True)
+async def test_programs_answer_into_inboxes_only_with_jwts(locked: Locked) -> None:
+    await test_programs_of_out_answer_into_inboxes_only(locked, "runner")
+
+
 @pytest.mark.parametrize("role", OUTSIDE)
 async def test_only_listed_subjects_are_heard_outside(locked: Locked, role: str) -> None:
     permissions = permissions_of(locked.users[role])

@@ -50,7 +50,7 @@ def test_show_groups_subjects_by_purpose(folder: Path, capsys: pytest.CaptureFix
     shown = capsys.readouterr().out
     assert "  to claim what it starts:\n    $KV.admittance_claims.*.*.*\n" in shown
     assert "because only services write the heartbeats of instances:" in shown
-    assert "May answer the requests that it receives." in shown
+    assert "  to answer requests:\n    _INBOX.>\n    _R_.>\n" in shown
 
 
 @pytest.mark.parametrize(

@@ -188,8 +188,6 @@ def show(call: Call, folder: Path, name: str) -> None:
     _show_rules("May publish", permissions.publish)
     _show_rules("May subscribe", permissions.subscribe)
     _show_rules("May never publish or subscribe", permissions.denied)
-    if permissions.answers:
-        output.say("\nMay answer the requests that it receives.")
 
 
 def _show_rules(title: str, rules: Iterable[Rule]) -> None:
