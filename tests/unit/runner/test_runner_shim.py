@@ -37,11 +37,11 @@ def sh(script: str, **env: str) -> ContainerPlan:
 class Bench:
     """A data folder and a fork server."""
 
-    def __init__(self, tmp: Path) -> None:
+    def __init__(self, tmp: Path, *inherited: int) -> None:
         self.folder = DataFolder.open(tmp)
         self.folder.touch_lease(boot_seconds())
         self.fork_server = subprocess.Popen(
-            FORK_SERVER, stdin=subprocess.PIPE, start_new_session=True
+            FORK_SERVER, stdin=subprocess.PIPE, start_new_session=True, pass_fds=inherited
         )
         self.count = 0
 
@@ -387,3 +387,17 @@ def test_expand(text: str, want: str) -> None:
 def test_a_variable_sees_those_before_it_and_wins_over_what_is_given() -> None:
     env = pod_env({"PATH": "/bin"}, [["PATH", "$(I):$(PATH)"], ["X", "$(PATH)$(Y)"]], {"I": "0"})
     assert env == {"PATH": "0:/bin", "I": "0", "X": "0:/bin$(Y)"}
+
+
+def test_a_job_inherits_no_open_file_of_the_runner(tmp_path: Path) -> None:
+    """With uvloop a fork server has open copies of its standard files, such as the pipe by which
+    the runner names the runs to start."""
+    with (tmp_path / "secret").open("w") as secret:
+        bench = Bench(tmp_path, secret.fileno())
+        try:
+            number = secret.fileno()
+            run = bench.start(sh(f"[ -e /proc/self/fd/{number} ] && echo open || echo closed"))
+            assert bench.outcome(run)[0] == "succeeded"
+            assert bench.output(run) == "closed\n"
+        finally:
+            bench.close()

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH108, PTH110, PTH118, PTH123, SIM105
+# ruff: noqa: PTH108, PTH110, PTH208, PTH118, PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
 """The shim: keeps the processes of one admission running, also when the runner dies.
 
@@ -418,8 +418,24 @@ def run_shim(folder: str) -> None:
     Shim(folder).run()
 
 
+def close_inherited_files() -> None:
+    """Closes all open files but the standard ones: every job would inherit them. uvloop leaves open
+    copies of standard input, by which the runner names runs, and of standard error."""
+    try:
+        found = [int(name) for name in os.listdir("/dev/fd")]
+    except (OSError, ValueError):
+        found = list(range(3, 1024))
+    for one in found:
+        if one > 2:
+            try:
+                os.close(one)
+            except OSError:
+                pass
+
+
 def fork_server() -> None:
     """Forks a shim for every run folder named on standard input."""
+    close_inherited_files()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended shims leave no zombies
     blocked = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD]
     pending = b""
