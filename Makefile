@@ -104,6 +104,6 @@ sbom:  ## the bill of materials of requirements.lock, as dist/admittance.cdx.jso
 	@build/sbom/bin/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml \
 	  --output-reproducible --of JSON -o $(SBOM) requirements.lock
 
-clean:  ## the virtual environment and every cache
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean:  ## the virtual environments and every cache
+	rm -rf $(VENV) $(VENV)-3.* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find libs services tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
