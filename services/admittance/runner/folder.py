@@ -24,6 +24,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -57,6 +58,17 @@ def _make_folder(path: Path) -> None:
     through the folders of root to their scratch folders."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700 if os.geteuid() else 0o711)
+
+
+def _remove_tree(path: Path) -> None:
+    """Removes a folder with all that jobs have written there, as far as possible. Follows no
+    symbolic link."""
+    # `shutil.rmtree` calls itself for each folder in a folder, and a job may nest thousands.
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+    if path.is_dir():
+        with contextlib.suppress(OSError):
+            subprocess.run(["rm", "-rf", "--", path], check=False, stderr=subprocess.DEVNULL)
 
 
 def name_of(root: Path) -> str:
@@ -141,7 +153,7 @@ class RunFolder:
     def _clear(self) -> None:
         for name in ("journal", "stop", "shim", "alive", "said"):
             (self.path / name).unlink(missing_ok=True)
-        shutil.rmtree(self.path / "scratch", ignore_errors=True)
+        _remove_tree(self.path / "scratch")
 
     def closed_at(self) -> float:
         """When the run was closed or given back, in seconds since 1970. Raises FileNotFoundError if
@@ -157,7 +169,7 @@ class RunFolder:
         for a while.
         """
         (self.path / "said").touch()
-        shutil.rmtree(self.path / "scratch", ignore_errors=True)
+        _remove_tree(self.path / "scratch")
 
     def mark_published(self) -> None:
         """Marks all facts of the run as published by another runner."""
@@ -172,7 +184,7 @@ class RunFolder:
         # interrupted.
         for name in ("spec.json", "earlier.json"):
             (self.path / name).unlink(missing_ok=True)
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove_tree(self.path)
 
 
 def _path_of(root: Path, key: str) -> Path:
@@ -272,7 +284,7 @@ class DataFolder:
                 identity = _identity.decode((path / "spec.json").read_bytes())
             except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
                 if not (path / "earlier.json").exists():
-                    shutil.rmtree(path, ignore_errors=True)
+                    _remove_tree(path)
                 continue
             yield RunFolder(path, identity)
 

@@ -370,3 +370,22 @@ async def test_the_output_of_an_earlier_run_is_found_by_its_revision(tmp_path: P
     assert [(await answer(before)).pods[0].text for before in (9, 7)] == ["7", "3"]
     assert "earlier run of workload team/train" in (await answer(3)).error
     folder.close()
+
+
+def test_folders_that_a_job_nested_a_thousand_deep_are_removed(tmp_path: Path) -> None:
+    run = a_run(DataFolder.open(tmp_path / "data"))
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    scratch = run.path / "scratch" / "main-0"
+    scratch.mkdir(parents=True)
+    (scratch / "link").symlink_to(kept)
+    at = os.open(scratch, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    run.close()
+    assert not (run.path / "scratch").exists()
+    assert kept.exists()
