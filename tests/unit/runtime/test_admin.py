@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from http.client import HTTPConnection
 
@@ -108,6 +109,21 @@ async def test_an_error_of_one_gauge_is_an_answer() -> None:
             status, text = await asked(port, "/metrics")
         assert (status, text) == (500, "cannot read the metrics: ValueError('no number')\n")
         assert (await asked(port, "/metrics"))[0] == 200
+
+
+async def test_clients_that_send_nothing_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "CLIENTS_MAX", 2)
+    async with admin_port(settings()) as port:
+        assert port is not None
+        silent = [socket.create_connection(port.address, timeout=30) for _ in range(2)]
+        third = await asyncio.to_thread(socket.create_connection, port.address, 30)
+        assert await asyncio.to_thread(third.recv, 1) == b""
+        for one in silent:
+            one.shutdown(socket.SHUT_WR)
+            # The end of an answer makes room for another client.
+            assert await asyncio.to_thread(port._server._room.acquire, timeout=30)
+        for one in (*silent, third):
+            one.close()
 
 
 async def test_a_port_in_use_is_reported() -> None:

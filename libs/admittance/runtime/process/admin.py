@@ -33,6 +33,9 @@ READY_SECONDS: Final = 8.0
 """How long ``/readyz`` waits; longer than a service may take to answer a health query."""
 CLIENT_SECONDS: Final = 10.0
 """A client that sends or takes nothing for so long is disconnected."""
+CLIENTS_MAX: Final = 64
+"""How many clients are served at the same time; further ones are disconnected at once, so that
+clients that send nothing cannot use up the open files of the process."""
 CLOSE_SECONDS: Final = 0.1
 """How often the thread of the server looks whether it should end."""
 STARTING: Final = "starting"
@@ -199,9 +202,24 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, address: tuple[str, int], port: AdminPort) -> None:
         self.port = port
+        self._room = threading.Semaphore(CLIENTS_MAX)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answers in a new thread if there are not too many."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answers, and then makes room for another client."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """Logs the error of one request, mostly a client that has gone."""
