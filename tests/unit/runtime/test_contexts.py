@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -24,6 +25,16 @@ HOME = Context(name="home", url="nats://127.0.0.1:4333", creds="/home.creds")
 WORK = Context(
     name="work", url="tls://a:4222,tls://b:4222", creds="/work.creds", tls_ca="/ca", tls_first=True
 )
+
+
+def test_writing_a_context_follows_no_symbolic_link(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    folder = tmp_path / "admittance" / "contexts"
+    folder.mkdir(parents=True)
+    (folder / f".home.json.{os.getpid()}.new").symlink_to(kept)
+    contexts.write({"XDG_CONFIG_HOME": str(tmp_path)}, HOME)
+    assert kept.read_text() == "kept"
 
 
 @pytest.fixture
