@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 
 from admittance.events.codec import Undecodable, decode
 from admittance.events.requests import Health, HealthReply
@@ -18,7 +19,7 @@ from admittance.runtime.bus.messages import (
     message_id,
 )
 from admittance.runtime.bus.puller import Delivery, Puller
-from support.servers import within
+from support.servers import LIMIT, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
@@ -102,3 +103,29 @@ async def test_the_secret_of_an_earlier_version_is_moved(bus: Bus) -> None:
     assert gone is not None
     assert gone.value is None
     assert await deployment_secret(bus) == b"earlier"
+
+
+@pytest.mark.servers("real")
+async def test_a_request_with_the_subject_of_a_fact_for_its_answer_is_dropped(bus: Bus) -> None:
+    asked: list[bytes] = []
+
+    async def health(data: bytes, _subject: str) -> HealthReply:
+        asked.append(data)
+        return HealthReply(service="runner", instance="i-1", ready=True)
+
+    service = await micro.serve(bus, "runner", "i-1", {"admit.api.health": health})
+    heard: list[str] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(message.subject)
+
+    chosen = "admit.workload.finished.other.job", "$KV.admittance_claims.other.job.7"
+    for one in chosen:
+        await bus.nc.subscribe(one, cb=hear)
+        for subject in ("admit.api.health", "$SRV.PING"):
+            await bus.nc.publish(subject, b"chosen", reply=one)
+    answer = await bus.nc.request("admit.api.health", b"inbox", timeout=LIMIT)
+    assert msgspec.json.decode(answer.data, type=HealthReply).ready
+    assert asked == [b"inbox"]
+    assert heard == []
+    await service.stop()

@@ -59,6 +59,12 @@ _DENIED_ACTION: Final = {"publish": "publish to", "subscription": "subscribe to"
 _DENIED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 
+_NO_INBOX: Final = (b"admit.", b"$")
+"""How the subjects of facts, buckets and the JetStream API begin. A request that asks for its
+answer there is dropped: the program would publish the answer with its own rights in place of the
+asker's."""
+_JETSTREAM: Final = (b"$JS.ACK.", b"$JS.FC.")
+"""How subjects begin on which JetStream asks for answers to its deliveries."""
 NO_RESPONDERS: Final = "503"
 DENIALS_MAX: Final = 100
 """The most refused subjects of one connection that are remembered."""
@@ -444,6 +450,8 @@ class Connection(ReconnectingClient):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
         handler = self._handlers.get(sid)
+        if reply.startswith(_NO_INBOX) and not reply.startswith(_JETSTREAM):
+            return
         try:
             if handler is None:
                 await super()._process_msg(sid, subject, reply, data, headers)
