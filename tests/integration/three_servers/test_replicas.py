@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Busy, SetupError
+from admittance.runtime.errors import AdmittanceError, Busy, SetupError
 from support.requests import eventually
 from support.three_servers import three_servers
 
@@ -54,7 +54,10 @@ async def test_a_deployment_with_one_replica_gets_three_and_keeps_its_data(tmp_p
         bus = await servers.connect(servers.up[0])
 
         async def is_there() -> bool:
-            found = await get(bus, "workload.a.b")
+            try:
+                found = await get(bus, "workload.a.b")
+            except AdmittanceError:
+                return False  # the replicas elect a leader
             return found is not None and found.revision == written
 
         await eventually(is_there, 60.0)
