@@ -42,7 +42,12 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
     keys = list(new)
     if not keys:
         return
+    began = manager.machine.boot_seconds()
     claims = await manager.retry(lambda: manager.claims.take(keys))
+    while manager.machine.boot_seconds() - began > manager.ttl / 2:
+        # After a pause of this process the claims may have expired unseen.
+        began = manager.machine.boot_seconds()
+        claims = await manager.retry(lambda: manager.claims.take(keys))
     ours = []
     for key, claim in zip(keys, claims, strict=True):
         if claim.state is ClaimState.HELD and claim.runner == manager.folder.runner:
