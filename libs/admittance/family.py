@@ -48,8 +48,8 @@ def holder_of(
     siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
 ) -> tuple[Sibling | None, bool]:
     """The sibling with the open gate, and whether all other gates stay closed. All other gates of
-    the family stay closed if workloads were preempted for the reservation of the sibling with the
-    open gate, and until PREEMPTION_TIMEOUT is over."""
+    the family stay closed while PREEMPTION_TIMEOUT is not over, and also later if workloads were
+    preempted for the reservation of the sibling with the open gate."""
     if held is None:
         return None, False
     holder = next((one for one in siblings if one.name == held.holder and one.open), None)
@@ -64,8 +64,8 @@ def to_open(siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
     ``siblings``: all active variants of the family. A holder of the gate that is not among
     ``siblings`` (deleted, deactivated or rejected) does not count; an eviction closes the gate, so
     ``open`` is False. The search stops at a sibling that is not evaluated yet, because that sibling
-    may need no preemption. After the holder's time is over the search continues behind the holder,
-    so that every sibling gets a turn.
+    may need no preemption. When PREEMPTION_TIMEOUT is over for the sibling with the open gate, the
+    search continues with the siblings after that one, so that every sibling's gate opens in turn.
     """
     ordered = sorted(siblings, key=lambda one: one.place)
     holder, keeps = holder_of(ordered, held, now)
@@ -89,8 +89,8 @@ def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) 
     """Returns the last place in the order of preference at which a variant may be tried; None: all
     variants may be tried.
 
-    The sibling at that place waits for its gate to open, or is in ``waits_for_victims``, the names
-    of siblings with victims that are still stopping.
+    The sibling at the returned place waits for its gate to open, or is in ``waits_for_victims``,
+    the names of siblings with victims that are still stopping.
     """
     known = tuple(siblings)
     stopping = set(waits_for_victims)
@@ -183,7 +183,8 @@ class FamilyState(NamedTuple):
     when the family was created or reset. ``first_admitted``: the time of the first admission after
     ``start``; None: no admission yet. ``admitted``: the admitted variant, also while its job stops;
     "": no variant. ``floor``: the worst variant to migrate to; "": any variant. ``floor_place``:
-    the place of the floor, if the family has no such variant."""
+    the place of the floor in the order of preference, for a family without a variant at the
+    floor."""
 
     active: bool
     start: datetime
@@ -338,9 +339,10 @@ class ParentState(NamedTuple):
 
     ``active``: the parent is neither deactivated, finished, being deleted, held nor gated by a
     user. ``waits``: the parent's backoff is not over. ``admitted``: the workload name of the
-    admitted variant, also while its job stops; "": no variant. ``migrating_to``: the variant that
-    is admitted next. ``stopping``: the family's job is being stopped. ``allowed``: the allowed
-    flavors; None: all flavors. ``gate``: the preemption gate that was opened last."""
+    admitted variant, also while its job stops; "": no variant. ``migrating_to``: the better variant
+    that is admitted once the job of the admitted variant has stopped. ``stopping``: the family's
+    job is being stopped. ``allowed``: the allowed flavors; None: all flavors. ``gate``: the
+    preemption gate that was opened last."""
 
     namespace: str
     name: str
@@ -358,9 +360,9 @@ class ParentState(NamedTuple):
 
 
 class VariantState(NamedTuple):
-    """The fields of a variant that policy reads. ``parent``, ``parent_uid``: from its
+    """The fields of a variant that policy reads. ``parent``, ``parent_uid``: from the variant's
     ownerReference; ``stopped_by``: one of the reasons in `STOPPED`, or ""; ``active``: the field of
-    its spec."""
+    that name in the variant's spec."""
 
     name: str
     tag: str
@@ -373,8 +375,8 @@ class VariantState(NamedTuple):
 def desired_variants(
     parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules | None, now: datetime
 ) -> dict[str, DesiredState]:
-    """Returns the desired state of each variant now, by workload name, best first. Variants with a
-    tag that the queue does not have are left out.
+    """Returns the desired state of each variant now, by workload name, best first. The result has
+    no entry for a variant with a tag that the queue does not have.
     """
     if rules is None:
         return {}

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 # Domains. -------------------------------------------------------------------------------
 
 CONTROLLER: Final = "service-workload-controller"
-"""The workload-controller has one domain for all workloads, because preemptions and handovers would
-cross smaller parts."""
+"""The workload-controller has one domain for all workloads, because preemptions and quota handovers
+would cross the borders of smaller domains."""
 RETRY_TIMER: Final = "service-retry-timer"
 """The retry-timer has one domain, so that the stream of timers has one writer."""
 VARIANT_CONTROLLER: Final = "service-variant-controller"
@@ -105,9 +105,9 @@ class LeaseState:
 
     def forgotten(self, domain: str, epoch: int) -> bool:
         """Records that the log no longer holds the domain's newest epoch, because the epoch is
-        older than the messages that the log keeps. Returns True if the instance loses its
-        leadership by that: the server refuses every message that is fenced with the lost epoch, and
-        the next epoch expects 0."""
+        older than the messages that the log keeps. Returns True if the missing epoch ends this
+        instance's leadership of the domain: the server refuses every message that is fenced with
+        the lost epoch, and the next epoch expects 0."""
         if self.known(domain) != epoch:
             return False
         self._epochs.pop(domain, None)
@@ -144,9 +144,9 @@ class LeaseState:
         """The domains that this instance should take now: domains without a live leader for which
         the instance is the heir.
 
-        An epoch with the name of this instance that it does not hold comes from an earlier process
-        of the instance. An epoch of an earlier process is replaced at once, without waiting for a
-        heartbeat to expire.
+        An epoch that has the name of this instance and is not held by this process comes from an
+        earlier process of the instance. An epoch of an earlier process is replaced at once, without
+        waiting for a heartbeat to expire.
         """
         takeovers = []
         for domain in domains:
@@ -174,7 +174,8 @@ class LeaseState:
         return True
 
     def not_taken(self, domain: str) -> None:
-        """Records a failed takeover: another instance was faster, or the outcome is unknown."""
+        """Records that this instance failed to take over a domain: another instance was faster, or
+        the outcome of the takeover is unknown."""
         self._taking.discard(domain)
 
     def lost(self, domain: str) -> None:

@@ -181,7 +181,7 @@ def superfluous(made: Sequence[tuple[str, datetime]], now: datetime) -> list[str
     for identity, time in older:
         week = (now - time).days // 7
         # Weeks are counted from a fixed date, so the oldest checkpoint of a week stays the oldest.
-        # It is kept until it is WEEKS weeks old.
+        # That checkpoint is kept until it is WEEKS weeks old.
         stamp = int(time.timestamp()) // (7 * 86_400)
         if week >= WEEKS or stamp in weeks:
             gone.append(identity)

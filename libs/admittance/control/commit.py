@@ -50,9 +50,9 @@ class LogMessage(NamedTuple):
 class Put(NamedTuple):
     """Write ``key`` of the bucket if its revision is still ``expected`` (0: no such key).
 
-    ``value`` None deletes; otherwise it is ``workload`` encoded. ``fact``: sequence of the last
-    fact applied to the object. ``trace``: W3C traceparent. ``group``: all puts with the same
-    number, or none of them, are written, in their order; 0: no group.
+    A ``value`` of None deletes the key; any other ``value`` is ``workload`` encoded. ``fact``:
+    sequence of the last fact applied to the object. ``trace``: W3C traceparent. ``group``: all puts
+    with the same number, or none of them, are written, in their order; 0: no group.
     """
 
     key: str

@@ -44,7 +44,7 @@ class Controller:
         self.read = 0
         """Sequence of the last fact that is applied and acknowledged."""
         self.newest_fact = 0
-        """The newest fact that any workload held when the bucket was read."""
+        """Sequence of the newest fact that was applied to any workload when the bucket was read."""
         self._loaded_manifests = 0
         self.manifests_floor = 0
         """Newest revision of any manifest when the bucket was read, deleted manifests included.
@@ -61,7 +61,8 @@ class Controller:
         read counts as absent, and its key is recorded in ``unreadable``."""
         prefix = key.partition(".")[0]
         if key == RESTORED:
-            # Decisions that are still on the log saw revisions of before the restore.
+            # Decisions that are still on the log were made from revisions from before the bucket
+            # was restored.
             self._loaded_manifests = max(self._loaded_manifests, revision)
         if prefix in ("barrier", "_admittance", USAGE, CAPACITY):
             return
@@ -99,9 +100,9 @@ class Controller:
         )
 
     def limit_fact(self, key: str, end: int) -> None:
-        """Lowers the fact of a workload that lies beyond ``end``, the end of the log: such a
-        workload would skip every fact until the log reached that sequence. The last fact of that
-        workload becomes ``read``."""
+        """Lowers the last applied fact of a workload to ``read`` if that fact lies beyond ``end``,
+        the end of the log: otherwise the workload would skip every fact until the log reached that
+        sequence."""
         known = self.workloads.get(key)
         if known.fact > end:
             self.unreadable[key] = (

@@ -70,7 +70,7 @@ def _where(workload: StoredWorkload) -> tuple[str, str] | None:
 IN_FLIGHT_MAX: Final = 64
 """The most facts of people that are published and not yet applied."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The most bytes of requests of one namespace that wait for their turn."""
+"""The most bytes of requests of one namespace that wait to be published."""
 ALL_WAITING_BYTES_MAX: Final = 4 * WAITING_BYTES_MAX
 """The most bytes of waiting requests of all namespaces together."""
 FACT_BYTES_MAX: Final = 64 * 1024
@@ -83,7 +83,8 @@ WRONG: Final = 400
 CONFLICT: Final = 409
 TOO_LARGE: Final = 413
 TOO_MANY: Final = 429
-"""Error codes of a refusal. After `TOO_MANY` a client may send the request again later."""
+"""Error codes of a refusal. After a refusal with the code `TOO_MANY` a client may send the request
+again later."""
 
 
 class UserRequest(NamedTuple):
@@ -254,8 +255,8 @@ class FlowControl:
                 )
 
     def _has_rate(self, namespace: str, now: float) -> bool:
-        """Takes one request from the namespace's rate. A namespace may use the rate of one second
-        at once."""
+        """Counts one request against the namespace's rate. A namespace may send as many requests at
+        once as its rate allows in one second."""
         rate = self._limits.max_per_second_per_namespace
         burst = max(1.0, rate)
         left, since = self._rates.get(namespace, (burst, now))

@@ -79,7 +79,8 @@ def fold(controller: Controller, batch: list[LogMessage], now: datetime) -> Comm
         long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
         if long <= measured:
             return commit
-        # Fold again and measure after each fact, to find the fact that makes the object too long.
+        # Fold again and measure each object after each fact, to find the fact that makes it too
+        # long.
         measured |= long
 
 
@@ -96,7 +97,8 @@ class BatchFold:
     def __init__(
         self, state: Controller, now: datetime, measured: frozenset[str] = frozenset()
     ) -> None:
-        """``measured``: keys of objects that became too long; they are measured after each fact."""
+        """``measured``: keys of objects that became too long, and that are measured after each
+        fact."""
         self._measured = measured
         self._state = state
         self._now = now
@@ -111,8 +113,8 @@ class BatchFold:
         self._outcomes: dict[int, SettledReply] = {}
 
     def take(self, logged: LogMessage) -> bool:
-        """Folds one message in. Returns False if it must wait for the commit of earlier
-        messages."""
+        """Folds one message of the log into the commit. Returns False if the message must wait for
+        the commit of earlier messages."""
         if logged.subject.startswith(BARRIER):
             return self._barrier(logged)
         if logged.subject.startswith("admit.object."):
@@ -267,8 +269,7 @@ class BatchFold:
         if ref is None or known.workload is None:
             return single_transition(known.workload, fact, context), {}
         if key != ref.parent and is_true(known.workload, Type.FINISHED):
-            # The workload is held only until its outbox is published; its family does not include
-            # it.
+            # A finished variant is held until its outbox is published, but is not in its family.
             return single_transition(known.workload, fact, context), {}
         meta = known.workload.metadata
         made = family_transition(self._families.members(ref), meta.name, fact, context)
@@ -335,8 +336,9 @@ class BatchFold:
         )
 
     def _given(self, known: VersionedWorkload, said: facts.Preempted, logged: LogMessage) -> Change:
-        """The change of a workload that holds only a reservation and hands it over. The change is
-        refused if other members of the workload's family would change too."""
+        """The change of a workload that holds only a reservation and hands its quota over to
+        another workload. The change is refused if other members of the workload's family would
+        change too."""
         change, relatives = self._transition(
             workload_key(said.namespace, said.name), known, said, logged
         )
@@ -407,7 +409,7 @@ class BatchFold:
         except Unreadable as error:
             self._bury(logged, str(error))
             return True
-        # The server has compared the fence, so its number is the epoch of the domain.
+        # The server has compared the decision's fence, so that number is the domain's epoch.
         if (
             not 0 < barrier.epoch < logged.sequence
             or not barrier.domain
@@ -482,8 +484,8 @@ class BatchFold:
         self._note(logged, "rejected", submissions.rejected_fact(fact, self._now, reason, message))
 
     def _note_repeated(self, logged: LogMessage, fact: Fact, change: Change) -> None:
-        """Notes a second submission that changes nothing, unless it is the first one, sent
-        again."""
+        """Notes that a second submission of a workload changes nothing, unless it is the first
+        submission, sent again."""
         if change.reason != REPEATED:
             self._note(logged, "noted", submissions.unchanged_fact(fact, self._now, change.message))
 

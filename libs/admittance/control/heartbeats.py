@@ -58,7 +58,8 @@ class _Controller:
 
 
 class Heartbeats:
-    """The heartbeats of each controller. ``every_seconds``: the expected interval."""
+    """The heartbeats of each controller. ``every_seconds``: the expected interval between two
+    heartbeats."""
 
     def __init__(self, every_seconds: float) -> None:
         self._patience = MISSING * every_seconds

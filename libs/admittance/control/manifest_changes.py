@@ -2,10 +2,10 @@
 module is pure.
 
 The endpoints and the what-if computation use the same functions. The process that writes a manifest
-also publishes the message about the manifest. But the process may end before that, or may get no
-answer to a write that succeeded. A new leader therefore publishes messages about manifests that the
-log lacks. A leader also publishes the messages about manifests that it finds in the bucket and did
-not know.
+also publishes the message about the manifest. But the process may end before it publishes the
+message, or may get no answer to a write of the manifest that succeeded. A new leader therefore
+publishes messages about manifests that the log lacks. A leader also publishes the messages about
+manifests that it finds in the bucket and did not know.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Proposal(NamedTuple):
 
 def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Proposal:
     """Decodes manifests. Each manifest comes with its number in the request, which the errors about
-    the manifest name. ``namespace`` "": any namespace is allowed. Two manifests of one object are a
-    problem, as they are in one file."""
+    the manifest name. ``namespace`` "": any namespace is allowed. Two manifests of one object in a
+    request are a problem, as in one file."""
     found = Proposal([], [], [])
     documents = []
     for number, raw in numbered:
@@ -153,8 +153,8 @@ def _objections(
 
 
 def users_of_object(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:
-    """Names what still uses the object. While the list is not empty, the object is not deleted: for
-    example, a ClusterQueue is kept while workloads hold its quota."""
+    """Names everything that still uses the object. While something uses the object, the object is
+    not deleted: for example, a ClusterQueue is kept while workloads hold its quota."""
     found = users_of(objects, prefix, name)
     if prefix != "clusterqueue":
         return found
@@ -169,8 +169,8 @@ def users_of_object(objects: Objects, workloads: Workloads, prefix: str, name: s
 
 
 def deletion_mark(key: str, kept: StoredObject, now: datetime, user: str = "") -> PlannedWrite:
-    """The write that marks the object for deletion. ``user``: the user that asks for it; "":
-    unknown."""
+    """The write that marks the object for deletion. ``user``: the user that asks for the deletion;
+    "": unknown."""
     meta = replace(with_user(kept.object.metadata, user), deletion_timestamp=now)
     going = replace(kept.object, metadata=meta)
     return planned_write(key, going, kept.revision, "terminating")
@@ -229,7 +229,7 @@ def _named_user(meta: ObjectMeta, deleted: bool) -> str:
 
 def names_others(before: StoredObject | None, manifest: Any) -> bool:
     """Whether the manifest is an AdmissionCheck that names other parameters than its previous
-    version. False if the previous version is not known."""
+    version. False if that version is not known."""
     if not isinstance(manifest, AdmissionCheck):
         return False
     return before is None or before.object.spec.parameters != manifest.spec.parameters
@@ -386,7 +386,7 @@ def planned_writes(
     objects: Objects, manifests: Iterable[Manifest], *, now: datetime, user: str = ""
 ) -> Iterator[PlannedWrite]:
     """Yields the write of each manifest in an apply, in the order of the manifests. ``user``: the
-    user that applies them; "": unknown."""
+    user that applies the manifests; "": unknown."""
     for manifest in manifests:
         meta = replace(with_user(manifest.metadata, user), deletion_timestamp=None)
         manifest = replace(manifest, metadata=meta)  # noqa: PLW2901

@@ -130,7 +130,8 @@ class Objects:
 
     def missing_parameters(self, check: AdmissionCheck, coming: Container[str] = ()) -> str:
         """A sentence naming the missing parameters object of a check; "": the parameters object
-        exists, or the check names none. ``coming``: keys about to be written."""
+        exists, or the check names none. ``coming``: keys of objects that are about to be written,
+        which count as existing."""
         key = parameters_key(check)
         return (
             "" if not key or key in self._kept or key in coming else missing_parameters_text(check)
@@ -272,8 +273,8 @@ class ManifestQueueView:
             required = self._catalog.required_checks(cluster_queue, admission)
         except ConflictingChecks:
             # The scheduler never assigns flavors with conflicting checks, but an edit of the queue
-            # can cause such a conflict for an existing reservation. Then the reservation must pass
-            # every check that the queue names.
+            # can cause such a conflict for an existing reservation. A reservation with conflicting
+            # checks must pass every check that the queue names.
             queue = self._objects.cluster_queue(cluster_queue)
             named = checks_of(queue) if queue is not None else set()
             required = {n: c for n in named if (c := self._objects.check(n)) is not None}

@@ -184,7 +184,8 @@ _claim = msgspec.json.Decoder(VariantClaim)
 
 
 def claim_of(fact: facts.Submitted) -> VariantClaim | None:
-    """The claim of a submission with the role variant; None: the submission has another role."""
+    """The parent and the variant that a submission with the role variant names; None: the
+    submission has another role."""
     written = bytes(fact.workload)
     if _MARK not in written:
         return None

@@ -154,8 +154,8 @@ class Workloads:
         self._known.pop(key, None)
 
     def drop_tombstones(self, before: int) -> None:
-        """Removes the deletions that were made by facts before ``before``, an acknowledged
-        sequence."""
+        """Forgets the deleted workloads that were deleted by facts before ``before``, an
+        acknowledged sequence."""
         gone = [
             key
             for key, known in self._known.items()

@@ -162,7 +162,8 @@ class BlockedSlots:
     """Slots whose next step can never succeed. A blocked slot is skipped until a different step
     follows for it.
 
-    ``on_error`` is that of `ProvisioningCore`."""
+    ``on_error`` is called with an exception raised while a slot is decided, as in
+    `ProvisioningCore`."""
 
     def __init__(
         self,
@@ -247,8 +248,9 @@ class ProvisioningCore:
         self._intake = AnswerIntake(self.observed, self._memory)
 
     def counts(self) -> dict[tuple[str, ...], float]:
-        """The number of capacity requests by class and state, for metrics, which read it in another
-        thread. A class with a request has all states, most of them with 0."""
+        """The number of capacity requests by provisioning class and state, for metrics, which read
+        this number in another thread. A provisioning class with a request has a number for every
+        state, most of them 0."""
         found: dict[tuple[str, ...], float] = {}
         for one in tuple(self.observed.records.values()):
             name = one.record.spec.provisioning_class_name
@@ -316,7 +318,8 @@ class ProvisioningCore:
         self.observed.dirty[step.slot] = None
 
     def mark_overdue(self, now: datetime) -> None:
-        """Marks the slots of overdue requests as dirty."""
+        """Marks the slots of overdue requests as dirty, so that their next steps are decided
+        again."""
         deadlines = self.observed.deadlines
         while self.observed.answers_read and deadlines and deadlines[0][0] <= now:
             self.observed.dirty[heappop(deadlines)[1]] = None
@@ -330,7 +333,7 @@ class ProvisioningCore:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a step is in flight or a slot is dirty."""
+        """Whether a step is in flight or the next step of a slot must be decided again."""
         return bool(self._memory.in_flight or self.observed.dirty)
 
     # Answers of providers. --------------------------------------------------------------------

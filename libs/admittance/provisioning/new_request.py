@@ -89,7 +89,7 @@ def assigned_pod_sets(
 ) -> list[tuple[PodSet, PodSetAssignment]]:
     """The pod sets that need capacity, with their assignments.
 
-    Raises IncompleteReservation if one of these pod sets has no assignment."""
+    Raises IncompleteReservation if a pod set that needs capacity has no assignment."""
     assigned = {one.name: one for one in admission.pod_set_assignments} if admission else {}
     found: list[tuple[PodSet, PodSetAssignment]] = []
     for pod_set in pod_sets:
@@ -110,7 +110,7 @@ def pod_sets_to_provision(
     flavor_of: Callable[[str], ResourceFlavor | None],
 ) -> tuple[PodSetToProvision, ...]:
     """The pod sets of the request; empty if no capacity is needed. Raises IncompleteReservation if
-    one of these pod sets has no assignment.
+    a pod set that needs capacity has no assignment.
     """
     same = _SAME.get(config.pod_set_merge_policy or "")
     groups: list[tuple[PodTemplate, PodSetToProvision]] = []
@@ -353,7 +353,7 @@ class DeletedRequestRecovery:
         self._cancelled: set[str] = set()
 
     def read(self, fact: ProvisioningFact, at: datetime) -> None:
-        """Takes the next fact of the log."""
+        """Reads the next fact of the log, in the order of the log."""
         if isinstance(fact, ProvisioningCancelled):
             self._cancelled.add(fact.id)
         elif isinstance(fact, ProvisioningRequested) and fact.id not in self._sent:

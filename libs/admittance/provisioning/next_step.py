@@ -151,7 +151,8 @@ class ReservationView(NamedTuple):
 
 
 class SlotDecider:
-    """``time_limit`` is that of `RecordBuilder`."""
+    """``time_limit``: for requests without a time limit in their parameters, as in
+    `RecordBuilder`."""
 
     def __init__(
         self, observed: ObservedState, memory: Memory, time_limit: timedelta | None
@@ -193,7 +194,7 @@ class SlotDecider:
 
     def note(self, slot: RequestSlot, text: str, now: datetime) -> Step | None:
         """The step that writes the text on the request, or on a Pending check without a request;
-        None if the text is there already, or there is no place for it.
+        None if the text is there already, or there is neither a request nor a Pending check.
         """
         kept = self._observed.records.get(slot)
         if kept is not None:

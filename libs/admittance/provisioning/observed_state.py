@@ -44,8 +44,8 @@ class ProviderHeartbeats:
         self._started: dict[str, dict[str, datetime]] = {}
 
     def expect(self, provisioning_class: str, now: float) -> None:
-        """Expects heartbeats of the class from now on, because it sent some before this leader
-        began to listen.
+        """Expects heartbeats of the class from now on, because the class sent heartbeats before
+        this leader began to listen.
         """
         self._heard_at.setdefault(provisioning_class, now)
 
@@ -340,7 +340,8 @@ class ObservedState(CheckConfigurations):
             self.flavors[name] = flavor
 
     def touch(self, checks: Iterable[str]) -> None:
-        """Marks all slots of the named checks as dirty."""
+        """Marks all slots of the named checks as dirty, so that their next steps are decided
+        again."""
         names = set(checks)
         for (namespace, workload), one in self.workloads.items():
             for row in one.status.admission_checks:

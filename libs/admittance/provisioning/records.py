@@ -1,8 +1,8 @@
 """A capacity request as it is stored: its content and its answers so far.
 docs/spec/lifecycle.md#5.3.
 
-The record is written before the request is sent, so after a crash between the two the next leader
-sends the request from the record.
+The record is written before the request is sent, so after a crash between writing and sending the
+next leader sends the request from the record.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Note(Kept, frozen=True, kw_only=True):
 
 
 class RecordStatus(Kept, frozen=True, kw_only=True):
-    """``seq``: the highest ``seq`` of the provider's answers; 0 if they have none. ``cancelled``:
-    why the request was cancelled; "" if it was not. ``said``: not used any more, but old records
-    have the field. ``notes``: texts for users, oldest first.
+    """``seq``: the highest ``seq`` of the provider's answers; 0 if no answer has a ``seq``.
+    ``cancelled``: why the request was cancelled; "" if it was not. ``said``: not used any more, but
+    old records have the field. ``notes``: texts for users, oldest first.
     """
 
     state: State = State.REQUESTED
@@ -185,7 +185,8 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
         )
     state = _STATES[type(fact)]
     if state is not status.state and not _may_follow(status, state):
-        # An Accepted that comes after another state is only late.
+        # An answer Accepted that arrives after an answer with another state is only late, and not
+        # at fault.
         contradicts = state is not State.ACCEPTED
         return AppliedStatus(record, f"the request is {status.state} already", contradicts)
     if state is status.state and state is not State.ACCEPTED:
@@ -228,8 +229,8 @@ def apply_status(record: Record, fact: facts.ProvisioningStatus, now: datetime) 
 
 def _may_follow(status: RecordStatus, state: State) -> bool:
     if status.state is State.FAILED and state is State.CAPACITY_REVOKED:
-        # A job that runs on provisioned capacity ignored the failure; a later revocation must reach
-        # the job.
+        # A job that runs on provisioned capacity is not affected by an answer Failed, but a later
+        # CapacityRevoked must reach the job.
         return any(one.type == State.PROVISIONED for one in status.conditions)
     return state in _AFTER[status.state]
 

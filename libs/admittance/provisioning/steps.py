@@ -27,9 +27,9 @@ CLASS: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 
 
 class CheckVerdict(NamedTuple):
-    """A verdict of the check. ``state``: Pending, Ready, Retry or Rejected. ``after``: seconds to
-    wait before a Retry. ``missing``: details that a node selector needs and the provider did not
-    report.
+    """A verdict of the check. ``state``: Pending, Ready, Retry or Rejected. ``after``: for a Retry,
+    the seconds that the workload waits before it competes again. ``missing``: details that a node
+    selector needs and the provider did not report.
     """
 
     state: str
@@ -42,7 +42,8 @@ class CheckVerdict(NamedTuple):
 def verdict_of_request(
     record: Record, config: ProvisioningRequestConfigSpec, *, admitted: bool
 ) -> CheckVerdict | None:
-    """The verdict for the request's current state; None if the earlier verdict remains.
+    """The verdict for the request's current state; None if the request's earlier verdict still
+    holds.
 
     ``admitted``: whether the workload is admitted; then only a revocation changes the verdict."""
     status = record.status

@@ -160,9 +160,9 @@ class Tree:
             if not cycle:
                 self._join(node, self._cohort(parent))
             else:
-                # One cohort of the cycle becomes a root, so that sums over the tree end. The choice
-                # of this cohort must not depend on the order of edits, because the root gives the
-                # domain its name.
+                # One cohort of the cycle of parents becomes a root, so that sums over the tree end.
+                # The choice of this cohort must not depend on the order of edits, because the root
+                # gives the domain its name.
                 first = min(cycle)
                 if first != node.name:
                     self._leave(self.cohorts[first])

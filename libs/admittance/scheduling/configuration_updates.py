@@ -34,7 +34,8 @@ def apply_object(
     *,
     now: datetime,
 ) -> None:
-    """Applies an object of the configuration to the state; None: the object was deleted."""
+    """Applies an object of the configuration to the scheduler's state; None: the object was
+    deleted."""
     old = state.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
     if kind in ("ClusterQueue", "Cohort"):
         charging.unshare_all_quota(state)
@@ -128,7 +129,7 @@ def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
 
 
 def _set_mode(state: SchedulerState, queue: Queue) -> None:
-    """Updates whether the usage of LocalQueues counts in the queue."""
+    """Updates whether the usage of LocalQueues orders the workloads of the queue."""
     if state.accounts is None:
         return
     scope = None
@@ -167,8 +168,8 @@ def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> Non
 
 
 def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
-    """Returns whether the edit left quotas and cohort as they were, and therefore saved cursors are
-    still valid."""
+    """Returns whether the edit of a ClusterQueue left its quotas and its cohort as they were, and
+    therefore saved cursors of flavor scans are still valid."""
     if old is None or not isinstance(new, ClusterQueue):
         return False
     return (old.spec.resource_groups, old.spec.cohort_name) == (
@@ -216,8 +217,8 @@ def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, qu
             state.bump_version(domain)
             domain.update_queue(queue)
             state.flush(domain)
-        # Saved cursors hold the sum of the generations of queue and domain, and the sum must not
-        # stay the same by accident when the domain changes.
+        # A saved cursor holds the sum of the generations of its queue and its domain, and this sum
+        # must not stay the same by accident when the queue moves to another domain.
         queue.generation += 1 + (before.generation if before is not None else 0)
 
 

@@ -112,8 +112,8 @@ def may_reserve(workload: WorkloadInfo) -> bool:
 def begin_migration(
     state: SchedulerState, domain: Domain, workload: WorkloadInfo, giver: WorkloadInfo
 ) -> HandedOn:
-    """Marks the migration from the giver to the workload as in flight. Returns the part of the
-    decision about the giver."""
+    """Marks the migration of the family from the giver, its admitted variant, to the workload as in
+    flight. Returns the part of the migration decision about the variant that is replaced."""
     family = workload.family
     assert family is not None and giver.charge is not None
     handed_on = HandedOn(
@@ -130,9 +130,9 @@ def begin_migration(
 
 
 def end_migration(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> None:
-    """Ends the migration of the family to the workload. ``taken``: the decision was stored;
-    otherwise it was refused or lost. If the decision was stored, the giver stays in flight until
-    its new stored state arrives."""
+    """Ends the migration of the family to the workload. ``taken``: the decision to migrate was
+    stored; otherwise that decision was refused or lost. If the decision to migrate was stored, the
+    replaced variant stays in flight until its new stored state arrives."""
     family = workload.family
     if family is None or family.migration is None or family.migration[0] is not workload:
         return
@@ -247,7 +247,8 @@ def desired_states(
 
 
 def wake_on_policy_change(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> None:
-    """Sets a timer for the time when policy changes for the variant although nothing happens."""
+    """Sets a timer for the time at which the family policy changes the variant's desired state
+    although nothing happens."""
     family = workload.family
     if family is None or family.state is None:
         return

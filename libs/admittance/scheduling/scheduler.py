@@ -155,8 +155,8 @@ class Scheduler:
         """Yields the decisions of a cycle domain by domain. The state may change between two
         domains."""
         state = self._state
-        # Only cycles with heads are counted, because the age of a cursor must not depend on calls
-        # without work.
+        # Only scheduling cycles with heads are counted, because saved cursors of flavor scans age
+        # by counted cycles, and calls without work must not age them.
         self._cycle.number += self.wake_due(now=now)
         for domain in list(state.busy):
             if domain in state.busy and domain.owned:
@@ -197,7 +197,7 @@ class Scheduler:
             return decisions
         result = self._cycle.run(domain, now=now)
         if domain.plan_quota_varies:
-            # Usage that was held back for entries during the cycle is given back.
+            # Usage that was held back for entries of the cycle is given back at its end.
             charging.share_quota(state, domain)
         self._count_idle_cycles(domain, result.has_progress)
         return decisions + result.decisions
@@ -210,8 +210,9 @@ class Scheduler:
         else:
             domain.idle_cycles += 1
             if domain.is_settled:
-                # The remaining idle cycles would end like this one. Idle cycles are counted without
-                # being run, because saved cursors age by the number of the cycle.
+                # The domain's remaining idle cycles would change nothing either, like this one.
+                # Idle cycles are counted without being run, because saved cursors age by the number
+                # of the cycle.
                 left = max(0, self._config.idle_cycles - domain.idle_cycles)
                 self._counted = max(self._counted, self._cycle.number + left)
                 domain.idle_cycles += left
@@ -244,8 +245,9 @@ class Scheduler:
     def refusals(self, *, now: datetime) -> list[Refused]:
         """Returns the refusals that are due, and marks them as in flight.
 
-        A workload is refused if it has been parked for a while and its status has another reason.
-        No decision about the workload is made before its refusal is stored.
+        A workload is refused if it has been parked for a while and its status has another waiting
+        reason than the one for which it is parked. No decision about the workload is made before
+        its refusal is stored.
         """
         self._state.now = max(self._state.now, now)
         return due_refusals(self._state, now)
@@ -261,7 +263,8 @@ class Scheduler:
             workload_updates.undo(self._state, workload, queue.domain, self._state.now)
 
     def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
-        """Yields victim, preemptor and count for each preemption of the decision that is a loop."""
+        """Yields, for each preemption of the decision that is a loop, the victim, the preemptor and
+        the number of preemptions of that victim by that preemptor."""
         return repeated_preemptions(decision, self._config.preemption_loops)
 
     def next_wake(self) -> datetime | None:
@@ -282,8 +285,8 @@ class Scheduler:
         """Returns the changed consumption of LocalQueues in the domains that the scheduler owns, to
         be stored for the next leader.
 
-        None in place of a record: the LocalQueue was deleted. ``at_once``: also changes that are
-        less than a second old.
+        The record of a deleted LocalQueue is None. ``at_once``: return also consumption that
+        changed less than a second ago.
         """
         accounts = self._state.accounts
         return [] if accounts is None else list(accounts.to_write(now, at_once=at_once))
@@ -314,7 +317,8 @@ class Scheduler:
 
     def gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
         """Returns the gauges of the queues and cohorts in the domains that the scheduler owns, by
-        name and labels. The only method that another thread may call while the scheduler works."""
+        name and labels. Of the scheduler's methods only `gauges` may be called by another thread
+        while the scheduler works."""
         return queue_gauges(self._state)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:

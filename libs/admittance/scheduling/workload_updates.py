@@ -25,8 +25,8 @@ from admittance.workload.stored import StoredWorkload
 def apply_workload(
     state: SchedulerState, key: Key, stored: StoredWorkload | None, revision: int, *, now: datetime
 ) -> None:
-    """Applies the stored workload as of a revision; None: the workload is deleted. A revision older
-    than the applied one changes nothing."""
+    """Applies the stored workload as of a revision; None: the workload is deleted. A stored
+    workload with an older revision than the applied one is ignored."""
     workload = state.workloads.get(key)
     before = workload.family if workload is not None else None
     _apply(state, key, workload, stored, revision, now)
@@ -54,9 +54,9 @@ def _apply(
     try:
         view = view_of(stored, state.shapes, state.config)
     except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
-        # The stored spec is invalid: validation would have refused it. The workload cannot be
-        # queued, and it must not stop other workloads. Quota that the workload holds stays charged,
-        # because its job may run.
+        # The stored spec is invalid: validation would have refused it. A workload with an invalid
+        # stored spec cannot be queued, and must not keep the scheduler from applying other
+        # workloads. Quota that the workload holds stays charged, because its job may run.
         if workload is not None and workload.charge is None:
             drop(state, workload)
         return
@@ -92,7 +92,8 @@ def _apply(
             queue.generation += 1
             state.flush(queue.domain)
     elif given is not None:
-        # More quota may become free than the handover gave to the receiver.
+        # The workload that handed its quota over may free more quota than the receiver of the
+        # handover got.
         given.generation += 1
         state.flush(given.domain)
     charging.set_plan(state, workload, view.pending_preemption)
@@ -164,8 +165,8 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
     state.dequeue(workload)
     if workload.family is not None:
         families.leave_family(state, workload)
-    # Kueue flushes the tree for every deleted workload. A deleted waiting workload held no quota,
-    # but heads that lost against it may be tried again.
+    # Kueue flushes the cohort tree for every deleted workload. A deleted waiting workload held no
+    # quota, but heads that lost against it may be tried again.
     local = state.catalog.local_queues.get(workload.local_queue)
     here = waited or (state.queues.get(local.spec.cluster_queue) if local is not None else None)
     if here is not None:
@@ -179,10 +180,11 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def _land(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> Queue | None:
-    """Ends the decision in flight about the workload. ``taken``: the workload is promised quota.
+    """Ends the decision in flight about the workload. ``taken``: a decision to migrate was stored,
+    so quota is promised to the workload.
 
-    Returns the queue of the quota that the workload was to hand over. The new stored state of the
-    workload says what it holds now.
+    If the workload was to hand its quota over to another workload, returns the queue of that quota.
+    What quota the workload holds now follows from its new stored state.
     """
     if not workload.in_flight:
         return None
@@ -208,7 +210,7 @@ def _domain_of(state: SchedulerState, workload: WorkloadInfo) -> Domain | None:
 
 
 def _hold(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView) -> None:
-    """Charges the workload for its stored admission, unless that is charged already."""
+    """Charges the workload for its stored admission, unless that admission is charged already."""
     admission = view.admission or view.promised
     assert admission is not None
     state.dequeue(workload)

@@ -52,9 +52,8 @@ class Corrections(NamedTuple):
 
 
 class _SlotState:
-    """What is known about a slot. The state of a slot. ``is_known``: ``actual`` is the schedule
-    that the bus has, unless another process changed it. ``in_flight``: an order is not answered
-    yet."""
+    """What is known about the schedule of a slot. ``is_known``: ``actual`` is the schedule that the
+    bus has, unless another process changed it. ``in_flight``: an order is not answered yet."""
 
     __slots__ = ("actual", "in_flight", "is_known", "want")
 
@@ -74,14 +73,15 @@ class _SlotState:
 class Schedules:
     """Keeps the wanted and the actual schedules, and gives the orders that make both equal.
 
-    ``now`` is always the wall clock with a time zone. No order is given before the stream of
-    schedules was read once.
+    ``now`` is always the wall clock with a time zone. No order to set or remove a schedule is given
+    before the stream of schedules was read once.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.wanted = WantedSchedules(limits)
         self.has_compared = False
-        """The stream of schedules was compared once, so orders may be given."""
+        """The stream of schedules was compared once, so orders to set or remove schedules may be
+        given."""
         self._slots: dict[TimerSlot, _SlotState] = {}
         self._urgent: dict[TimerSlot, None] = {}
         self._ripening: dict[TimerSlot, datetime] = {}
@@ -135,7 +135,7 @@ class Schedules:
         return found
 
     def next_order_at(self) -> datetime | None:
-        """When the next order is due because time passes; None: never."""
+        """When the next order becomes due although nothing changes; None: never."""
         if not self.has_compared or not self._ripening:
             return None
         return next(iter(self._ripening.values()))
@@ -153,8 +153,8 @@ class Schedules:
         self._list(order.slot, state, now)
 
     def failed(self, order: Order, now: datetime) -> None:
-        """Records that the order was refused or that its outcome is unknown. A failed order is
-        given again later."""
+        """Records that the order to set or remove a schedule was refused, or that the outcome of
+        the order is unknown. A failed order is given again later."""
         state = self._landed(order.slot)
         state.is_known = False
         self._list(order.slot, state, now)
@@ -190,8 +190,8 @@ class Schedules:
     # Comparison. --------------------------------------------------------------------
 
     def begin_comparison(self) -> None:
-        """Called before the stream of schedules is read. Slots with an order in flight now or later
-        are left out of the comparison."""
+        """Called before the stream of schedules is read. The comparison skips slots that have an
+        order in flight at this time or later."""
         self._touched = set(self._in_flight)
 
     def compare(self, standing: Mapping[TimerSlot, ActualSchedule], now: datetime) -> Corrections:

@@ -84,7 +84,7 @@ _NOTHING: Final[Mapping[str, WantedSchedule]] = {}
 
 
 class _RecordingContext:
-    """A context for `due_times` that records which checks are read."""
+    """A context for `due_times` that records which AdmissionChecks are read."""
 
     def __init__(self, limits: Limits, rules: dict[str, CheckRules]) -> None:
         self.limits = limits
@@ -192,14 +192,14 @@ def _aware(at: datetime) -> datetime:
 
 
 PATIENCE: Final = timedelta(seconds=5)
-"""Wait after the time of a schedule before its effect is checked. The wait doubles each time that a
+"""How long after its time a schedule's effect is verified. This wait doubles each time that the
 schedule had no effect."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 SPARE: Final = 1000
 
 
 class _Expected(NamedTuple):
-    """``look``: when to check the effect of the schedule; None: the effect was checked, and the
+    """``look``: when to verify the effect of the schedule; None: the effect was verified, and the
     schedule is not set again yet."""
 
     at: datetime
@@ -234,7 +234,8 @@ class OverdueSlots:
         self._expected.pop(slot, None)
 
     def next(self) -> datetime | None:
-        """The time of the next check; None: no schedule is expected to have an effect."""
+        """The time at which the effect of a schedule is verified next; None: no schedule is
+        expected to have an effect."""
         while self._heap:
             look, slot = self._heap[0]
             expected = self._expected.get(slot)
@@ -244,8 +245,8 @@ class OverdueSlots:
         return None
 
     def take(self, now: datetime) -> Iterator[TimerSlot]:
-        """Returns the slots to check now. A slot is checked again after its schedule is set
-        again."""
+        """Returns the slots with a schedule that should have had its effect by now. The effect of a
+        slot's schedule is verified again after the schedule is set again."""
         while (look := self.next()) is not None and look <= now:
             _, slot = heappop(self._heap)
             expected = self._expected[slot]

@@ -147,7 +147,7 @@ class SentActs:
         return now + AGAIN
 
     def forget(self, family: WorkloadName) -> None:
-        """Removes the published acts of a family that is gone."""
+        """Removes the published acts of a family that does not exist any more."""
         for kept in (self._sent, self._aggregated, self._differs_since):
             kept.pop(family, None)
 
@@ -204,7 +204,7 @@ FAMILY_STATES: Final = {
     "ended": "it has finished or is being deleted",
     "unreadable": "stored values are wrong, so it gets no variants",
 }
-"""The state of a family, and its meaning."""
+"""The states of a family, each with its meaning."""
 
 
 def _state_of(parent: KnownParent) -> str:
@@ -356,7 +356,7 @@ class FamilyActs:
             self._times.sooner(family, self._sent.failed(family, fact, now))
 
     def family_of(self, fact: Fact) -> WorkloadName | None:
-        """The family that a fact is about; None: the family is gone."""
+        """The family that a fact is about; None: that family does not exist any more."""
         about = WorkloadName(fact.namespace, fact.name)
         for family in self._names.claimants(about):
             if self._sent.has(family, fact):
@@ -394,7 +394,7 @@ class FamilyActs:
     def states(self) -> dict[str, int]:
         """The number of families in each of `FAMILY_STATES`."""
         found = dict.fromkeys(FAMILY_STATES, 0)
-        # As in `gates_open`, another thread reads.
+        # The families are copied at once, because metrics are read from another thread.
         for family in tuple(self._families.values()):
             parent = family.parent
             if parent is not None:

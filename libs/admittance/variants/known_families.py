@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 class RowMark(NamedTuple):
     """A status row of a parent about a variant, reduced to the fields that are compared. ``mark``:
-    a hash of all fields but ``why``."""
+    a hash of all fields of the row except ``why``."""
 
     name: str
     mark: int
@@ -172,12 +172,12 @@ class FamilyQueues:
         self._families: dict[WorkloadName, set[WorkloadName]] = {}
 
     def context_of(self, namespace: str, local: str) -> QueueContext:
-        """The context of families submitted to the LocalQueue."""
+        """The ClusterQueue, and its policy, of families that were submitted to the LocalQueue."""
         queue = self._queue_of.get(WorkloadName(namespace, local), "")
         return QueueContext(queue, self._rules[queue]) if queue in self._rules else NO_QUEUE
 
     def with_policy(self) -> list[str]:
-        """The ClusterQueues with concurrent admission. Another thread may call this."""
+        """The ClusterQueues with concurrent admission. Another thread may call `with_policy`."""
         return [queue for queue, rules in tuple(self._rules.items()) if rules is not None]
 
     def join(self, family: WorkloadName, local: str) -> None:

@@ -73,8 +73,8 @@ def required_acts(
     if parent is None or parent.ended:
         return FamilyActs(acts)
     rules = context.rules
-    # Unfinished variants count even while they are being deleted. The workload-controller counts
-    # them too.
+    # Unfinished variants count as existing while they are being deleted, as they do for the
+    # workload-controller.
     states = [one.state for one in own if not one.finished]
     desired = desired_variants(parent.state, states, rules, now)
     surplus = _surplus(parent, own, context)

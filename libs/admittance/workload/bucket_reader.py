@@ -59,8 +59,8 @@ def read(key: str, value: bytes) -> StoredWorkload:
 
 
 def read_whole(key: str, value: bytes) -> StoredWorkload:
-    """Returns the workload as `read` does, and also checks its pod sets. Raises Unreadable if the
-    value is invalid."""
+    """Returns the workload as `read` does, and also validates its pod sets. Raises Unreadable if
+    the value is invalid."""
     from admittance.api.pod_requests import (
         needs,  # imported late, because short commands read workloads without decoding their specs
     )
@@ -120,8 +120,8 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
 
 def _check(key: str, workload: StoredWorkload) -> None:
     """Raises Unreadable if a field of the workload is invalid. Every value that a service reads is
-    checked, so the check of a valid value is cheap. The name of a bad field is found only after a
-    failure."""
+    validated, so validating a valid value must be cheap. The name of a bad field is found only
+    after a failure."""
     meta, status = workload.metadata, workload.status
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
         raise Unreadable(f"the value under this key is of workload {meta.namespace}/{meta.name}")

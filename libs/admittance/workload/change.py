@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 
 def applied(workload: StoredWorkload, *outbox: OutboxEntry) -> Change:
-    """Returns the change of a fact that took effect."""
+    """Returns the result of a transition for a fact that took effect on the workload."""
     return Change(workload, outbox)
 
 

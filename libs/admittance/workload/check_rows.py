@@ -60,8 +60,8 @@ def frozen_rows(
 
 
 def with_rejected(before: Rows, now: RowsAndCounts) -> RowsAndCounts:
-    """``now`` with the Rejected rows of ``before``: these rows explain the deactivation, even if
-    their checks are no longer required."""
+    """Returns the check rows ``now`` with the Rejected rows of ``before``: these rows explain the
+    deactivation, even if their checks are no longer required."""
     rows = now.rows
     for row in before:
         if row.state == "Rejected":

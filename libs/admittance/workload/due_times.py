@@ -20,7 +20,8 @@ WAITS: frozenset[str] = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
 
 
 class TimerKind(StrEnum):
-    """What a timer is set for. The value is a token of the timer's subject."""
+    """What a timer of a workload is set for. The value of each kind is a token of the timer's
+    subject."""
 
     REQUEUE = "requeue"
     """The backoff of the workload ends, and the workload competes again (T20)."""
@@ -39,8 +40,9 @@ class TimerKind(StrEnum):
 def due_times(
     workload: StoredWorkload, now: datetime, queues: TimeRules
 ) -> dict[TimerKind, datetime]:
-    """The due times of the workload, by kind. ``now`` only determines the phase. Times that concern
-    a family's job are due times of the parent, because a variant has no job."""
+    """The due times of the workload, by kind. ``now`` is used only to determine the workload's
+    phase. Times that concern a family's job are due times of the parent, because a variant has no
+    job."""
     where = phase(workload, now)
     found: dict[TimerKind, datetime | None] = {}
     if where in (Phase.BACKOFF, Phase.PENDING):

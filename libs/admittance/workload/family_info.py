@@ -107,7 +107,8 @@ def gate_of(workload: StoredWorkload) -> GatePosition:
 
 
 def with_closed_gate(workload: StoredWorkload) -> Gates:
-    """Returns the gates with the family's gate closed. The note about preempted workloads stays."""
+    """Returns the gates with the family's gate closed. The note whether workloads are preempted for
+    the current reservation stays in the gates."""
     return tuple(
         replace(gate, position="Closed") if gate.name == FAMILY_GATE else gate
         for gate in workload.status.preemption_gates

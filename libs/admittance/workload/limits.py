@@ -15,10 +15,10 @@ from admittance.api.units import seconds
 class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long pods may take to be ready, and what happens if they take longer.
 
-    ``recovery`` None: pods that were ready before have no time limit. ``backoff_limit`` None: the
-    workload is requeued without limit; 0: it is never requeued. ``backoff_base`` and
-    ``backoff_max``: the first and the longest backoff, in seconds. ``block_admission``: no workload
-    gets quota while pods of an admitted workload are not ready.
+    ``recovery`` None: pods that were ready before have no time limit to become ready again.
+    ``backoff_limit`` None: the workload is requeued without limit; 0: it is never requeued.
+    ``backoff_base`` and ``backoff_max``: the first and the longest backoff, in seconds.
+    ``block_admission``: no workload gets quota while pods of an admitted workload are not ready.
     """
 
     timeout: timedelta = timedelta(minutes=30)
@@ -30,13 +30,13 @@ class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of times and retries in a deployment. ``pods_ready`` None: pods have no time limit.
-    ``drain``: the quota of an evicted job is freed after this time even if no runner has reported
-    the stop. ``check_delay``: the longest delay that a check may ask for. ``requeue_after``: the
-    feature gate ACRequeueAfter; if off, a Retry has no delay. ``families``: the feature gate
-    ConcurrentAdmission; if off, every workload is regular. ``flavors_max``: how many flavors of a
-    ClusterQueue may become variants. ``pacing_max``: the longest wait after repeated Retries
-    without a delay; 0: no wait.
+    """Limits of times and retries in a deployment. ``pods_ready`` None: pods have no time limit to
+    become ready. ``drain``: the quota of an evicted job is freed after this time even if no runner
+    has reported the stop. ``check_delay``: the longest delay that a check may ask for.
+    ``requeue_after``: the feature gate ACRequeueAfter; if off, a Retry has no delay. ``families``:
+    the feature gate ConcurrentAdmission; if off, every workload is regular. ``flavors_max``: how
+    many flavors of a ClusterQueue may become variants. ``pacing_max``: the longest wait after
+    repeated Retries without a delay; 0: no wait.
 
     The defaults of these fields apply to old logs without the values; the configuration of a
     deployment has its own defaults."""

@@ -55,7 +55,7 @@ def check_rules(check: AdmissionCheck) -> CheckRules:
 class InactiveReason(NamedTuple):
     """Why a queue admits no workloads: reason and message for the condition QuotaReserved=False.
 
-    ``drains``: admitted workloads are evicted too, with the reason ``evicted_as``.
+    ``drains``: admitted workloads of the queue are evicted too, with the reason ``evicted_as``.
     """
 
     reason: str

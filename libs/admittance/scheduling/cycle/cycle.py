@@ -103,11 +103,11 @@ class Cycle:
                     has_progress |= self.requeue(domain, entry, status, now)
             finally:
                 processor.end()
-        # 5. Put the next head of each queue in place.
+        # 5. Make the first competing workload of each queue its next head.
         for queue, _ in heads:
             domain.update_queue(queue)
-        # If a head has a saved cursor, the next cycle begins with another flavor, so the domain is
-        # not settled.
+        # If a head has a saved cursor, the next cycle begins with another flavor, so the domain's
+        # next cycle may have another result.
         domain.is_settled = not has_progress and all(
             cursor is None and workload.cursor is None and queue.preemptor is preemptor
             for (preemptor, cursor), (queue, workload) in zip(before, heads, strict=True)
@@ -132,7 +132,8 @@ class Cycle:
         self, domain: Domain, queue: Queue, head: WorkloadInfo, now: datetime
     ) -> WorkloadInfo | None:
         """Returns the head, or the first workload behind the head that its family lets compete. The
-        workloads before that one are parked without a refusal, so that they block no workload."""
+        workloads before the returned one are parked without a refusal, so that they do not block
+        the queue."""
         found: WorkloadInfo | None = head
         while found is not None and not found.in_flight:
             inadmissible = families.why_not_tried(self._state, queue, found)
@@ -178,8 +179,8 @@ class Cycle:
     ) -> tuple[Inadmissible | None, Nomination, Search]:
         """Returns what the next cycle would do with the workload if it were the first head.
 
-        The result is why the workload would not be tried, its nomination, and the search with which
-        the caller can ask more. Changes nothing.
+        The result is the reason why the workload would not be tried, the workload's nomination, and
+        the `Search` that the caller can ask about further amounts. Changes nothing.
         """
         search = self._nominator.search(queue, workload)
         inadmissible = self._why_not_nominated(queue, workload)
@@ -202,8 +203,8 @@ class Cycle:
     def requeue(
         self, domain: Domain, entry: CycleEntry, status: EntryStatus, now: datetime
     ) -> bool:
-        """Requeues or parks the workload of the entry according to the status. Returns whether the
-        cycle made progress."""
+        """Requeues or parks the workload of the entry according to the entry's status. Returns
+        whether the cycle made progress."""
         if status in (EntryStatus.ACCEPTED, EntryStatus.PLANNED, EntryStatus.PREEMPTING):
             domain.version += 1
         entry.workload.saved_search = None
@@ -286,8 +287,8 @@ class Cycle:
     ) -> bool:
         """Parks the class of an entry without room, unless there are flavors left to try.
 
-        ``refusal``: why the entry may not have its assignment now. Returns whether the class was
-        parked.
+        ``refusal``: why the entry cannot get its assignment now, or None. Returns whether the class
+        was parked.
         """
         flavors_left = refusal is None and self._save_cursor(domain, entry)
         cls = entry.workload.cls
@@ -308,8 +309,8 @@ class Cycle:
 
 
 def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus) -> EntryStatus:
-    """Makes the decisions that follow from the status. Returns the final status: WAITING if all
-    victims of the entry were preempted before."""
+    """Makes the decisions that follow from the entry's status. Returns the entry's final status:
+    WAITING if all victims of the entry were preempted before."""
     if status is EntryStatus.ACCEPTED or status is EntryStatus.PLANNED:
         decisions.accept(entry, plans=status is EntryStatus.PLANNED)
     elif status is EntryStatus.WAITING:
@@ -322,9 +323,10 @@ def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus
 def is_below_a_subcohort(queue: Queue) -> bool:
     """Returns whether the queue's cohort is below another cohort.
 
-    Under fair sharing a head without room still matters in such a cohort: the cohort sends one
-    head, and that head decides when the next head of the cohort has its turn. Without fair sharing,
-    and in cohorts that are roots, `docs/spec/scheduling.md#8.1` point 7 holds.
+    Under fair sharing a head without room still matters in a cohort below another cohort: the
+    cohort sends one head, and that head decides when the next head of the cohort has its turn.
+    Without fair sharing, and in cohorts that are roots, `docs/spec/scheduling.md#8.1` point 7
+    holds.
     """
     node = queue.node
     return node is not None and node.parent is not None and node.parent.parent is not None

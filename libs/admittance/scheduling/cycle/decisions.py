@@ -46,7 +46,7 @@ from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, V
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
 NAMED_MAX: Final = 5
-"""How many victims a message names. The message only counts further victims."""
+"""How many victims a message names. A message gives only the number of further victims."""
 
 HEADS_MAX: Final = 3_000
 """How many heads of one cycle a decision names, so that the message does not become too long."""
@@ -180,8 +180,8 @@ class CycleDecisions:
         return tuple(found)
 
     def _scans(self, workload: WorkloadInfo) -> Iterator[Scan | None]:
-        """Yields the scan for the first decision about an entry, and None for its other
-        decisions."""
+        """Yields the scan of flavors for the first decision about an entry, and None for the
+        entry's other decisions."""
         yield self._scan(workload, True)
         yield from repeat(None)
 
@@ -223,8 +223,8 @@ def assume_assigned(
 ) -> HandedOn | None:
     """Charges the workload for an assignment that is in flight from now on.
 
-    The quota of ``givers`` passes to it; ``migrates_from`` is the sibling that the workload
-    replaces. Returns what the decision says about that sibling.
+    The quota of ``givers`` passes to the workload; ``migrates_from`` is the sibling that the
+    workload replaces. Returns the part of the decision about the replaced sibling.
     """
     if givers:
         begin(state, domain, workload, givers)

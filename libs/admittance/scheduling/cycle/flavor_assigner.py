@@ -194,8 +194,8 @@ def examine(
     """Returns what every flavor offers to every pod set, also flavors behind the one where a scan
     would have stopped.
 
-    ``before``: per pod set, the amounts that earlier pod sets would take. ``overlap``: as in
-    `assign`.
+    ``before``: per pod set, the amounts that earlier pod sets would take. ``overlap``: quota that
+    the variant's family holds, which is not requested again.
     """
     verdicts: list[FlavorOffer] = []
     for index, ps in enumerate(shape.pod_sets):

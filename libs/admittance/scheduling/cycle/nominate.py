@@ -48,8 +48,8 @@ NO_VICTIMS: Sequence[Victim] = ()
 class Nominator:
     """Nominates heads.
 
-    ``gone``: workloads that cannot be victims, because an earlier entry of the cycle took them or
-    they got quota in the same cycle. ``loops``: the pairs that the loop guard excludes.
+    ``gone``: workloads that cannot be victims, because they are victims of an earlier entry of the
+    cycle or got quota in the same cycle. ``loops``: the pairs that the loop guard excludes.
     """
 
     def __init__(
@@ -93,8 +93,9 @@ class Nominator:
     ) -> Nomination:
         """Returns the best nomination for the workload now.
 
-        The first that is possible: all pods now; all pods after preemption; as many pods as
-        possible, now or after preemption; else no assignment, with the obstacles for all pods.
+        The best nomination is the first possible one of: all pods now; all pods after preemption;
+        as many pods as possible, now or after preemption; else no assignment, with the obstacles
+        for all pods.
         """
         shape = workload.shape
         assert shape is not None
@@ -175,8 +176,8 @@ def most_of(
 
 
 class Search:
-    """The searches of one nomination. The state does not change during a nomination, so no search
-    is made twice."""
+    """The searches for flavors and victims of one nomination. The state does not change during a
+    nomination, so no search is made twice."""
 
     __slots__ = ("_fair", "_found", "_gone", "_queue", "_queues", "_workload")
 

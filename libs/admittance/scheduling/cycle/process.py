@@ -76,14 +76,15 @@ class CycleEntry:
 class EntryStatus(IntEnum):
     """The outcome of an entry in a cycle.
 
-    ACCEPTED: the entry gets its assignment; quota of its victims is handed over to it. PLANNED: the
-    entry gets its assignment, and its victims are preempted later. PREEMPTING: the victims of the
-    entry are preempted now. WAITING: the entry waits for victims that were preempted before, or for
-    another entry, and stays the head of its queue. INADMISSIBLE: no flavor fits, or there are no
-    candidates for preemption. SKIPPED: another entry took the quota, and the scan of the skipped
-    entry continues with the next flavor. GATED: the entry needs preemption, and a preemption gate
-    of its workload is closed. BLOCKED: no workload gets new quota until pods are ready. UNCERTAIN:
-    whether the entry has room depends on decisions in flight, so the next cycle tries it again.
+    ACCEPTED: the entry gets its assignment; quota of its victims is handed over to the entry.
+    PLANNED: the entry gets its assignment, and its victims are preempted later. PREEMPTING: the
+    victims of the entry are preempted now. WAITING: the entry waits for victims that were preempted
+    before, or for another entry, and stays the head of its queue. INADMISSIBLE: no flavor fits, or
+    there are no candidates for preemption. SKIPPED: another entry took the quota, and the scan of
+    the skipped entry continues with the next flavor. GATED: the entry needs preemption, and a
+    preemption gate of its workload is closed. BLOCKED: no workload gets new quota until the pods of
+    admitted workloads are ready. UNCERTAIN: whether the entry has room depends on decisions in
+    flight, so the next cycle tries it again.
     """
 
     ACCEPTED = 0
@@ -105,9 +106,9 @@ class EntryProcessor:
     carries out each decision before it processes the next entry.
 
     Once an entry is tried without the usage of the victims so far, that usage stays removed for the
-    next entries, so that a cycle with many preemptors does not remove it for each of them. With
-    fair sharing that usage is restored after each entry, because the order of the next entries
-    depends on it.
+    next entries, so that a cycle with many preemptors removes the usage once, not once per
+    preemptor. With fair sharing the usage of the victims is restored after each entry, because the
+    order of the next entries depends on it.
     """
 
     def __init__(self, state: SchedulerState, domain: Domain, nominator: Nominator) -> None:
@@ -123,7 +124,7 @@ class EntryProcessor:
         self._accepted: list[WorkloadInfo] = []
 
     def process(self, entry: CycleEntry) -> EntryStatus:
-        """Returns the outcome of the next entry. May nominate the entry again."""
+        """Returns the outcome of the cycle's next entry. The call may nominate the entry again."""
         assignment = entry.assignment
         if assignment.mode == FIT and not self._victims and not self._handed_over:
             if not fits(assignment.added_usage(), borrowing=True):

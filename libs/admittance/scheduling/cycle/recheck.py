@@ -1,5 +1,5 @@
-"""Rechecks reservations before they are admitted: have their checks passed, and have their victims
-stopped? Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07, #T08, #T09`.
+"""Rechecks reservations before they are admitted: have their admission checks passed, and have
+their victims stopped? Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07, #T08, #T09`.
 
 A reservation is rechecked when it changes, when its checks or queues change, or when something
 happens to one of its victims. A reservation that needs a recheck is noted in `Domain.rechecks`, and
@@ -91,8 +91,8 @@ def has_passed(catalog: Catalog, workload: WorkloadInfo) -> bool:
 def due_decisions(
     state: SchedulerState, domain: Domain, cycle: Cycle, now: datetime
 ) -> list[Decided]:
-    """Returns the decisions about the noted reservations, and marks them as in flight. A
-    reservation that must wait is rechecked in a later cycle."""
+    """Returns the decisions about the reservations that were noted for a recheck, and marks these
+    decisions as in flight. A reservation that must wait is rechecked in a later cycle."""
     made: list[Decided] = []
     waiting: list[WorkloadInfo] = []
     is_unsure = False
@@ -119,7 +119,8 @@ def due_decisions(
         if not passed:
             continue
         if workload.family is not None and not families.may_be_admitted(state, workload):
-            # The change that allows the admission notes the reservation for a recheck.
+            # The change that later allows the variant's admission notes its reservation for a
+            # recheck again.
             continue
         if quota_reduction.flavors_not_offered(workload) or exceeds_quota(workload):
             is_unsure = True
@@ -127,8 +128,8 @@ def due_decisions(
         else:
             made.append(_confirmed(state, domain, workload, now))
     if is_unsure:
-        # The check for reduced quota decides here too, so that no more reservations are revoked
-        # than needed.
+        # The module `quota_reduction` decides here too which reservations are revoked, so that no
+        # more are revoked than needed.
         made += quota_reduction.due_revocations(state, domain, now)
     for workload in waiting:
         if not workload.in_flight:
@@ -137,11 +138,12 @@ def due_decisions(
 
 
 def queues_admit(state: SchedulerState, workload: WorkloadInfo) -> bool:
-    """Returns whether the queues of the reservation still admit it.
+    """Returns whether the ClusterQueue and the LocalQueue of the reservation still admit the
+    reservation.
 
-    A ClusterQueue that is inactive because a check is inactive makes no new reservation, but an
-    earlier result of the check counts. If a flavor or check does not exist, the workload waits for
-    it.
+    A ClusterQueue that is inactive because an admission check is inactive makes no new reservation,
+    but an earlier verdict of that check counts. If a flavor or check does not exist, the workload
+    waits for it.
     """
     charge = workload.charge
     assert charge is not None

@@ -200,8 +200,8 @@ def recorded_cursor(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
 
 
 def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
-    """Returns the refusals to publish now, and marks them as in flight. Refusals above the maximum
-    stay due."""
+    """Returns the refusals to publish now, and marks them as in flight. Refusals that would exceed
+    `IN_FLIGHT_MAX` refusals in flight stay due and are returned later."""
     refused = _urgent(state, now) if state.urgent_refusals else []
     queued = state.refusal_queue
     latest = now - state.config.refusal_delay
@@ -324,8 +324,8 @@ def block_head(
     scanned: ScanRecord[WorkloadInfo],
     refusal: Refusal | None = None,
 ) -> None:
-    """Notes that the head got no quota and blocks its queue. ``refusal``: the reason, unless the
-    reason follows from the assignment."""
+    """Notes that the head got no quota and blocks its queue. ``refusal``: why the head got no
+    quota, unless the reason follows from its assignment."""
     now = queue.blocked_head
     if now is None or now.workload is not workload or now.assignment is not assignment:
         before = now

@@ -1,10 +1,10 @@
 """Explains why a workload waits: the decision of the next cycle, the workloads in its way, and what
 would unblock it.
 
-The functions that also make decisions find the answer. Functions that try something restore the
-state afterwards, so an explanation has no effect. One explanation costs a nomination, a check of
-each flavor, a bounded look at the holders of missing quota, and a look at each class of the
-workload's queue.
+An explanation is computed by the functions that also make the decisions. Functions that try an
+assignment or a preemption restore the scheduler's state afterwards, so an explanation has no
+effect. One explanation costs a nomination, a check of each flavor, a bounded look at the holders of
+missing quota, and a look at each class of the workload's queue.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from admittance.scheduling.state.workload_view import GATED, PROMISED
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
 """If a queue has more classes and inadmissible workloads than this number, an explanation lists
-only the head of the queue as ahead."""
+only the head of the queue as ahead of the workload."""
 
 
 def explain(state: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:

@@ -244,7 +244,7 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
     lines = [_line(one, begins(family.state, rules, one.tag), state.now) for one in found]
     if any(line.reason == "" for line in lines):
         return None
-    # Take the reason of the best variant that waits for quota.
+    # Take the reason of the best variant that waits for quota as the reason of the family.
     reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
     if not parent.is_due(state.now):
         reason = BACKOFF.reason  # All variants wait for the end of a backoff.

@@ -131,8 +131,8 @@ def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) ->
         return ()
     first = next(iter(needs.values()))
     best: list[_Candidate] = []
-    # The limits start so that every holder is kept. After `_keep`, holders smaller than the kept
-    # ones are skipped at once.
+    # At first the amount and priority that a holder of quota must reach are so low that every
+    # holder is listed. After `_keep`, holders smaller than the kept ones are skipped at once.
     least, last = 1, UNLIMITED
     for other in islice(_holding(first.queue, needs), LOOKED_AT_MAX):
         charge = other.charge
@@ -197,8 +197,8 @@ def _holder(
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000
-"""Candidates that may be searched for one explanation. Flavors after this limit get no search for
-victims."""
+"""How many candidates for preemption may be searched for one explanation. When they are used up,
+the remaining flavors get no search for victims."""
 
 FLAVORS_MAX: Final = 200
 """How many verdicts one explanation has, over all pod sets: the reply must fit into one message."""
@@ -213,7 +213,8 @@ OUTCOMES: Final = {
 
 
 class FlavorReport(NamedTuple):
-    """The verdicts on each flavor, and ``needs``: what is missing, per flavor and resource."""
+    """The verdicts on the flavors for a pending workload, and ``needs``: the missing amount per
+    flavor and resource."""
 
     verdicts: list[FlavorVerdict]
     needs: dict[FlavorResource, QuotaNeed]
@@ -232,8 +233,8 @@ class _BoundedSearch:
         self.unsearched: set[FlavorResource] = set()
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """Returns how well preemption would serve the amount in the cell. Beyond the limit the
-        answer is as if no workload could be preempted."""
+        """Returns how well preemption would serve the amount in the cell. After `CANDIDATES_MAX`
+        searched candidates the answer is as if no workload could be preempted."""
         if not self._search.knows(cell, amount):
             if self._left <= 0:
                 self.unsearched.add(cell.fr)

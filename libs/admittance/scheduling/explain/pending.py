@@ -1,8 +1,8 @@
 """Lists pending workloads queue by queue, in order, with their positions and waiting reasons.
 
-The cost grows with the listed rows and the classes of the queue, not with the workloads behind the
-last row. For a query about one namespace or LocalQueue the cost grows with the workloads of that
-namespace or LocalQueue.
+The cost of a list grows with the listed workloads and the classes of the queue, not with the
+workloads behind the last listed one. For a query about one namespace or LocalQueue the cost grows
+with the workloads of that namespace or LocalQueue.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from admittance.scheduling.state.workload_info import BACKOFF, Queue, WorkloadIn
 
 NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
 LIMIT_MAX: Final = 1_000
-"""How many rows one reply has at most: about half of what a message may contain."""
+"""How many pending workloads one reply lists at most: they fill about half of a message."""
 BYTES_MAX: Final = 700_000
 ROW_BYTES: Final = 400
-"""How many bytes a row has at most, not counting its message and very long names."""
+"""How many bytes the row of one pending workload has at most, not counting the row's message and
+very long names."""
 FEW: Final = 2_000
 """Up to this number the selected workloads are sorted; if more are selected, they are picked from
 the ordered queue."""
@@ -72,8 +73,8 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
 
 
 def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
-    """Returns as many of the first rows as fit into one message. A client gets further rows with a
-    next query that skips the returned ones."""
+    """Returns the first rows of a list of pending workloads, as many as fit into one message. A
+    client gets the following rows with a further query that skips the returned rows."""
     left = BYTES_MAX
     for at, row in enumerate(rows):
         left -= ROW_BYTES + len(row.message.encode()) + 4 * (len(row.name) + len(row.namespace))

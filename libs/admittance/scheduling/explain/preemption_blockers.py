@@ -33,8 +33,8 @@ LOOKED_AT_MAX = 2_000
 
 
 class QuotaNeed(NamedTuple):
-    """A resource that a workload lacks in a flavor. ``wanted``: the amount, including other pod
-    sets of the workload."""
+    """A resource that a workload lacks in a flavor. ``wanted``: the requested amount of the
+    resource, including what other pod sets of the workload request."""
 
     queue: Queue
     workload: WorkloadInfo
@@ -55,7 +55,8 @@ class SearchBudget:
         self.queues_left = LOOKED_AT_MAX
 
     def through(self, queue: Queue) -> Iterator[WorkloadInfo]:
-        """The workloads that hold quota of the queue, as many as the budget allows."""
+        """The workloads that hold quota of the queue, as many as one explanation may still
+        check."""
         count = min(self.left, len(queue.holding))
         self.left -= count
         return islice(queue.holding, count)
@@ -184,8 +185,8 @@ def _candidates(
 
 
 def _share_sentence(need: QuotaNeed, queue: Queue) -> str:
-    """Compares the shares with the needed quota counted as used; "": shares forbid no
-    preemption."""
+    """Returns a sentence that says which shares forbid the preemption, computed with the needed
+    quota counted as used; "": shares forbid no preemption."""
     assert need.queue.node is not None and queue.node is not None
     need.cell.charge(need.wanted)
     mine, theirs = almost_common(need.queue.node, queue.node)

@@ -1,9 +1,9 @@
 """The gauges of queues and cohorts, with the names and labels of Kueue's metrics.
 
 The gauges are read in another thread while the scheduler works, so nothing here changes the state,
-and dicts are copied before they are iterated. Numbers of different queues may differ by a few
-decisions. Quota that is held for a variant until its sibling's job has stopped counts as reserved.
-Source: `docs/spec/lifecycle.md#8`.
+and dicts are copied before they are iterated. The gauges of two queues may be read a few decisions
+apart, so they need not add up. Quota that is held for a variant until its sibling's job has stopped
+counts as reserved. Source: `docs/spec/lifecycle.md#8`.
 """
 
 from __future__ import annotations
@@ -288,8 +288,8 @@ def _unadmitted_of_local(workloads: Iterable[WorkloadInfo]) -> dict[tuple[str, s
 
 
 def _requested(queue: Queue) -> dict[str, int]:
-    """What the pending workloads of the queue request, by resource. Of a family its parent
-    counts."""
+    """What the pending workloads of the queue request, by resource. A family of variants counts
+    once, with the requests of its parent."""
     found: dict[str, int] = {}
 
     def add(shape: RequestShape | None, count: int) -> None:

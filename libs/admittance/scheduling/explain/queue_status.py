@@ -27,8 +27,8 @@ RUNS: Final = frozenset({"Admitted", "Evicting"})
 
 
 def is_parked(workload: WorkloadInfo) -> bool:
-    """Whether the workload is pending and not considered again until something changes. A parent is
-    parked if all of its pending variants are parked."""
+    """Whether the workload is pending and parked, so that no cycle tries it again until something
+    changes. A parent is parked if all of its pending variants are parked."""
     if workload.is_parent and workload.family is not None:
         # Stop at the first variant that is not parked, because this loop runs for every parent.
         waiting = False
@@ -70,8 +70,8 @@ def _cluster_queue(state: SchedulerState, queue: Queue) -> QueueStatus:
 
 
 def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
-    """Counters and usage of the ClusterQueue, which must exist. Changes nothing: metrics read it in
-    another thread, so dicts are copied before they are iterated."""
+    """Counters and usage of the ClusterQueue, which must exist. Changes nothing: metrics call this
+    function in another thread, so dicts are copied before they are iterated."""
     node = queue.node
     assert node is not None
     admitted: dict[FlavorResource, int] = {}
@@ -145,7 +145,8 @@ def _local_queue(state: SchedulerState, key: Key) -> QueueStatus:
 
 
 def local_status_of(state: SchedulerState, key: Key) -> QueueStatus:
-    """Counters and usage of the LocalQueue, which must exist; as `status_of`."""
+    """Counters and usage of the LocalQueue, which must exist. Changes nothing, like `status_of`,
+    which returns those of a ClusterQueue."""
     local = state.catalog.local_queues[key]
     activity = state.catalog.local_queue_activity(*key)
     pending = parked = reserving = admitted = 0
@@ -262,8 +263,8 @@ def is_promised(workload: WorkloadInfo) -> bool:
 
 
 def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
-    """The quota that the workload holds, as shown in replies. The quota of a family is shown with
-    the variant that counts."""
+    """The quota that the workload holds, as shown in replies. The quota of a family is shown only
+    with the one variant that counts for the family."""
     overlap = workload.family_quota
     if overlap is None:
         return workload.charge.cells if workload.charge is not None else ()

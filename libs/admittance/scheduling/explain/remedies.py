@@ -180,8 +180,8 @@ def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource
 
 
 def bound_by(cell: Cell) -> tuple[CellNode, bool]:
-    """The node that limits what is available in the cell; True: its borrowing limit is the reason,
-    False: its lack of free quota."""
+    """The node of the cohort tree that limits the available quota of the cell, and True if the
+    node's borrowing limit is the reason, False if it is the node's lack of free quota."""
     here: Cell = cell
     while here.parent is not None:
         if here.borrow is not None:

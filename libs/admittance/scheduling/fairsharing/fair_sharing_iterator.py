@@ -1,9 +1,10 @@
 """The order of a cycle's entries under fair sharing: in every cohort the entries of the best child
 come first. Source: `docs/spec/scheduling.md#7.3, #8.1` point 10.
 
-Children are compared with the quota that their best entry needs: first children that borrow none of
-that quota, then children with a lower share, then by priority and age of the entry. Processing an
-entry changes only its queue and the cohorts above, so only these nodes are compared again.
+Children of a cohort are compared as if their best entry had the quota that it needs: first children
+that borrow none of that quota, then children with a lower share, then by priority and age of the
+entry. Processing an entry changes only its queue and the cohorts above, so only these nodes are
+compared again.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class _CohortEntries(Generic[Entry]):
         self.heap: list[tuple[Key, Entry, _CohortEntries[Entry] | None]] = []
 
     def fill(self) -> None:
-        """Adds the best entry of each cohort directly below."""
+        """Adds the best entry of each cohort directly below this cohort."""
         for cohort in self.below:
             cohort.fill()
             heappush(self.heap, (_key(cohort.heap[0][1], cohort.node), *cohort.entry()))

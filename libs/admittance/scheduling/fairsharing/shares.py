@@ -12,7 +12,8 @@ from admittance.quota.cell import UNLIMITED, Cell, FlavorResource, is_over, plus
 from admittance.quota.tree import Node
 
 Standing = tuple[int, float]
-"""The key by which shares are compared; a smaller key goes first."""
+"""The key by which shares are compared; the queue or cohort with the smaller key has its turn
+first."""
 
 
 class Share(NamedTuple):
@@ -84,8 +85,9 @@ def lendable_of(cohort: Node) -> dict[str, int]:
     """For each resource, the amount that could be used in the cohort if the cohort tree were empty,
     over all flavors. The result is cached until a quota of the tree changes."""
     root = cohort.root()
-    # The edition is read before the sums: metrics call this in another thread, and a sum from
-    # before an edit must not count as one from after it.
+    # The edition is read before the sums are computed: metrics call this function in another
+    # thread, and a sum from before an edit of a quota must not be cached as one from after that
+    # edit.
     edition = root.edition
     known = cohort.lendable
     if known is None or known[0] is not root or known[1] != edition:

@@ -31,7 +31,8 @@ WHOLE: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 
 class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of usage-based fair sharing: LocalQueues that used less go first.
+    """Settings of usage-based fair sharing: workloads of LocalQueues that used less are tried
+    first.
 
     ``usage_half_life_time``: after this time only half of a past consumption counts; zero: past
     consumption does not count. ``usage_sampling_interval``: how often the usages of LocalQueues are
@@ -76,7 +77,8 @@ def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nano
 
 def weighted_sum(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: float) -> float:
     """The number by which LocalQueues are compared: the weighted sum of their consumption, in whole
-    units, divided by their weight. Infinite for weight 0: such a LocalQueue always goes last."""
+    units, divided by their weight. Infinite for weight 0: the workloads of such a LocalQueue are
+    always tried last."""
     if weight <= 0:
         return float("inf")
     total = 0.0
@@ -100,10 +102,10 @@ class Account:
 
     ``consumed``: the consumption at the time ``since``. ``rate``: the amounts that the admitted
     workloads of the LocalQueue hold. ``pending``: penalties of workloads that hold quota and are
-    not admitted yet. ``seen``: the consumption at the last sampling, whose time is ``sampled``,
-    plus the penalties of later admissions. ``value``: the number by which LocalQueues are compared,
-    from ``seen`` and ``pending``. Invariant: between two samplings an admission never lowers
-    ``seen``, so a LocalQueue has no advantage from more frequent updates.
+    not admitted yet. ``seen``: the consumption at ``sampled``, the time of the last sampling, plus
+    the penalties of later admissions. ``value``: the number by which LocalQueues are compared, from
+    ``seen`` and ``pending``. Invariant: between two samplings an admission never lowers ``seen``,
+    so a LocalQueue has no advantage from more frequent updates.
     """
 
     __slots__ = (

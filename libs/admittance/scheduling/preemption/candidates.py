@@ -54,7 +54,8 @@ class CandidateLists(NamedTuple):
 
 class QueueCandidates(NamedTuple):
     """The candidates for preemption in one other queue than the preemptor's. ``cohort``: the lowest
-    cohort above that queue and the preemptor's queue; ``owed``: that cohort is entitled."""
+    cohort above the candidates' queue and the preemptor's queue; ``owed``: that cohort is entitled
+    to the quota that the preemptor needs."""
 
     queue: Queue
     cohort: Node
@@ -71,7 +72,7 @@ def candidates_in_cohort(
     gone: Collection[WorkloadInfo],
 ) -> Iterator[QueueCandidates]:
     """Yields the candidates of each other queue that borrows, from the nearest cohort to the root.
-    The caller must not change the state between the items."""
+    The caller must not change the scheduler's state before it has taken the last item."""
     assert queue.plan is not None and queue.node is not None
     policy = queue.plan.policy
     if policy.reclaim == "Never":
@@ -154,7 +155,8 @@ def highest_usage_first(candidates: list[CandidateEntry]) -> None:
 
 
 def _from_parents(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
-    """The parts of the amounts that parents must lend, because the nodes do not have them."""
+    """The part of each needed amount that the node's parent must lend, because the node itself does
+    not have that part."""
     return [
         (cell.parent, max(0, amount - cell.local_free()))
         for cell, amount in amounts
@@ -191,7 +193,7 @@ def candidates_of(
     gone: Collection[WorkloadInfo] = (),
 ) -> list[CandidateEntry]:
     """The workloads of one queue that the policy allows to preempt and that hold a contested flavor
-    and resource, in order. ``gone``: workloads to ignore.
+    and resource, in order. ``gone``: workloads that cannot be victims.
 
     An assigned flavor counts as held even if its amount is zero.
     """
@@ -206,8 +208,8 @@ def candidates_of(
 
 
 def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
-    """The workloads of the queue that hold quota in any of the cells, in order. The result is
-    cached until the domain changes; the caller must not change the list."""
+    """The workloads of the queue that hold quota in any of the cells, in order. The returned list
+    is cached until the domain changes, so the caller must not change the list."""
     domain, known = queue.domain, queue.candidate_cache
     version = domain.version if domain is not None else 0
     if known is not None and known.same(domain, version, wanted):
@@ -290,7 +292,7 @@ def borrowing_queues_below(
     cohort: Node, skip: Node, contested: Collection[FlavorResource]
 ) -> Iterator[Node]:
     """The ClusterQueues below the cohort that borrow a contested flavor and resource, where every
-    cohort on the way down borrows too. Nodes at or below ``skip`` are left out."""
+    cohort on the way down borrows too. Queues at or below the node ``skip`` are not yielded."""
     for node in cohort.members.values():
         if node is not skip and is_over_any(node, contested):
             yield node

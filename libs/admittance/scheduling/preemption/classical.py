@@ -46,7 +46,7 @@ def search(
     gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
     """Returns a minimal set of victims, found greedily; empty: no set of victims makes enough room.
-    ``gone``: workloads to ignore."""
+    ``gone``: workloads that cannot be victims."""
     assert queue.plan is not None
     policy = queue.plan.policy
     own = candidates_of(queue, policy.within, preemptor, contested, gone)
@@ -129,8 +129,8 @@ class _Search:
                                 continue
                         else:
                             reason = RECLAIM_WHILE_BORROWING
-                    # Removals only lower usage, so a queue that does not borrow any more stays
-                    # closed during the attempt.
+                    # Removals only lower usage, so a queue that has stopped borrowing gives up no
+                    # further candidates during the attempt.
                     if held.queue in closed:
                         continue
                     if not self._is_open(held.queue):
@@ -188,8 +188,8 @@ class _Search:
             for one in (*taken, *own):
                 restore_victim(one)
             return []
-        # Try to restore each victim of the preemptor's own queue, with as many victims in other
-        # queues as that takes.
+        # Try to restore the usage of each victim of the preemptor's own queue, and remove further
+        # candidates of other queues for it if needed.
         for index in range(len(own) - 2, -1, -1):
             restore_victim(own[index])
             if not above_nominal(need) and has_room():
@@ -263,7 +263,8 @@ class _Search:
         )
 
     def _is_open(self, queue: Queue) -> bool:
-        """Whether the queue borrows, and every cohort between it and the lowest common cohort."""
+        """Whether the queue borrows, and every cohort between the queue and the lowest cohort that
+        it has in common with the preemptor's queue borrows too."""
         way = self._ways.get(queue)
         if way is None:
             assert queue.node is not None

@@ -84,8 +84,8 @@ def policy_of(policy: Policy, rule: str) -> str:
 
 
 def share_value(standing: Standing) -> float:
-    """Returns a standing as one number; UNLIMITED: the share is above all others, because the node
-    has no weight."""
+    """Returns a share, given as its standing, as one number; UNLIMITED: the share is above all
+    others, because the node has weight 0."""
     above, value = standing
     return float(UNLIMITED) if above else value
 
@@ -93,8 +93,8 @@ def share_value(standing: Standing) -> float:
 def compared_shares(
     strategy: str, mine: Standing, theirs: Standing, after: Standing | None = None
 ) -> Shares:
-    """The compared shares in the form of a decision. ``after``: the share of the victim's side
-    without the victim."""
+    """The shares that fair sharing compared, in the form in which a decision is published.
+    ``after``: the share that the victim's side would have without the victim."""
     return Shares(
         strategy=strategy,
         preemptor=share_value(mine),

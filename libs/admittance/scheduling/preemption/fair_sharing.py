@@ -52,7 +52,7 @@ def search(
     gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
     """The victims that fair sharing allows to preempt; empty: no victims make enough room.
-    ``gone``: workloads to ignore."""
+    ``gone``: workloads that cannot be victims."""
     found = _candidates(queues, queue, preemptor, contested, gone)
     candidates = [entry for entries in found.values() for entry in entries]
     short = shortfalls(need)
@@ -167,8 +167,8 @@ class _Search:
                         del short[cell.fr]
         self._moved(node)
         self.taken.append((Victim(workload, reason, why), workload.charge.cells))
-        # A victim frees at most what it held, so the preemptor is tested only when nothing is
-        # short.
+        # A victim frees at most what it held, so the function tests whether the preemptor fits only
+        # when the removed victims held enough of every missing amount.
         return not short and self._fits()
 
     def _moved(self, node: Node) -> None:
@@ -184,8 +184,8 @@ class _Search:
         return enough
 
     def _standings(self, node: Node) -> tuple[Standing, Standing, Node]:
-        """The standings of the preemptor's side and the target's side, each just below the lowest
-        common cohort of both, and the node on the target's side."""
+        """The standings of two nodes, the children of the lowest common cohort on the preemptor's
+        side and on the target queue's side, and the node on the target queue's side."""
         sides = self._sides.get(node)
         if sides is None:
             sides = self._sides[node] = almost_common(self._node, node)
@@ -231,7 +231,7 @@ class _Search:
     def by_initial_share(self) -> bool:
         """The last attempt, with the candidates that `by_strategy` left: removes one candidate of
         each queue whose side has a larger share than the preemptor's side; returns whether the
-        preemptor fits now. The sides are those of `_standings`."""
+        preemptor fits now. A side is a child of the lowest common cohort, as in `_standings`."""
         targets = Targets(self._node, self._retry, self.share)
         for node in targets:
             mine, theirs, _ = self._standings(node)
@@ -264,8 +264,8 @@ Place = tuple[bool, bool, CandidateEntry]
 other queues than the preemptor's."""
 
 QueueItem = tuple[int, float, Place, Node]
-"""Item of a queue in the heap of its cohort: negated standing, place of its first candidate,
-node."""
+"""Item of a queue in the heap of its cohort: negated standing of the queue, place of the queue's
+first candidate, node of the queue."""
 
 CohortItem = tuple[int, float, int, Node]
 """Item of a cohort in the heap of its parent: negated standing, number of the cohort in that heap,
@@ -277,10 +277,10 @@ HeapItem = TypeVar("HeapItem", QueueItem, CohortItem)
 class Targets:
     """The queues to preempt in, those with the largest share first.
 
-    A queue is returned again as long as it has candidates, and the queue and every cohort above it
-    borrow. Nodes on the preemptor's own side need not borrow. A removed victim changes only the
-    shares of its queue and of the cohorts above that queue, so only these nodes are placed anew in
-    their heaps.
+    The iterator yields a queue again as long as that queue has candidates, and the queue and every
+    cohort above it borrow. Nodes on the preemptor's own side need not borrow. A removed victim
+    changes only the shares of its queue and of the cohorts above that queue, so only these nodes
+    are placed anew in their heaps.
     """
 
     def __init__(

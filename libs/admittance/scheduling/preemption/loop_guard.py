@@ -73,7 +73,7 @@ class LoopGuard:
 
     def with_consequence(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
         """Returns the message of a preemption. If preemptor and victim are in a loop, the message
-        names the consequence."""
+        of the preemption says how the loop guard keeps them apart."""
         times = self.times(preemptor, victim.workload)
         if not self.is_loop(times):
             return message
@@ -118,8 +118,9 @@ class LoopGuard:
         return None
 
     def wait(self, victim: WorkloadInfo) -> None:
-        """Notes that the victim is inadmissible because of `why_waiting`. The victim competes again
-        when the preemptor has had its turn, or when the pause of the loop guard is over."""
+        """Notes that the victim is inadmissible for the reason that `why_waiting` returned. The
+        victim competes again when the preemptor has had its turn, or when the time for which the
+        loop guard keeps them apart is over."""
         self._state.loop_guarded[victim] = None
         for count in victim.preemptions:
             until = self._goes_first_until(victim, count)
@@ -128,8 +129,8 @@ class LoopGuard:
 
     def park(self, queue: Queue, preemptor: WorkloadInfo, now: datetime) -> bool:
         """Parks a preemptor that found no victims because of `forbidden_victims`; returns whether
-        the preemptor was parked. The preemptor is parked alone, because other workloads of its
-        class may preempt."""
+        the preemptor was parked. The preemptor is parked alone, because the loop guard does not
+        forbid other workloads of its class to preempt."""
         spared = self.forbidden_victims(preemptor)
         if not spared:
             return False
@@ -155,8 +156,8 @@ class LoopGuard:
                 self._state.requeue(victim, now)
 
     def _goes_first_until(self, victim: WorkloadInfo, count: PreemptionCount) -> datetime | None:
-        """Until when the victim waits for the preemptor of ``count``; None: the victim does not
-        wait."""
+        """Until when the victim waits for the preemptor that ``count`` names; None: the victim does
+        not wait."""
         namespace, _, name = count.by.partition("/")
         preemptor = self._state.workloads.get((namespace, name))
         if (
@@ -173,7 +174,8 @@ class LoopGuard:
             return None
         until = self._until(count)
         if preemptor.cls is None or preemptor.cls.parked is not None:
-            # The preemptor does not fit now, so quota is kept free for it for one pause at most.
+            # The preemptor does not fit now, so the victim leaves quota free for the preemptor for
+            # one pause of the loop guard at most.
             assert self._rule is not None and count.last is not None
             until = min(until, count.last + self._rule.pause)
         return until if self._state.now < until else None

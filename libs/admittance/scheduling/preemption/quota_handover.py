@@ -42,7 +42,8 @@ def remove_giver(state: SchedulerState, giver: WorkloadInfo) -> Queue:
 
 
 def end(state: SchedulerState, handover: QuotaHandover) -> None:
-    """Ends the handover. Givers without a new stored state get back exactly what they held."""
+    """Ends the handover. Givers without a new stored state get back exactly the quota that they
+    held before the handover."""
     del state.handover_of[handover.receiver]
     del state.handovers[handover.domain]
     for giver, (held, candidate) in handover.given.items():

@@ -1,5 +1,5 @@
-"""Revokes reservations when quota is reduced, a limit changes, or a flavor is removed.
-Source: `docs/spec/lifecycle.md#T09, #6`.
+"""Revokes reservations when quota is reduced, a borrowing or lending limit changes, or a flavor is
+removed. Source: `docs/spec/lifecycle.md#T09, #6`.
 
 Reservations without a job are revoked in this order: lowest priority, then newest reservation. An
 admitted workload keeps running above the quota, where other queues may reclaim from it, unless its
@@ -8,8 +8,9 @@ ClusterQueue or cohort and when a scheduler takes over a domain.
 
 A node is over its limit when it uses more than its quota (at the root) or than its borrowing limit
 allows. Reservations that cause the overuse are revoked first: those where the queue and every
-cohort below the overused node borrow. If revoking these is not enough, other reservations follow,
-because none of them could be made now, while the tree is over its quota.
+cohort below the overused node borrow. If revoking the reservations that borrow is not enough, other
+reservations are revoked too, because no reservation could be made now, while the cohort tree uses
+more than its quota.
 
 Revoking one variant frees only the quota that no other variant of its family holds. Variants that
 hold the same quota are revoked together or not at all.
@@ -92,8 +93,8 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
     unchanged afterwards."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
-        # Quotas of cohorts that are parents of each other have no meaningful sums, so the check
-        # revokes nothing.
+        # Quotas of cohorts that are parents of each other have no meaningful sums, so no
+        # reservation is revoked.
         return []
     root = queues[0].node.root()
     out: list[WorkloadInfo] = []
@@ -171,7 +172,8 @@ def excess(cell: Cell) -> int:
 
 
 def overloaded_nodes(node: Node) -> Iterator[Overload]:
-    """Yields the node and nodes below it that exceed a limit."""
+    """Yields each node, among the given node and the nodes below it, that uses more of a flavor and
+    resource than its limit."""
     for cell in node.cells.values():
         if excess(cell):
             limit = limit_of(cell)
@@ -207,9 +209,9 @@ def exceeded_cell(workload: WorkloadInfo, *, only_borrowing: bool) -> Cell | Non
 def _exceeds(
     state: SchedulerState, workload: WorkloadInfo, away: set[WorkloadInfo], *, only_borrowing: bool
 ) -> Cell | None:
-    """Returns the same as `exceeded_cell`. A workload that plans to preempt is judged as if its
-    victims had stopped, because their usage is not its own. ``away``: workloads with usage that is
-    removed already."""
+    """Returns an exceeded cell that the workload uses, like `exceeded_cell`. A workload that plans
+    to preempt is judged as if its victims had stopped, because the usage of the victims is not its
+    own. ``away``: workloads with usage that is already subtracted from the scheduler's state."""
     if workload.pending_preemption is None:
         return exceeded_cell(workload, only_borrowing=only_borrowing)
     going = [one for one in charging.outstanding_victims(state, workload) if one not in away]
@@ -227,8 +229,9 @@ def _exceed_together(
     *,
     only_borrowing: bool,
 ) -> Cell | None:
-    """Returns the same as `_exceeds` if ``fellows``, other variants of the workload's family, are
-    revoked together with it: quota that all of them hold is freed only together."""
+    """Returns what `_exceeds` returns if ``fellows``, other variants of the workload's family, are
+    revoked together with the workload: quota that several variants hold is freed only when all of
+    them are revoked."""
     if not fellows:
         return None
     held = remove_all_usage(fellows)
@@ -240,9 +243,9 @@ def _exceed_together(
 def _make_fit(
     state: SchedulerState, queues: list[Queue], out: set[WorkloadInfo]
 ) -> list[tuple[WorkloadInfo, Cell]]:
-    """Removes workloads until the rest fits; returns each removed workload with the exceeded cell.
-    Admitted workloads that may not be evicted are never removed. ``out``: workloads that were
-    removed before."""
+    """Subtracts the usage of workloads until the remaining workloads fit into quota; returns these
+    workloads, each with the exceeded cell. Never subtracts an admitted workload that may not be
+    evicted. ``out``: workloads with usage that an earlier call subtracted."""
     reserved: list[WorkloadInfo] = []
     admitted: list[WorkloadInfo] = []
     for queue in queues:

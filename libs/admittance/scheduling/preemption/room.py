@@ -77,9 +77,10 @@ def can_free(candidates: Sequence[CandidateEntry], short: Mapping[FlavorResource
 
 
 def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> list[Victim]:
-    """Returns the victims that the preemptor needs. Every victim but the last is restored, in
-    reverse order, and left out if the preemptor still fits. The last victim of a search is always
-    needed. Finally the usage of all victims is restored."""
+    """Returns the victims that the preemptor needs. The usage of every victim but the last is
+    restored, in reverse order; a victim is not returned if the preemptor fits together with the
+    restored usage. The last victim of a search is always needed. Finally the usage of all victims
+    is restored."""
     spare = _spare_quota(need)
     shared: dict[Cell, bool] = {}
     index = len(taken) - 2

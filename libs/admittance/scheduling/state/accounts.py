@@ -1,8 +1,9 @@
 """The consumption of LocalQueues in ClusterQueues that order by usage.
 
 Every instance keeps these accounts, whether it leads the domain or not: an account follows from the
-stored consumption of its LocalQueue and from the workloads admitted after that was stored. The
-leader stores changed accounts, so that the next leader continues from the stored consumption.
+stored consumption of its LocalQueue and from the workloads admitted after that consumption was
+stored. The leader stores changed accounts, so that the next leader continues from the stored
+consumption.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 SAVE_DELAY: Final = timedelta(seconds=1)
-"""How long after a change an account is stored. Because of the delay, one write covers a burst of
-admissions."""
+"""How long after a change of an account the account is stored. Because of the delay, one write
+covers a burst of admissions."""
 
 
 @dataclass(slots=True)
@@ -54,7 +55,8 @@ class LaneAccount:
     lane: Lane[WorkloadInfo]
     bills: dict[WorkloadInfo, WorkloadUsage] = field(default_factory=dict)
     base: datetime = LONG_AGO  # the time of the stored record from which the account was restored
-    # The time of the newest record that was handed out to be stored in the bucket.
+    # The time of the LocalQueue's newest record that was returned to the caller to be stored in the
+    # bucket.
     saved: datetime = LONG_AGO
 
     def update_lane(self) -> None:
@@ -62,8 +64,9 @@ class LaneAccount:
         self.lanes.lane_changed(self.lane)
 
     def start(self, bill: WorkloadUsage, at: datetime) -> None:
-        """Bills the workload of ``bill`` as admitted since ``at``. A record that was stored after
-        ``at`` includes the workload's penalty already."""
+        """Bills the workload of ``bill`` as admitted since ``at``. A record of the LocalQueue's
+        consumption that was stored after ``at`` includes the workload's admission penalty
+        already."""
         bill.started = at
         if at <= self.base:
             self.account.start(bill.amounts, {}, self.base)
@@ -169,7 +172,8 @@ class Accounts:
         """Updates the bill of a workload after its quota or its admission may have changed.
 
         ``is_new_amount``: the workload holds another amount from now on, and has paid its admission
-        penalty if it is admitted. Of a family only the variant that counts is billed.
+        penalty if it is admitted. Of the variants of a family only the one that counts for the
+        family is billed.
         """
         row = self._rows.get(workload.local_queue)
         if row is None:
@@ -209,8 +213,8 @@ class Accounts:
     def _bill(
         self, row: LaneAccount, workload: WorkloadInfo, again: datetime | None = None
     ) -> None:
-        """``again``: since when the workload counts, if it is admitted and has paid its penalty
-        before."""
+        """``again``: the time since which the workload's quota counts as usage, if the workload is
+        admitted and has paid its admission penalty before."""
         assert workload.charge is not None
         amounts: Nanos = {}
         for cell, much in workload.charge.cells:

@@ -36,7 +36,8 @@ RECLAIM: Final[int] = FlavorAssignmentMode.RECLAIM
 
 
 class Obstacle(NamedTuple):
-    """Why one resource of one pod set has no room in one flavor. Amounts are in accounting units.
+    """Why the request of one pod set for one resource has no room in one flavor. Amounts are in
+    accounting units.
 
     ``resource`` is "" if the flavor itself does not match. ``taken``: the amount that earlier pod
     sets of the same workload take.
@@ -67,13 +68,13 @@ class Assignment:
     ``usage``: the amounts that the assignment would charge per cell, in the order of assigning.
     ``contested``: flavors and resources that have room only after preemption. ``cursor``: the
     flavor where the scan stopped, per pod set and group; None: the scan reached the last flavor.
-    ``checks``: per controller the check that the assigned flavors need. ``avoided``: checks;
-    flavors with these checks are skipped. ``clashes``: checks of flavors chosen earlier in the scan
-    that excluded later flavors. ``failed_from``: the index of the first obstacle that belongs to
-    the scan without a result.
+    ``checks``: per controller the check that the assigned flavors need. ``avoided``: admission
+    checks; the scan skips flavors with one of these checks. ``clashes``: checks of flavors chosen
+    earlier in the scan that excluded later flavors. ``failed_from``: the index of the first
+    obstacle that belongs to the scan without a result.
 
-    ``family_quota``: the quota that the family of a variant holds. The variant needs only the
-    amounts beyond that quota, and would be charged ``whole``.
+    ``family_quota``: the quota that the family of a variant holds. A variant needs only the amounts
+    beyond ``family_quota``, and would be charged the amounts in ``whole``.
     """
 
     __slots__ = (
@@ -149,7 +150,7 @@ def charges_of(
     """Returns the usage of an admission, per cell.
 
     Reclaimable pods do not count: the usage of a pod set is scaled down to its other pods. A
-    quantity that cannot be read counts as nothing.
+    quantity that cannot be read counts as zero.
     """
     gone = dict(reclaimable)
     full = {ps.name: ps.count for ps in shape.pod_sets} if gone else {}

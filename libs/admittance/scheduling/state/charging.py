@@ -70,14 +70,15 @@ def set_plan(
 def assume_plan(
     state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
 ) -> None:
-    """Sets a plan that is in flight. The stored plan is kept until the new one is stored."""
+    """Sets a preemption plan that is in flight. The workload's stored plan is kept until the new
+    plan is stored."""
     if planner.pending_preemption is not None:
         state.replaced_plans[planner] = planner.pending_preemption
         set_plan(state, planner, pending)
 
 
 def add_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo) -> None:
-    """Adds the workload to the planners of the domain if it has a plan."""
+    """Adds the workload to the planners of the domain if it has a plan to preempt victims."""
     if workload.pending_preemption is not None:
         domain.planners[workload] = None
         state.planning_domains[domain] = None
@@ -95,9 +96,10 @@ def remove_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo
 def may_plan(domain: Domain | None) -> bool:
     """Returns whether reservations may be stored before their victims have stopped.
 
-    In a domain with a lending limit, the victims must stop before the reservation is stored. The
-    usage that a cohort sees there depends on the order in which workloads come and go, so no shared
-    amount is right for every way in which plans may end. Kueue always waits for the victims.
+    In a domain with a lending limit, the victims must stop before the reservation is stored. With a
+    lending limit the usage that a cohort sees depends on the order in which workloads come and go,
+    so no shared amount is right for every way in which plans may end. Kueue always waits for the
+    victims.
     """
     if domain is None:
         return False
@@ -212,7 +214,8 @@ def _share_plan_quota(
 ) -> None:
     """Lets the quota of the planner and its victims for one flavor and resource count once.
 
-    Finds the amount by removing each side for a while and looking how much usage falls.
+    Finds the amount that counts once by removing planner and victims for a while and measuring by
+    how much usage falls.
     """
     path: list[Cell] = []
     here: Cell | None = cell
@@ -303,8 +306,8 @@ def join_family_quota(state: SchedulerState, workload: WorkloadInfo) -> None:
 def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
     """Takes a variant out of the shared quota of its family and returns the family.
 
-    Before, the caller has given the variant's charge back in full or has detached it from the
-    family. The caller calls `family_quota_changed` once the charge is removed.
+    Before the call, the caller has given the variant's charge back in full or has detached it from
+    the family. The caller calls `family_quota_changed` once the charge is removed.
     """
     family, overlap = workload.family, workload.family_quota
     assert family is not None and overlap is not None and workload.charge is not None

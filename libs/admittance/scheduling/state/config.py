@@ -27,7 +27,7 @@ class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
 
 class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):
     """Loop guard: after workload A has preempted workload B ``times`` times, A may not preempt B
-    for the duration ``pause``. Each further preemption of B by A doubles the pause, up to
+    for the duration ``pause``. Each further preemption of B by A doubles the duration, up to
     ``pause_max``."""
 
     times: int = 3
@@ -41,8 +41,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ``requeuing_timestamp``: the time that orders a workload in its queue after its pods were not
     ready in time, Eviction or Creation. ``quota_check_strategy``: with IgnoreUndeclared, resources
     that a queue does not cover need no quota. ``refusal_delay``: how long a workload is parked
-    before it is refused. ``idle_cycles``: how many cycles without progress a domain has before
-    cycles pause until something changes. ``preemption``: if off, all preemption policies mean
+    before it is refused. ``idle_cycles``: after how many cycles without progress a domain has no
+    further cycles until something changes. ``preemption``: if off, all preemption policies mean
     Never. ``fair_sharing``, ``admission_fair_sharing``: None turns the feature off.
     ``transformations``: resources that count as other resources. ``partial_admission``: if quota
     does not suffice for all pods, fewer pods are tried, down to minCount. ``preemption_loops``:

@@ -5,9 +5,9 @@ ClusterQueue: the place of its first workload. A scan of flavors without a resul
 class, with one step for a class of any size.
 
 Without admission fair sharing, all classes of a ClusterQueue are in one order. With admission fair
-sharing, each LocalQueue has a lane of classes, and the lane of the LocalQueue that used least goes
-first. A change of usage then costs one step in the order of lanes, however many workloads wait.
-Source: `docs/spec/scheduling.md#3.2, #8`.
+sharing, each LocalQueue has a lane of classes, and the workloads in the lane of the LocalQueue that
+used least are tried first. A change of usage then costs one step in the order of lanes, however
+many workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ ClassKey: TypeAlias = tuple[int, Kind, Key | None]
 """Key of a class: priority, kind, and the LocalQueue if the LocalQueue makes a difference."""
 
 Item: TypeAlias = tuple[int, datetime, str, Key, int, "EquivalenceClass[W]"]
-"""Place of a class in a heap. The number orders a new item before an outdated item of the same
-workload."""
+"""Place of a class in a heap. The number in the place orders a new heap item before an outdated
+item of the same workload."""
 
 LaneItem: TypeAlias = tuple[float, "Item[W]", int, "Lane[W]"]
 """Place of a lane among the lanes: usage of its LocalQueue, then the place of its first class."""
@@ -133,8 +133,8 @@ class Lanes(Generic[W]):
 
     Classes that differ only by LocalQueue are a group, and the classes of a group are refused
     together. ``preemptor_first``: the preemptor comes first, even if its LocalQueue used more than
-    others. Otherwise the LocalQueue of a victim, which used less, could take the quota freed for
-    the preemptor, and the victim would be preempted again.
+    others. Without ``preemptor_first`` the LocalQueue of a victim, if it used less, could take the
+    quota freed for the preemptor, and the victim would be preempted again.
     """
 
     __slots__ = ("_bound", "_groups", "_heap", "_number", "by_key", "preemptor_first")
@@ -187,15 +187,16 @@ class Lanes(Generic[W]):
         }
 
     def set_usages(self, usages: Mapping[str, float]) -> None:
-        """Orders the lanes by ``usages``, which were recorded, until a usage changes."""
+        """Orders the lanes by ``usages``, the LocalQueue usages from a recorded decision, until a
+        usage changes."""
         for key, lane in self.by_key.items():
             if lane.account is not None and lane.account.weight > 0:
                 lane.account.value = usages.get("/".join(key), 0.0)
                 self.lane_changed(lane)
 
     def recorded_usage(self, workload: W) -> float | None:
-        """Returns the usage of the workload's LocalQueue; None: the LocalQueue has no weight and
-        goes last."""
+        """Returns the usage of the workload's LocalQueue; None: the LocalQueue has no weight, and
+        its workloads are tried last."""
         usage = self.usage_of(workload.local_queue)
         return usage if usage != float("inf") else None
 
@@ -227,8 +228,8 @@ class Lanes(Generic[W]):
             self._bound = 2 * len(self._heap) + 64
 
     def first(self, preemptor: W | None) -> ClassEntry[W] | None:
-        """Returns the entry that goes first: the entry of the preemptor, or of the first workload
-        in the lane with the least usage.
+        """Returns the entry of the workload that is tried first: the preemptor, or the first
+        workload in the lane with the least usage.
 
         Without ``preemptor_first``, the preemptor comes first only if no lane used less.
         """
@@ -253,7 +254,7 @@ class Lanes(Generic[W]):
         return None
 
     def before(self, workload: W, head: W) -> str:
-        """Returns a sentence if ``head`` goes before ``workload`` because the LocalQueue of
+        """Returns a sentence if ``head`` is tried before ``workload`` because the LocalQueue of
         ``head`` used less; else ""."""
         mine, theirs = self.usage_of(workload.local_queue), self.usage_of(head.local_queue)
         if theirs >= mine:
@@ -328,7 +329,7 @@ class EquivalenceClass(Generic[W]):
     """The waiting workloads of one ClusterQueue that differ only by age and name."""
 
     key: ClassKey
-    # Sorted by place, from index ``start`` on.
+    # The entries of the class, sorted by place from index ``start`` on.
     entries: list[ClassEntry[W]] = field(default_factory=list)
     start: int = 0
     item: Item[W] | None = None  # place of the class in a heap
@@ -362,8 +363,8 @@ class EquivalenceClass(Generic[W]):
         insort(self.entries, entry, self.start)
 
     def delete(self, entry: ClassEntry[W]) -> None:
-        """Removes an entry from the class. In most cases the removed entry is the first one, and
-        then only ``start`` moves."""
+        """Removes an entry from the class. In most cases the removed entry is the first one of the
+        class, and then only the index ``start`` changes."""
         workloads = self.entries
         at = bisect_left(workloads, entry, self.start)
         if at != self.start:

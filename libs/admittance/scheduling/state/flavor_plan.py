@@ -31,8 +31,8 @@ class Option(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Resources for which a pod set gets one flavor together. ``at``: the index of the resource
-    group in the ClusterQueue."""
+    """Resources for which a pod set gets one flavor together. ``at``: the index of the group in the
+    ClusterQueue's resource groups."""
 
     at: int
     resources: frozenset[str]
@@ -42,9 +42,9 @@ class Group(NamedTuple):
 class Policy(NamedTuple):
     """Which workloads the workloads of a ClusterQueue may preempt.
 
-    ``within``: victims in the same ClusterQueue. ``reclaim``: victims in other ClusterQueues of the
-    cohort tree. ``borrow``: preemption is allowed also while borrowing, of victims up to priority
-    ``threshold``.
+    ``within``: the policy for victims in the same ClusterQueue. ``reclaim``: the policy for victims
+    in other ClusterQueues of the cohort tree. ``borrow``: preemption is allowed also while
+    borrowing, of victims up to priority ``threshold``.
     """
 
     within: str = "Never"
@@ -77,7 +77,7 @@ class FlavorPlan(NamedTuple):
 
 
 def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> FlavorPlan:
-    """Returns the plan of the ClusterQueue for its current configuration."""
+    """Returns the ClusterQueue prepared for scans of flavors, from its current configuration."""
     spec = catalog.cluster_queues[name].spec
     lists = catalog.lists[name]
     groups: dict[str, Group] = {}

@@ -1,9 +1,9 @@
 """What the scheduler assumes until stored workloads confirm it: quota handed over in one decision,
 admissions with pods that are not ready, and preemptors that keep their place while victims stop.
 
-The leader keeps such a preemptor at the head of its queue, in memory only. Another instance of the
-scheduler, or the next leader, finds the preemptor in the status of its victims. Source:
-`docs/spec/scheduling.md#3.8, #8`.
+The leader keeps a preemptor at the head of its queue while its victims stop, in memory only.
+Another instance of the scheduler, or the next leader, finds the preemptor in the status of its
+victims. Source: `docs/spec/scheduling.md#3.8, #8`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class QuotaHandover:
         self._family_quotas: dict[FamilyInfo, FamilyQuota[WorkloadInfo]] = {}
 
     def pretend_failed(self, *, again: bool = False) -> None:
-        """Charges as if the handover had failed; with ``again``, as if the handover were still in
-        force."""
+        """Moves the quota back from the receiver to the givers, as if the handover had failed; with
+        ``again``, moves it to the receiver again."""
         (restore_usage if again else remove_usage)(self.receiver)
         sign = -1 if again else 1
         for giver, given in self.given.items():
@@ -68,8 +68,8 @@ WAITS_FOR_PODS_READY: Final = Refusal(
 
 
 class PodsReadyTracker:
-    """Admitted workloads with pods that are not ready. The tracker stays empty unless
-    ``block_admission`` is set."""
+    """Admitted workloads with pods that are not ready. The tracker of these workloads stays empty
+    unless ``block_admission`` is set."""
 
     def __init__(self, block_admission: bool) -> None:
         self._block_admission = block_admission
@@ -102,7 +102,7 @@ class PodsReadyTracker:
 
 
 VictimsByPreemptor = dict[str, dict[WorkloadInfo, None]]
-"""The key is the uid of a preemptor, the value the workloads that were preempted for it."""
+"""Maps the uid of a preemptor to the workloads that were preempted for it."""
 
 WAITS_FOR_VICTIMS: Final = "WaitingForPreemptedWorkloads"
 """Reason in the status of a preemptor while its victims stop."""

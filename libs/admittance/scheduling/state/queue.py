@@ -335,8 +335,8 @@ def _in_order(
 
 
 def position_in(queue: Queue, workload: WorkloadInfo) -> int:
-    """Returns the workload's position among all that wait in the queue, counted from 1; 0: it does
-    not wait.
+    """Returns the workload's position among all that wait in the queue, counted from 1; 0: the
+    workload does not wait.
 
     A family counts as one waiting workload, and a variant has the position of its family. The cost
     is a bisection for each class of equal usage and priority, and one step for each workload that
@@ -356,8 +356,8 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
             first = first.family.parent
         if first is not None and first.queue is queue:
             by_itself = (_usage(lanes, first), -first.priority, age_key(first))
-            # The queue's preemptor is counted further below, also if it would be ahead by its sort
-            # key.
+            # The code below counts the queue's preemptor if its own sort key places it ahead, so
+            # count it here only if it is ahead because it stays the head.
             ahead += sort_key(queue, first) < mine < by_itself
     _, rank, at = mine
     for key, cls in queue.classes.items():

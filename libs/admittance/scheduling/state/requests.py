@@ -80,8 +80,8 @@ class Needs(NamedTuple):
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The part of a spec that the scheduler reads. Fields that are not declared here are
-    skipped."""
+    """The part of a spec that the scheduler reads. Fields of the spec that this class does not
+    declare are skipped."""
 
 
 class _Constraints(_Part, frozen=True, kw_only=True):
@@ -108,8 +108,8 @@ _head = msgspec.json.Decoder(_Head)
 class Shapes:
     """The shapes of workloads in use, one object for each shape.
 
-    ``exclude``: prefixes of resources that do not count. ``transformations``: resources that count
-    as other resources.
+    ``exclude``: prefixes of resource names; resources with a name that begins with one of these
+    prefixes need no quota. ``transformations``: resources that count as other resources.
     """
 
     def __init__(

@@ -110,7 +110,8 @@ class SchedulerState:
     # Waking. --------------------------------------------------------------------------------
 
     def schedule_cycle(self, domain: Domain | None) -> None:
-        """Lets the next cycle include the domain, if it has anything to do there."""
+        """Lets the next cycle include the domain, if a cycle of the domain could change
+        something."""
         if domain is not None:
             domain.idle_cycles = 0
             if domain.owned and (
@@ -219,8 +220,8 @@ class SchedulerState:
             self.bump_version(workload.charge.queue.domain)
 
     def assume_admitted(self, workload: WorkloadInfo, queue: Queue, admission: Admission) -> None:
-        """Notes that the workload has an assignment that needs no check and so will be admitted
-        with it."""
+        """Notes that the workload has an assignment that needs no admission check, so it will be
+        admitted together with its reservation."""
         if workload.pending_preemption is None and not self.catalog.checks_to_pass(
             queue.name, admission
         ):

@@ -59,7 +59,7 @@ class FamilyQuota(Generic[Member]):
     """The quota that the variants of one family hold together.
 
     ``members``: the variants of the family that hold quota. ``counts``: the variant that counts in
-    shares and in the usage of LocalQueues. ``shares``: whether fair sharing is on.
+    shares and in the usage of LocalQueues. ``shares``: whether the deployment uses fair sharing.
 
     Invariant: at every cell the included variants together count as much as the variant with the
     largest amount.
@@ -93,7 +93,8 @@ class FamilyQuota(Generic[Member]):
     # Variants. ------------------------------------------------------------------------------
 
     def join(self, workload: Member, cells: Amounts) -> None:
-        """Adds a variant to the family's shared quota. The variant has been charged in full."""
+        """Adds a variant to the family's shared quota. The caller has charged the variant in full
+        before."""
         self.members[workload] = None
         for cell, amount in cells:
             self._rows.setdefault(cell, {})[workload] = amount
@@ -217,7 +218,7 @@ class FamilyQuota(Generic[Member]):
 
     def freed_without(self, workload: Member) -> list[tuple[Cell, int]]:
         """Returns by how much less the family would count without the included variant, per cell.
-        Cells where the amount does not change are left out."""
+        The result has no cells where the amount does not change."""
         assert workload.charge is not None
         found = []
         for cell, amount in workload.charge.cells:

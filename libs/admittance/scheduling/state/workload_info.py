@@ -62,7 +62,8 @@ class InFlight(IntEnum):
     REFUSED = 2
     CONFIRMED = 3
     PLANNED = 4
-    # For PREEMPTED and all kinds below it in this list, the workload loses its quota.
+    # A decision of the kind PREEMPTED, or of a kind after it in this list, takes the workload's
+    # quota.
     PREEMPTED = 5
     REVOKED = 6
     HANDED_ON = 7
@@ -102,8 +103,8 @@ Nomination: TypeAlias = tuple[Assignment, Sequence[Victim]]
 
 
 class SavedSearch(NamedTuple):
-    """The victims that a preemptor waits for. The saved search holds only while the flavor plan and
-    the shape are unchanged."""
+    """The victims that a preemptor waits for. The saved search for victims is valid only while the
+    flavor plan of the ClusterQueue and the shape of the preemptor are unchanged."""
 
     plan: FlavorPlan
     shape: RequestShape
@@ -126,7 +127,8 @@ class WorkloadInfo:
     shape: RequestShape | None = None
     created_at: datetime | None = None
     queued_at: datetime | None = None  # the time that stands for the workload's age in its queue
-    # The state in its status; Promised: the variant gets quota when its sibling's job has stopped.
+    # The state in the workload's stored status; Promised: the variant gets quota when its sibling's
+    # job has stopped.
     state: str = "Pending"
     family: FamilyInfo | None = None  # the family of a variant or parent; None: regular
     signature: int = 0  # a changed signature means that the workload must be queued again
@@ -142,9 +144,10 @@ class WorkloadInfo:
     cls: EquivalenceClass[WorkloadInfo] | None = None
     entry: ClassEntry | None = None  # the workload's place in its equivalence class
     inadmissible: Inadmissible | None = None  # why the workload is parked alone
-    parked_since: datetime | None = None  # since when the workload is parked alone
+    parked_since: datetime | None = None  # the time since which the workload is parked alone
     status_reason: str = ""  # the waiting reason in the workload's status
-    # The group of the workload's class that has the status reason of this workload.
+    # The group of the workload's class with the waiting reason that the status of this workload
+    # has.
     reason_group: dict[WorkloadInfo, datetime] | None = None
     cursor: SavedCursor | None = None
     saved_search: SavedSearch | None = None
@@ -153,7 +156,7 @@ class WorkloadInfo:
     charge: Charge | None = None  # the quota that the workload holds or is assumed to hold
     reserved_at: datetime | None = None
     admitted_at: datetime | None = None
-    # Name and state of the workload's checks, until it is admitted.
+    # Name and state of each of the workload's admission checks, until the workload is admitted.
     checks: tuple[tuple[str, str], ...] = ()
     # Checks that ask to preempt the planned victims now.
     preemption_required_by: tuple[str, ...] = ()
@@ -222,7 +225,7 @@ LAST_PLACE: Final = 9_999
 class VariantInfo(NamedTuple):
     """The stored facts of a variant besides its name. Equal values share one object.
 
-    ``is_open``: the gate of its family lets it preempt.
+    ``is_open``: the preemption gate of the variant is open, so the variant may preempt.
     """
 
     tag: str
@@ -281,8 +284,8 @@ def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
 
 
 class CandidateCache(NamedTuple):
-    """The candidates that hold quota in any of the ``wanted`` cells, valid for that version of the
-    domain."""
+    """The candidates that hold quota in any of the ``wanted`` cells, valid while the domain has the
+    saved version."""
 
     domain: Domain
     version: int
@@ -290,7 +293,8 @@ class CandidateCache(NamedTuple):
     found: list[CandidateEntry]
 
     def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
-        """Returns whether a new search would find the candidates of the cache."""
+        """Returns whether a new search for candidates would find the same candidates as the cache
+        holds."""
         return self.version == version and self.wanted == wanted and self.domain is domain
 
 
@@ -319,7 +323,8 @@ class Queue:
     activity: Activity = NOT_FOUND
     in_cycle: bool = False
     strict: bool = False
-    generation: int = 0  # rises when a workload that holds quota of the queue changes or goes
+    # A number that rises when a workload that holds quota of the queue changes or leaves.
+    generation: int = 0
 
     # Workloads that wait.
     classes: dict[ClassKey, EquivalenceClass[WorkloadInfo]] = field(default_factory=dict)
@@ -329,7 +334,7 @@ class Queue:
     parked_classes: dict[EquivalenceClass[WorkloadInfo], None] = field(default_factory=dict)
     # Workloads that are parked alone.
     parked_workloads: dict[WorkloadInfo, None] = field(default_factory=dict)
-    live: int = 0  # number of waiting workloads in classes
+    live: int = 0  # number of the queue's waiting workloads that are in classes
     # The workload for which victims were preempted last. The preemptor stays the head while it
     # waits in this queue, because another workload could take the freed quota.
     preemptor: WorkloadInfo | None = None
@@ -342,7 +347,8 @@ class Queue:
     candidate_cache: CandidateCache | None = None
 
     # Families.
-    rules: FamilyRules | None = None  # family rules; None: all workloads are regular
+    # The queue's rules for families; None: all its workloads are regular.
+    rules: FamilyRules | None = None
     # The variants that the rules define, by name.
     tags: dict[str, Tag] = field(default_factory=dict)
     # Waiting parents, which are never tried.
@@ -415,25 +421,25 @@ class Domain:
     parked_queues: dict[Queue, None] = field(default_factory=dict)
     # Workloads with a decision in flight.
     in_flight: dict[WorkloadInfo, None] = field(default_factory=dict)
-    version: int = 0  # rises when the nomination of a head may change
-    generation: int = 0  # rises with every edit of a quota or a cohort of the domain
+    version: int = 0  # a number that rises when the nomination of a head may change
+    generation: int = 0  # a number that rises with every edit of a quota or a cohort of the domain
     # A pair of a generation and whether a queue or cohort kept quota for itself at that generation;
     # None: not computed yet.
     lending_limited: tuple[int, bool] | None = None
 
-    # To do in the next cycle.
-    flush: bool = False  # wake parked workloads first
-    quota_reduced: bool = True  # check whether all reservations fit
-    # Reservations with checks to look at.
+    # Work for the domain's next scheduling cycle.
+    flush: bool = False  # the next cycle wakes parked workloads first
+    quota_reduced: bool = True  # the next cycle tests whether all reservations fit
+    # Reservations that the next cycle rechecks.
     rechecks: dict[WorkloadInfo, None] = field(default_factory=dict)
 
     # Planned preemption.
     planners: dict[WorkloadInfo, None] = field(default_factory=dict)
     plan_quotas: list[PlanQuota[WorkloadInfo]] = field(default_factory=list)
-    plan_quota_varies: bool = False  # the amount that plans share depends on other usage
+    plan_quota_varies: bool = False  # the quota that preemption plans share depends on other usage
 
     # The last cycle.
-    idle_cycles: int = 0  # consecutive cycles without a result
+    idle_cycles: int = 0  # number of consecutive cycles of the domain without a result
     is_settled: bool = False  # the last cycle changed nothing, so the next one would change nothing
     seen: int = 0  # the bucket revision that the last cycle saw
     # For the log: heads with a scan that began at a later flavor, and heads that were processed

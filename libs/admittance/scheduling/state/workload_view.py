@@ -177,8 +177,8 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         )
         if waits_for_checks and status.pending_preemption is not None
         else (),
-        # In a family only the pods of the admitted variant count as not ready. The variant has the
-        # PodsReady condition too.
+        # In a family only the pods of the admitted variant count as not ready. The admitted variant
+        # has a PodsReady condition like its parent.
         awaits_pods_ready=holds
         and not is_parent
         and _true(admitted)

@@ -275,7 +275,7 @@ def drop_promises(family: FamilyTransition, successor: str = "") -> None:
 
 def reset(family: FamilyTransition, *, forgive: bool, waits: str = "") -> None:
     """Resets the family as if the parent were new. ``forgive``: rejected variants are reset too.
-    ``waits``: name of a variant that keeps the delay of its check."""
+    ``waits``: name of a variant that still waits for the delay of its check."""
     parent = family.existing_parent()
     family.keep(
         with_status(

@@ -151,8 +151,8 @@ def _reason(
         and not is_reserved(one)
         and (reserved := find(one, Type.QUOTA_RESERVED)) is not None
     ]
-    # Take the reason of the best variant. Take NoMatchingFlavor only if all variants with a reason
-    # have this reason.
+    # Take the reason of the best variant as the family's reason. Take NoMatchingFlavor only if all
+    # variants with a reason have this reason.
     held = any(map(_holds, found))
     possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
     reason = possible[0] if possible else _RESERVED if held else _INACTIVE

@@ -168,7 +168,8 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
 
 
 def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """T20: ends the wait of the workload. All check rows are reset, and a new cycle begins."""
+    """T20: ends the wait of the workload. All check rows are reset, and a new admission cycle
+    begins."""
     requeued = find(workload, Type.REQUEUED)
     if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
         return ignored(workload, "NotWaiting")
@@ -217,8 +218,8 @@ def wake_if_over(change: Change, context: TransitionContext) -> Change:
 
 class RetryDelay(NamedTuple):
     """The effect of a check's Retry. ``delay``: whole seconds; None: the workload competes again at
-    once. ``spent``: the check has no retries left, so it counts as Rejected. ``remark``: a clause
-    for the message; ``notes``: the same clause as outbox entries."""
+    once. ``spent``: the check has no retries left, so its Retry counts as Rejected. ``remark``: a
+    clause for the message; ``notes``: the same clause as outbox entries."""
 
     delay: int | None = None
     spent: bool = False
@@ -231,7 +232,7 @@ def retry_delay(
 ) -> RetryDelay:
     """Returns the delay of a workload after a check's Retry. ``wanted``: the delay in seconds that
     the check controller asks for; 0: no delay; None: the check's strategy decides. ``count``: the
-    number of earlier retries."""
+    number of earlier retries of that check."""
     strategy = rules.retry
     if not limits.requeue_after:
         if not wanted and strategy is None:
@@ -257,8 +258,8 @@ def retry_delay(
 
 
 def strategy_delay(strategy: RetryStrategy, count: int, chance: float) -> int:
-    """Returns the delay that a check's retry strategy gives, in whole seconds. ``chance``: the part
-    of the jitter, from 0 to 1."""
+    """Returns the delay that a check's retry strategy gives, in whole seconds. ``chance``: the
+    fraction of the strategy's jitter that is added, from 0 to 1."""
     delay = seconds(strategy.base_delay)
     if strategy.strategy == "backoff":
         delay *= _power(strategy.factor, count)
@@ -295,7 +296,7 @@ def with_paced_retry(
     workload: StoredWorkload, check: str, cycle: int, want: RetryDelay, context: TransitionContext
 ) -> tuple[StoredWorkload, RetryDelay]:
     """Returns the workload with a Retry of the check counted, and the paced delay of that Retry. A
-    repeated Retry in the same cycle counts once."""
+    repeated Retry in the same admission cycle counts once."""
     most = int(context.queues.limits.pacing_max.total_seconds())
     if want.delay is not None or not most:
         return without_retry_count(workload, check), want

@@ -1,11 +1,11 @@
 """Applies the verdicts of checks. docs/spec/lifecycle.md#2.5, #2.6, #3.2.
 
-A verdict names the cycle of the workload that it is about, and counts if that is the current cycle.
-Two verdicts on an earlier cycle count too, if the check was not requested again after that cycle: a
-Rejected of the cycle that has just ended, and a Retry with a delay. A verdict without effect gets
-one of these reasons, which metrics use as labels: UnknownState, BadDelay, BadUpdates (refused),
-NoSuchCheck, OtherController, Stale, NoReservation, Repeated, or the phase of a workload that
-accepts no verdicts.
+A verdict names the admission cycle of the workload that the verdict is about, and counts if that
+cycle is the current one. Two verdicts on an earlier cycle count too, if the check was not requested
+again after that cycle: a Rejected of the cycle that has just ended, and a Retry with a delay. A
+verdict without effect gets one of these reasons, which metrics use as labels: for a refused verdict
+UnknownState, BadDelay or BadUpdates; otherwise NoSuchCheck, OtherController, Stale, NoReservation,
+Repeated, or the phase of a workload that accepts no verdicts.
 """
 
 from __future__ import annotations
@@ -309,7 +309,8 @@ def retry(
     elif row is None:
         return ignore_unlisted_check(workload, fact)
     elif not waits_for_checks(workload) and not is_under_check(workload) and not want.delay:
-        # The check was not requested, so its Retry does not delay the workload.
+        # The check was not requested in that admission cycle, so its Retry does not delay the
+        # workload.
         if phase(workload, context.now) is not Phase.PENDING:
             return ignored(workload, "NoReservation", "it holds no quota to be judged")
         reason, remarks = verdict_reason(fact, row)

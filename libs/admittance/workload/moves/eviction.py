@@ -64,8 +64,8 @@ def withdrawals(workload: StoredWorkload, reason: str) -> tuple[OutboxEntry, ...
 def fresh_rows(
     workload: StoredWorkload, context: TransitionContext, *, forget: bool = False
 ) -> dict[str, Any]:
-    """Returns the status fields of a workload without a reservation in a new cycle: all check rows
-    are Pending. ``forget``: retry counts are reset."""
+    """Returns the status fields of a workload without a reservation in a new admission cycle: all
+    check rows are Pending. ``forget``: the checks' retry counts are reset."""
     status = workload.status
     cycle = status.admission_cycle + 1
     required = required_now(workload, context)
@@ -107,7 +107,7 @@ def evict(
     """Starts the eviction of the workload; a workload without a job is released in the same write.
 
     ``keep_rows``: the check rows stay until the wait for a check's Retry is over. ``cause``: the
-    cause behind the reason, for the counters.
+    cause behind the eviction's reason, for the counters of evictions in the status.
     """
     outbox = withdrawals(workload, reason)
     conditions = workload.status.conditions
@@ -262,7 +262,8 @@ KEPT_FOR: Final = timedelta(days=2)
 def with_preemption(
     before: tuple[PreemptionCount, ...], fact: facts.Preempted, now: datetime
 ) -> tuple[PreemptionCount, ...]:
-    """Returns the counts with one more preemption added; the newest count is last."""
+    """Returns the counts of preemptions per preempting workload with one more preemption added; the
+    newest count is last."""
     if not fact.by_uid:
         return before
     kept = [one for one in before if one.last is not None and now - one.last < KEPT_FOR]

@@ -44,7 +44,7 @@ def queue_changed(
 ) -> Change:
     """Adapts the workload to changes of its queues, flavors and checks."""
     if is_stopping(workload):
-        # The change of the queue takes effect when the workload's quota is released.
+        # A change of the workload's queue takes effect when the workload's quota is released.
         return ignored(workload, "Settled")
     spec = head(workload)
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)

@@ -222,7 +222,7 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
     if not holds_quota(on):
         reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
         conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    # A new cycle of checks begins, so that a check's verdict from before the deactivation is stale.
+    # A new admission cycle begins, so that a check's verdict from before the deactivation is stale.
     fresh = fresh_rows(on, context, forget=True)
     on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
     return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))
@@ -232,8 +232,8 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
 
 
 def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T30: the workload is not queued until it is released. The request is refused if the workload
-    holds quota."""
+    """T30: puts the workload on hold: it is not queued until a user ends the hold. The request is
+    refused if the workload holds quota."""
     if holds_quota(workload):
         return refused(workload, "HoldsQuota", "it holds quota already: stop it instead")
     if is_held(workload):

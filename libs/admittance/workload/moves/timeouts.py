@@ -97,9 +97,9 @@ def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContex
 
 
 def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Change:
-    """Frees the quota although no runner reported the stop. A later report of the stop names an old
-    revision and is ignored, but a later result of the job counts until the workload is admitted
-    again."""
+    """Frees the quota of an evicted workload although no runner reported that its job has stopped.
+    A later report of the stop names an old revision and is ignored, but a later result of the job
+    counts until the workload is admitted again."""
     message = (
         f"No runner reported within {_span(context.queues.limits.drain)} that the job has stopped: "
         "its quota is freed"
