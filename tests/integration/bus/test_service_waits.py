@@ -70,7 +70,7 @@ async def test_a_wrong_setting_ends_a_service(nats_server: TestServer) -> None:
         raise AssertionError("it never runs")
 
     settings = Settings(service="s", instance="i", url=nats_server.url, replicas=3)
-    with pytest.raises(SetupError, match="replicas > 1 not supported"):
+    with pytest.raises(SetupError, match="the server is not part of a cluster"):
         await within(service.serve(settings, run, asyncio.Event()))
 
 
