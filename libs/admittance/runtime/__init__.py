@@ -6,6 +6,6 @@ log), `bus/bucket.py` (state) and `leader/lease_store.py` (leases).
 
 from admittance.runtime import lazy_nats_js
 
-# This call comes before any import of nats-py, so that `nats.js` is loaded only when something uses
-# it.
+# The call of `lazy_nats_js` comes before any import of nats-py, so that `nats.js` is loaded only
+# when a program uses it.
 lazy_nats_js.load_at_first_use()

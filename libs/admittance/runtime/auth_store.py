@@ -78,9 +78,11 @@ log = structlog.get_logger()
 
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``users.json``. ``system``: the public key of the user that reloads. ``servers``: where to
-    reload. ``issuer``: in a folder with JWTs the public keys of the operator and the accounts.
-    ``revoked``: there, the revoked users."""
+    """``users.json``. ``system``: the public key of the user that reloads. ``servers``: the address
+    of the nats-servers that must reload after a change of users. ``issuer``: in a folder with JWTs
+    the public keys of the operator and the accounts. ``revoked``: in a folder with JWTs, the users
+    whose JWTs are revoked.
+    """
 
     version: int
     system: str
@@ -195,8 +197,9 @@ class AuthStore:
 
     def provide(self, wanted: Sequence[User], folder: Path | None = None) -> bool:
         """Makes sure that each user exists and that its file, `credentials_of`, holds its key. A
-        user whose file is missing or wrong gets a new key. Returns whether any user changed.
-        ``folder``: the folder of the files, if it is not this folder."""
+        user whose file is missing or wrong gets a new key. Returns whether any user got a new key.
+        ``folder``: the folder of the files, if it is not this folder.
+        """
         with self._locked() as content:
             if content.issuer is not None:
                 raise SetupError(
@@ -256,7 +259,7 @@ class AuthStore:
         return gone
 
     def remove_expired(self, now: datetime) -> list[User]:
-        """Removes the expired users, and returns them."""
+        """Removes the expired users from the folder, and returns the removed users."""
         if not expired_users(self.users, now):
             return []
         with self._locked() as content:

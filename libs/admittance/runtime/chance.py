@@ -26,8 +26,8 @@ def choice(items: Sequence[T]) -> T:
 
 
 def bits(count: int) -> int:
-    """A number of ``count`` random bits. The number can be guessed: use it for span ids and
-    ordinals, not for secrets. `bits` is ten times faster than `token_hex`.
+    """A number of ``count`` random bits. The random number can be guessed: use `bits` for span ids
+    and ordinals, not for secrets. `bits` is ten times faster than `token_hex`.
     """
     return _fast.getrandbits(count)
 

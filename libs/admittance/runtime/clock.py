@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], datetime]
-"""A function that returns the time: aware, in UTC. Tests replace it."""
+"""A function that returns the present time as a timezone-aware datetime in UTC. Tests replace it.
+"""
 
 
 def _system_now() -> datetime:

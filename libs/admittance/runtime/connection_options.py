@@ -52,13 +52,14 @@ class BadOptions(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionOptions:
-    """How a connection logs in, and its TLS. No field: as the address of the server says.
+    """How a connection logs in, and its TLS. With no field set, a connection logs in as the address
+    of nats-server says.
 
     ``creds``: a file with a user's JWT and its seed, or with an NKey seed. ``tls_ca``: a file with
     the certificates of trusted authorities, in place of the system's. ``tls_cert`` and ``tls_key``:
-    files of the client certificate and its key; without ``tls_key`` the first has both.
-    ``tls_first``: the TLS handshake comes before the server's first message. All files are read at
-    each connection, so a renewed file needs no restart. Raises BadOptions.
+    files of the client certificate and its key; without ``tls_key`` the file ``tls_cert`` holds
+    both. ``tls_first``: the TLS handshake comes before the server's first message. All files are
+    read at each connection, so a renewed file needs no restart. Raises BadOptions.
     """
 
     creds: str | None = None
@@ -91,7 +92,7 @@ class ConnectionOptions:
 
     @property
     def has_login(self) -> bool:
-        """Whether these options log in, in place of a login in the address."""
+        """Whether these options contain a login, which replaces a login in the address."""
         return bool(self.creds or self.user or self.token or self.token_file)
 
     @property
@@ -100,7 +101,9 @@ class ConnectionOptions:
         return bool(self.tls_ca or self.tls_cert or self.tls_first)
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """``base`` with the variables of these options, for a child process."""
+        """Returns the environment ``base`` with the variables of these options added, for a child
+        process.
+        """
         found = {name: value for name, value in base.items() if name not in VARIABLES.values()}
         for one in fields(self):
             if value := getattr(self, one.name):
@@ -129,10 +132,11 @@ def connection_options(
     url: str | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> ConnectionOptions:
-    """The options of one process. ``given``: options by field, which win over variables. ``url``:
-    the address, unless a variable or the current context names it. Any login in ``given`` or
-    ``url`` replaces the whole login in the variables. Without a login, login and TLS are those of
-    the server's context. Raises BadOptions."""
+    """The options of one process. ``given``: options by field of `ConnectionOptions`; they take
+    precedence over environment variables. ``url``: the address, unless a variable or the current
+    context names it. Any login in ``given`` or ``url`` replaces the whole login in the variables.
+    Without a login, login and TLS are those of the server's context. Raises BadOptions.
+    """
     found = {name: value for name, value in (given or {}).items() if value not in (None, False)}
     for name, value in found.items():
         if value == "":

@@ -1,10 +1,10 @@
 """Contexts: the servers that a person uses, each with its credentials file and TLS.
 
-They are files in the folder of the user's configuration.
+Contexts are files in the folder of the user's configuration.
 
 ``contexts/NAME.json`` is one context, and the file ``current`` holds the name of the context that
-commands use without options. Only their owner may read the files. Imports no client library: short
-commands look for the server here.
+commands use without options. Only the owner of the context files may read them. Imports no client
+library: short commands look for the server here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from admittance.runtime.server_url import BadUrl, read_urls
 
 VERSION: Final = 1
 BYTES_MAX: Final = 1 << 20
-"""No context is longer."""
+"""The most bytes of a context file."""
 _NAME: Final = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _LOOPBACK: Final = re.compile(r"//(localhost|\[::1\])(?=:|$)")
 
@@ -62,7 +62,7 @@ def folder_of(env: Mapping[str, str]) -> Path | None:
 
 
 def current_name(env: Mapping[str, str]) -> str | None:
-    """The name of the current context; None if there is none. Raises BadContext."""
+    """The name of the current context; None if no context is current. Raises BadContext."""
     folder = folder_of(env)
     text = None if folder is None else _read(folder / "current")
     if text is None:
@@ -235,7 +235,8 @@ def _write(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Root may write into the home of another Unix user, which must not choose another file.
+        # Root may write into the home of another Unix user; a symbolic link of that user must not
+        # redirect the write to another file.
         draft.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(draft, flags, 0o600)

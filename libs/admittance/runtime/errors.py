@@ -202,7 +202,9 @@ class SetupError(AdmittanceError):
 
 
 class Unavailable(AdmittanceError):
-    """The bus did not answer in time. The request may have been carried out or not."""
+    """The bus did not answer in time. nats-server may or may not have carried out the unanswered
+    request.
+    """
 
 
 class NoServer(Unavailable):
@@ -222,7 +224,7 @@ class Superseded(AdmittanceError):
 
 
 class Refused(AdmittanceError):
-    """The server refused the request and did nothing. ``code`` is the server's error code."""
+    """nats-server refused the request and changed nothing. ``code`` is the server's error code."""
 
     def __init__(self, code: int, description: str, meaning: Meaning = Meaning.WRONG) -> None:
         super().__init__(f"{description} ({code})")
@@ -232,7 +234,7 @@ class Refused(AdmittanceError):
 
 
 class StaleRevision(Refused):
-    """The revision that a message expected is no longer the last one of its key."""
+    """The revision that a message expected is no longer the last revision of the message's key."""
 
 
 class Fenced(Refused):
@@ -240,8 +242,8 @@ class Fenced(Refused):
 
 
 class Busy(Refused):
-    """JetStream has no leader, or too many requests are in flight. The refused request itself is
-    valid.
+    """JetStream has no leader, or too many requests are in flight. The request that JetStream
+    refused as busy is valid itself.
     """
 
 
@@ -282,7 +284,8 @@ _CLASSES: Final = {
 
 def is_temporary(error: BaseException) -> bool:
     """Whether a retry can succeed without a change of settings: the server gave no answer, is busy,
-    or has no room. For any other error a person must change a setting, or there is a bug.
+    or has no room. An error for which no retry can succeed needs a person to change a setting, or
+    is a bug.
     """
     if isinstance(error, BaseExceptionGroup):
         return all(is_temporary(one) for one in error.exceptions)
@@ -293,7 +296,7 @@ _PASSING: Final = (
     Unavailable,
     Busy,
     Full,
-    # These are errors of nats-py about a connection that is lost or being re-established.
+    # These error classes of nats-py mean that a connection is lost or being re-established.
     ConnectionError,
     nats.errors.ConnectionClosedError,
     nats.errors.ConnectionDrainingError,

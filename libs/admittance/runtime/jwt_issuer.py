@@ -58,7 +58,7 @@ def new_issuer_key(name: str) -> KeyPair:
 
 
 def is_seed_of(seed: str, name: str, public: str) -> bool:
-    """Whether the seed is that of the public key. ``name``: one of `KEYS`."""
+    """Whether the seed belongs to the public key. ``name``: one of `KEYS`."""
     prefix = _PREFIXES.get(name, nkeys.PREFIX_BYTE_ACCOUNT)
     try:
         return _public(seed, prefix) == public
@@ -84,8 +84,9 @@ def sign_jwt(
     issued: int,
     expires: int = 0,
 ) -> str:
-    """The JWT with claims about a public key. ``issued``, ``expires``: seconds since 1970; 0: it
-    never expires."""
+    """The JWT with claims about a public key. ``issued``, ``expires``: seconds since 1970; with
+    ``expires`` 0 the JWT never expires.
+    """
     body: dict[str, Any] = {"iat": issued, "iss": key.public, "name": name, "sub": about}
     if expires:
         body["exp"] = expires
@@ -113,7 +114,9 @@ class JwtIssuer:
         return KeyPair(self._public[name], self._seed_of(name))
 
     def account_jwts(self, revoked: Iterable[Revoked]) -> dict[str, str]:
-        """The JWT of each account, by its public key. A later JWT replaces an earlier one."""
+        """The JWT of each account, by its public key. For each account, nats-server replaces an
+        earlier JWT by a later one.
+        """
         operator, now, gone = self._key(OPERATOR), _seconds(clock.now()), list(revoked)
         return {
             self._public[one]: sign_jwt(
@@ -130,7 +133,8 @@ class JwtIssuer:
         """The configuration for nats-server, with the JWTs of now."""
         operator, system = self._key(OPERATOR), self._public[Account.SYS]
         claims = operator_claims(system)
-        # A server that reads its configuration again refuses another JWT of its operator.
+        # A nats-server that reloads its configuration refuses a JWT of its operator that differs
+        # from the loaded one.
         jwt = sign_jwt(operator, operator.public, "admittance", claims, issued=1)
         return jwt_config(jwt, self.account_jwts(revoked), system, folder)
 

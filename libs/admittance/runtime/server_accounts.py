@@ -1,8 +1,9 @@
 """The accounts of an embedded nats-server, and the folder that JetStream keeps for each of them.
 
-An open server has the implicit account ``$G``, which cannot be declared beside others. A locked
-one has the accounts of `access.server_config`, and streams live in CORE. Streams of a folder from
-before the lock are moved there; an open server on a locked folder serves CORE to every client.
+A server that demands no credentials has the implicit account ``$G``, which cannot be declared
+beside other accounts. A server that demands credentials has the accounts of `access.server_config`,
+and its streams belong to the account CORE. Streams of a folder from before the lock are moved
+there; an open server on a locked folder serves CORE to every client.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def open_accounts(store: Path) -> str:
 
 def move_streams(store: Path) -> bool:
     """Moves the streams of the implicit account to CORE, while no server runs; returns whether it
-    moved any. A rename, so a crash leaves all streams in one of the accounts. Raises SetupError."""
+    moved any. The move is one rename of a folder, so a crash leaves all streams in one of the two
+    accounts. Raises SetupError.
+    """
     old, new = _folder(store, IMPLICIT), _folder(store, Account.CORE)
     if not _has_streams(old):
         return False

@@ -1,7 +1,7 @@
-"""Tells running servers to read their users again, after a change or when users expire.
+"""Makes running nats-servers read their users again, after a change of users or when users expire.
 
-A server then closes the connections of removed users within milliseconds; other connections stay. A
-configuration that cannot be read leaves the running users as they are.
+After a reload a nats-server closes the connections of removed users within milliseconds; other
+connections stay. If nats-server cannot read its configuration, it keeps its present users.
 """
 
 from __future__ import annotations
@@ -74,13 +74,17 @@ def _login(access: ConnectionOptions, creds: str) -> ConnectionOptions:
 
 
 async def _push(connection: Connection, jwts: Mapping[str, str]) -> int:
-    """Sends the JWTs of accounts to all servers; returns the number of servers."""
+    """Sends the JWTs of accounts to all nats-servers of a cluster; returns the number of
+    servers.
+    """
     found = await asyncio.gather(*(_push_one(connection, *one) for one in jwts.items()))
     return len(set().union(*found))
 
 
 async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
-    """Sends the JWT of one account to all servers; returns the ids of the servers."""
+    """Sends the JWT of one account to all nats-servers of the cluster; returns the ids of the
+    servers.
+    """
     subscription = await connection.subscribe(inbox := connection.new_inbox())
     subject = f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.UPDATE"
     await connection.publish(subject, jwt.encode(), reply=inbox)
@@ -161,7 +165,8 @@ async def _reload_one(connection: Connection, server: _Server) -> None:
 
 
 LOOK_SECONDS: Final = 2.0
-"""Most seconds between two readings of the store, because another process may add users."""
+"""Most seconds between two readings of the store of users, because another process may add users.
+"""
 
 log = logger()
 
@@ -189,6 +194,6 @@ async def remove_expired_users(
         except AdmittanceError as error:
             if throttle.due(clock.monotonic()):
                 log.warning("users_not_expired", error=str(error))
-        # A wait for the answer of a server may lose a cancellation.
+        # A wait for the answer of a nats-server may lose a cancellation of the task.
         raise_if_cancelled()
         await asyncio.sleep(max(0.01, pause))

@@ -27,7 +27,9 @@ class ServerUrl(NamedTuple):
 
 
 class BadUrl(ValueError):
-    """The text is not the address of a nats-server. The text of the error contains no secret."""
+    """The error for a text that is not the address of a nats-server. The text of the error contains
+    no secret.
+    """
 
 
 def read_urls(text: str) -> list[ServerUrl]:

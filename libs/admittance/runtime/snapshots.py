@@ -1,11 +1,11 @@
 """Snapshots of streams, and streams made from them (``$JS.API.STREAM.SNAPSHOT`` and ``RESTORE``).
 
-A snapshot is a sequence of parts that only the server reads. It keeps sequences and times, and the
-server writes it while the stream goes on. nats-server 2.15 fixes the last sequence of the snapshot
-first and then reads message after message. So a snapshot of a bucket lacks every key that is
-written meanwhile: the old value is removed before it is read, and the new value comes after the
-last sequence. `messages_since` returns these values, and `publish_at_sequences` puts them back at
-their sequences.
+A snapshot is a sequence of parts that only the server reads. A snapshot keeps the sequences and
+times of messages, and nats-server writes it while programs publish to the stream. nats-server 2.15
+fixes the last sequence of the snapshot first and then reads message after message. So a snapshot of
+a bucket lacks every key that is written meanwhile: the old value is removed before it is read, and
+the new value comes after the last sequence. `messages_since` returns these values, and
+`publish_at_sequences` puts them back at their sequences.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ LAST_SECONDS: Final = 60.0
 """Longest wait for the end of a restore: the server may still be storing messages."""
 TAIL_PAGE: Final = 5_000
 TAIL_BYTES: Final = 8 * 1024 * 1024
-"""The bytes after which the server ends a page. Large pages overtake any writer soon. The server
-closes the connection of a client for which 64 MiB wait."""
+"""The bytes after which the server ends a page. Large pages read faster than any program writes, so
+the reading reaches the end of the stream soon. The server closes the connection of a client for
+which 64 MiB wait.
+"""
 TAIL_PAUSE_SECONDS: Final = 0.05
 _SUCCESS: Final = ("", "204")
 _DYNAMIC: Final = "_nats."
@@ -70,13 +72,14 @@ async def take_snapshot(
     bus: Bus, stream: str, write: Callable[[bytes], None]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Gives each part of a snapshot of the stream to ``write``, and returns the stream's
-    configuration and its state when the snapshot began. The snapshot has no consumers.
+    configuration and its state when the snapshot began. The snapshot does not contain the consumers
+    of the stream.
 
     Raises Unavailable if the server stops sending, and Refused."""
     inbox = bus.nc.new_inbox()
     subscription = await bus.nc.subscribe(inbox)
     try:
-        # The server asks at once whether the inbox has a subscriber.
+        # nats-server checks at once whether the inbox for the snapshot's parts has a subscriber.
         await bus.nc.flush()
         request = {"deliver_subject": inbox, "no_consumers": True}
         begun = await bus.api(f"STREAM.SNAPSHOT.{stream}", request, timeout=PART_SECONDS)
@@ -131,8 +134,10 @@ async def restore_snapshot(
     *,
     replicas: int = 0,
 ) -> int:
-    """Makes a stream from a snapshot. Returns its last sequence. ``replicas``: instead of those of
-    the configuration; 0: keep them. Raises Refused, SetupError or Unavailable."""
+    """Makes a stream from a snapshot. Returns its last sequence. ``replicas``: how many replicas
+    the restored stream gets; 0: as many as its configuration says. Raises Refused, SetupError or
+    Unavailable.
+    """
     name = config["name"]
     settings = {key: value for key, value in config.items() if key != "metadata"}
     kept = {k: v for k, v in (config.get("metadata") or {}).items() if not k.startswith(_DYNAMIC)}

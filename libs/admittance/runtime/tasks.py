@@ -1,4 +1,6 @@
-"""Tasks: groups that end together, ends within a time limit, waits, and pauses between attempts."""
+"""asyncio tasks: groups of tasks that end together, ending tasks within a time limit, waiting for
+events, and pauses between attempts.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 GRACE_SECONDS: Final = 2.0
-"""Seconds that the orderly end of a service may take: far more than an end needs while the bus
-answers.
+"""Seconds that the orderly shutdown of a service may take: far more than a shutdown needs while the
+bus answers.
 """
 CANCEL_SECONDS: Final = 1.0
 """Longest wait for the end of a cancelled task; then the task is abandoned."""
@@ -42,8 +44,8 @@ log = logger()
 
 
 async def cancel_and_wait(task: asyncio.Task[Any], *, again_seconds: float = 0.5) -> None:
-    """Cancels a task, again every ``again_seconds``, until it has ended. Raises what the task
-    raised.
+    """Cancels a task, again every ``again_seconds``, until it has ended. Raises the exception of
+    the task, if it ended with one.
     """
     while not task.done():
         task.cancel()
@@ -84,8 +86,8 @@ async def run_with_grace(
     grace_seconds: float | None = GRACE_SECONDS,
 ) -> None:
     """Runs ``work``, which ends in order once ``stop`` is set, and cancels it ``grace_seconds``
-    after that. ``grace_seconds`` None: no limit, for a runner, which waits for the grace periods of
-    its jobs.
+    after that. With ``grace_seconds`` None the work is never cancelled: a runner waits for the
+    grace periods of its jobs.
 
     Raises what the work raises, except an AdmittanceError after ``stop``: a bus that is not
     available at the end is no reason for exit status 1.
@@ -166,7 +168,8 @@ PAUSE_MAX: Final = 5.0
 
 
 class Backoff:
-    """Pauses between attempts that end soon after they begin: each twice as long as the one before.
+    """Pauses between attempts that end soon after they begin: each pause is twice as long as the
+    pause before.
 
     ``clock`` returns monotonic seconds.
     """

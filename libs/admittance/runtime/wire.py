@@ -14,7 +14,9 @@ from typing import Any, Final, TypeAlias
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 Handler: TypeAlias = Callable[[bytes, bytes, bytes, bytes], None]
-"""Gets subject, reply, data and raw headers, each possibly empty. Must not block."""
+"""A function that handles one message: its arguments are subject, reply subject, data and raw
+headers, each possibly empty. Must not block.
+"""
 
 LINE_END: Final = b"\r\n"
 
@@ -29,7 +31,7 @@ class DirectParser(Parser):
         self._handlers = handlers
 
     def reset(self) -> None:
-        """Forgets an incomplete message: the connection is new."""
+        """Drops an incomplete message of the old connection, because a new connection begins."""
         super().reset()
         self._missing = 0
         """How many bytes the incomplete message in ``buf`` still needs, if that is known."""
@@ -41,8 +43,8 @@ class DirectParser(Parser):
             await super().parse(data)
             return
         if len(data) < self._missing:
-            # A long message comes in many pieces. To copy all of them at each piece would take time
-            # in proportion to the square of its length.
+            # A long message comes in many pieces. Copying all pieces again at each new piece would
+            # take time in proportion to the square of the message's length.
             self.buf.extend(data)
             self._missing -= len(data)
             return
@@ -71,14 +73,16 @@ class DirectParser(Parser):
             body = line + 2
             end = body + total
             if end + 2 > size:
-                # The message is incomplete: the rest comes with the next bytes.
+                # The message in the buffer is incomplete: its rest comes with the next bytes of the
+                # connection.
                 self.buf.extend(data[start:])
                 self._missing = end + 2 - size
                 return
             try:
                 handler(words[1], reply, data[body + head : end], data[body : body + head])
             except Exception as error:
-                # An exception here would end the reading task, and so the connection.
+                # An exception of a message handler here would end nats-py's reading task, and so
+                # the connection.
                 await self.nc._error_cb(error)
             start = end + 2
         if start < size:

@@ -37,9 +37,10 @@ def keep_all(_root: Span) -> bool:
 
 
 class TraceBuilder:
-    """Makes spans from facts. ``keep``: whether to record a trace, from its first span, which is
-    still open. ``partial``: also records workloads whose submission was not seen, from the first
-    fact on; their first span has the attribute ``admittance.cut``.
+    """Makes spans from facts. ``keep``: decides from the first, still open span of a trace whether
+    the trace is recorded. With ``partial``, workloads whose submission was not read are recorded
+    too, from their first fact on; the first span of such a workload has the attribute
+    ``admittance.cut``.
     """
 
     def __init__(self, keep: Callable[[Span], bool] = keep_all, *, partial: bool = False) -> None:
@@ -58,7 +59,9 @@ class TraceBuilder:
 
     def feed(self, logged: LoggedFact) -> list[Span]:
         """The spans that end with this message of the log; the span of the workload comes last. A
-        message that was fed before, or that is no fact about a workload, changes nothing."""
+        message that the builder has read before, or that is no fact about a workload, changes no
+        span.
+        """
         parts = logged.subject.split(".")
         if len(parts) < 5 or parts[1] not in ABOUT_WORKLOADS:
             return []
@@ -152,7 +155,9 @@ class TraceBuilder:
     # The beginning and the end. -------------------------------------------------------------
 
     def _begin(self, logged: LoggedFact, key: str, fact: Fact | None = None) -> Life | None:
-        """The life that begins with this message; None if it is not recorded."""
+        """The `Life` of the workload whose submission is this message; None if the workload's trace
+        is not recorded.
+        """
         fact = fact or codec.decode(logged.subject, logged.data)
         if isinstance(fact, facts.Submitted):
             manifest = _as_dict(bytes(fact.workload))
@@ -200,7 +205,8 @@ class TraceBuilder:
             recorder = parent.recorder
             self._advance(parent, logged)
         elif self._partial:
-            # The history of a variant alone: its parent is known by name only.
+            # The builder reads the history of a variant alone, so only the name of the variant's
+            # parent is known.
             of = _text(owner.get("uid"))
             recorder = Recorder(_trace_id(logged.traceparent) or trace_id_of(of), logged.time)
         else:
@@ -229,7 +235,7 @@ class TraceBuilder:
         return life
 
     def _end(self, life: Life, key: str) -> list[Span]:
-        """Ends a workload that was deleted without a fact."""
+        """Ends the trace of a workload that was deleted without a fact about the deletion."""
         life.end("Deleted")
         self._forget(life, key)
         return life.recorder.fetch()

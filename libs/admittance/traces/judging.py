@@ -1,4 +1,4 @@
-"""The spans of checks, and of the requests for capacity in them."""
+"""The spans of admission checks, and of the requests for capacity inside these spans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from admittance.traces.spans import Attribute, Kind, LoggedFact, Status
 
 
 def judge(life: Life, logged: LoggedFact, fact: Fact) -> None:
-    """What a fact about a check of the workload, or about capacity for it, begins and ends."""
+    """Begins and ends the spans for a fact about an admission check of the workload, or about
+    capacity for the workload.
+    """
     match fact:
         case facts.CheckRequested():
             _on_requested(life, logged, fact)

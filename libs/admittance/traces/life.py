@@ -31,7 +31,7 @@ FORCED_RELEASE: Final = "ForcedRelease"
 """The reason of the note that no runner reported the stop of a job in time, so its quota is free.
 """
 DEACTIVATED: Final = "Deactivated"
-"""With this word the reasons of inactive workloads begin."""
+"""The condition reasons of inactive workloads begin with this word."""
 
 LinkTo = Callable[[str, str, str], SpanLink | None]
 """Returns a link to the span of another workload, from its namespace, name and uid; None if its
@@ -39,17 +39,20 @@ trace is not known."""
 
 
 class Decided(NamedTuple):
-    """A decision of the scheduler whose effect is not known yet."""
+    """A decision of the scheduler that the workload-controller has not yet applied or dropped, as
+    far as the facts show.
+    """
 
     logged: LoggedFact
     fact: facts.Assigned | facts.Refused
 
 
 class Life:
-    """``common``: the attributes of all spans. ``uid``: derived from the submission. ``wire_uid``:
-    the uid in the facts about the workload; "" before the first one. ``revision``: that of the
-    newest fact of the workload-controller. ``again``: a later submission of the same name, which
-    counts if this workload is gone. ``ended``: the workload finished, or was deleted or refused.
+    """``common``: the attributes that every span of the workload gets. ``uid``: the uid of the
+    workload, derived from its submission. ``wire_uid``: the uid in the facts about the workload; ""
+    before the first one. ``revision``: the workload's revision in the newest fact of the
+    workload-controller. ``again``: a later submission of the same workload name, which takes effect
+    if this workload is gone. ``ended``: the workload finished, or was deleted or refused.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class Life:
 
     @property
     def place(self) -> OpenSpan:
-        """The span of the present stage; the workload's own without a stage."""
+        """The span of the workload's present stage; without a stage, the workload's own span."""
         return self.stage or self.root
 
     def open(
@@ -99,7 +102,9 @@ class Life:
         span_id: str = "",
         kind: Kind = Kind.INTERNAL,
     ) -> OpenSpan:
-        """Begins a span with the message. ``span_id`` "": derived from the sequence."""
+        """Begins a span at the time of the message. With ``span_id`` "", the span's id is derived
+        from the message's sequence.
+        """
         own = span_id or span_id_of(self.uid, name, logged.sequence)
         span = self.recorder.open(name, own, parent, kind)
         span.attributes |= self.common
@@ -107,15 +112,16 @@ class Life:
         return span
 
     def enter(self, name: str, logged: LoggedFact) -> OpenSpan | None:
-        """Ends the present stage and begins another. A variant is not shown while it is inactive:
-        policy makes it so."""
+        """Ends the workload's present stage and begins another stage. An inactive variant gets no
+        span for the stage, because the policy for variants makes variants inactive.
+        """
         self.leave()
         if name != INACTIVE or self.parent is None:
             self.stage = self.open(name, logged, self.root)
         return self.stage
 
     def leave(self, status: Status = Status.UNSET) -> None:
-        """Ends the present stage."""
+        """Ends the span of the workload's present stage."""
         if self.stage is not None:
             self.recorder.close(self.stage, status)
         self.stage = self._start = self._run = self._eviction = None
@@ -133,15 +139,16 @@ class Life:
     # Facts. ---------------------------------------------------------------------------------
 
     def take(self, logged: LoggedFact, fact: Fact, link_to: LinkTo) -> None:
-        """What a fact about the workload begins and ends. A fact without an effect changes
-        nothing, or is an event."""
+        """Begins and ends the spans that a fact about the workload begins and ends. A fact without
+        an effect on the workload changes no span, or becomes an event of a span.
+        """
         if isinstance(fact, facts.CommitFact) and fact.revision:
             if fact.revision < self.revision:
-                return  # published again after a crash
+                return  # the fact was published again after a crash
             self.revision = fact.revision
         match fact:
             case facts.Decision(revision=revision) if revision < self.revision:
-                pass  # about an earlier state of the workload, so without an effect
+                pass  # the decision is about an earlier state of the workload, so it has no effect
             case facts.Assigned() | facts.Refused():
                 self._decided = Decided(logged, fact)
             case facts.Confirmed() | facts.Revoked() | facts.Planned():
@@ -213,8 +220,9 @@ class Life:
         self.recorder.close_between(span, made, logged.time)
 
     def _decision_applied(self, link_to: LinkTo) -> bool:
-        """Shows the decision that the workload-controller has just applied, if there was one.
-        Returns whether there was."""
+        """Records the span of the scheduler's decision that the workload-controller has just
+        applied, if there was such a decision. Returns whether there was such a decision.
+        """
         if self._decided is None or self.stage is None or self.stage.name != QUEUE:
             return False
         logged, fact = self._decided
@@ -265,7 +273,9 @@ class Life:
         self._over(span, logged, fact)
 
     def _on_preempted(self, fact: facts.Preempted, link_to: LinkTo) -> None:
-        """Of a variant's preemption no other fact is published; its parent is evicted."""
+        """No other fact tells of a variant's preemption, because the eviction is published for the
+        variant's parent.
+        """
         namespace, _, name = fact.by.partition("/")
         found = link_to(namespace, name, fact.by_uid)
         given = {"by": fact.by, "rule": fact.reason, "message": fact.message}
@@ -359,8 +369,9 @@ class Life:
         return self.stage is not None and self.stage.name in (RESERVATION, ADMISSION)
 
     def _lose(self, logged: LoggedFact, reason: str = "", message: str = "") -> None:
-        """Ends a reservation or an admission: its quota is free. ``reason``: why, if no eviction
-        was published."""
+        """Ends a reservation or an admission: its quota is free. ``reason``: why the reservation or
+        admission ended, if no eviction was published.
+        """
         if not self._has_quota:
             return
         if reason and self._eviction is None:

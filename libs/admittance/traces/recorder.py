@@ -9,7 +9,7 @@ from typing import Final
 from admittance.traces.spans import Attribute, Kind, LoggedFact, Span, SpanEvent, SpanLink, Status
 
 EVENTS_MAX: Final = 100
-"""The most events of one span; later ones are counted only."""
+"""The most events that one span keeps; later events of the span are only counted."""
 LINKS_MAX: Final = 100
 LIST_MAX: Final = 100
 """The most elements of an attribute that is a list."""
@@ -18,7 +18,7 @@ TEXT_MAX: Final = 500
 
 
 class OpenSpan:
-    """A span that can still change. ``children``: the open spans in it."""
+    """A span that can still change. ``children``: the open child spans of this span."""
 
     __slots__ = (
         "attributes",
@@ -52,7 +52,7 @@ class OpenSpan:
         self.children: list[OpenSpan] = []
 
     def set(self, **given: Attribute | None) -> OpenSpan:
-        """Sets the attributes ``admittance.<name>`` that have a value."""
+        """Sets attributes ``admittance.<name>`` of the span; leaves out empty values."""
         for name, one in given.items():
             if one not in (None, "", ()):
                 self.attributes[f"admittance.{name}"] = clipped(one)
@@ -78,7 +78,7 @@ class Recorder:
     def open(
         self, name: str, span_id: str, parent: OpenSpan | None, kind: Kind = Kind.INTERNAL
     ) -> OpenSpan:
-        """Begins a span now, in the parent."""
+        """Begins a span at the time of the newest fact, as a child of ``parent``."""
         span = OpenSpan(name, span_id, self.now, kind)
         if parent is not None:
             span.parent, span.parent_id = parent, parent.span_id
@@ -86,7 +86,7 @@ class Recorder:
         return span
 
     def close(self, span: OpenSpan, status: Status = Status.UNSET, message: str = "") -> None:
-        """Ends the span now, and first the open spans in it."""
+        """Ends the open children of the span, then the span, at the time of the newest fact."""
         for child in [*span.children]:
             self.close(child)
         if span.parent is not None:
@@ -95,8 +95,9 @@ class Recorder:
         self._finished.append(self.span_of(span, self.now, status, message))
 
     def close_between(self, span: OpenSpan, start: datetime, end: datetime) -> None:
-        """Ends a span that was over before now; both times count only as far as they lie between
-        the start of the parent and now."""
+        """Ends a span whose end lies in the past; start and end are limited to the time between the
+        start of the parent span and the newest fact.
+        """
         least = span.parent.start if span.parent is not None else span.start
         span.start = min(max(start, least), self.now)
         now, self.now = self.now, min(max(end, span.start), self.now)
@@ -104,12 +105,12 @@ class Recorder:
         self.now = now
 
     def link(self, span: OpenSpan, link: SpanLink | None) -> None:
-        """Adds a link, unless it is None."""
+        """Adds a link to the span, unless the link is None."""
         if link is not None and len(span.links) < LINKS_MAX and link not in span.links:
             span.links.append(link)
 
     def event(self, span: OpenSpan, name: str, **given: Attribute | None) -> None:
-        """Records that something happened now."""
+        """Adds an event to the span, at the time of the newest fact."""
         if len(span.events) >= EVENTS_MAX:
             span.dropped += 1
             return
@@ -123,7 +124,7 @@ class Recorder:
     def span_of(
         self, span: OpenSpan, end: datetime | None, status: Status = Status.UNSET, message: str = ""
     ) -> Span:
-        """The span as a value; ``end`` None: it is still open."""
+        """The span as a value; with ``end`` None the span is still open."""
         if span.dropped:
             span.set(dropped_events=span.dropped)
         return Span(

@@ -32,8 +32,9 @@ class Status(Enum):
 
 
 class LoggedFact(NamedTuple):
-    """A message of the log. ``time``: when the server stored it; ``traceparent``: the header of
-    that name, "" without one."""
+    """A message of the log. ``time``: when nats-server stored the message; ``traceparent``: the
+    message's header of that name, "" without one.
+    """
 
     sequence: int
     time: datetime
@@ -43,8 +44,9 @@ class LoggedFact(NamedTuple):
 
 
 class SpanLink(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A span of another trace that has to do with a span. ``workload``: ``namespace/name`` of the
-    workload with that trace."""
+    """A link of a span to a related span of another trace. ``workload``: ``namespace/name`` of the
+    workload with that trace.
+    """
 
     trace_id: str
     span_id: str
@@ -61,9 +63,9 @@ class SpanEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One span. ``parent_id``: the span's parent in the same trace; "" for the first span of a
-    trace that no program began before. ``remote``: the parent is a span of the program that
-    submitted the workload, which sampled it. ``end`` None: the span is open.
+    """One span. ``parent_id``: the id of the span's parent in the same trace; "" if the span is the
+    first of its trace. ``remote``: the span's parent is a span of the program that submitted the
+    workload; that program sampled its span. A span with ``end`` None is still open.
     """
 
     name: str

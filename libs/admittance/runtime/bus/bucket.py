@@ -54,8 +54,8 @@ def put_message(
     (0 if the key was never written).
 
     If the key was deleted, ``expected`` is the revision of the delete marker. With ``expected``
-    None the server checks no revision, for keys with one writer. ``ttl_seconds``: how long the
-    value of this put stays.
+    None the server checks no revision, for keys with one writer. ``ttl_seconds``: after this many
+    seconds the value of the put expires.
     """
     return Outgoing(
         f"$KV.{bucket}.{key}", value, _put_headers(expected, headers, ttl_seconds) or None
@@ -137,8 +137,8 @@ async def read_page(
     bucket: str = subjects.BUCKET,
 ) -> list[Entry]:
     """The first ``limit`` entries under the pattern with revisions after ``after``, by revision,
-    without a consumer. Deleted keys have no value. ``bytes_max``: the page ends after about so many
-    bytes; 0: no limit. Raises Unavailable or Refused.
+    without a consumer. The entry of a deleted key has no value. ``bytes_max``: the page ends after
+    about so many bytes; 0: no limit. Raises Unavailable or Refused.
     """
     prefix = f"$KV.{bucket}."
     request: dict[str, Any] = {"batch": limit, "next_by_subj": prefix + pattern, "seq": after + 1}
@@ -234,7 +234,7 @@ class BucketReader:
             while True:
                 lags = self._drained and not self._complete
                 if not await set_within(self._ready, RECHECK_SECONDS if lags else None):
-                    # The newest entry may have expired meanwhile.
+                    # The newest entry of the bucket may have expired since its revision was read.
                     with suppress(Refused, Unavailable):
                         self._newest = await self._end_of_patterns()
                     self._note_pending(0)
@@ -380,7 +380,8 @@ def apply_each(
         try:
             apply(entry)
         except BROKEN as error:
-            # The entry was not written by Admittance; the workload-controller ignores it, too.
+            # A program other than Admittance wrote the unreadable entry; the workload-controller
+            # ignores such an entry, too.
             log_set_aside(SetAside(f"KV_{bucket}", entry.key, entry.revision, reason_of(error)))
             with suppress(*BROKEN):
                 on_broken(entry)

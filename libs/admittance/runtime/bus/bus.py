@@ -145,7 +145,7 @@ class Bus:
         if isinstance(error, OSError | nats.errors.UnexpectedEOF | nats.errors.NoServersError):
             return
         # Each attempt to reconnect may fail with the same error, which is logged once a minute. A
-        # missing permission is logged once: `admit doctor` shows it later.
+        # missing permission is logged once, and `admit doctor` shows the missing permission later.
         text, denied = repr(error), isinstance(error, PermissionDenied)
         throttle = LogThrottle(float("inf")) if denied else LogThrottle()
         if self._throttles.setdefault(text, throttle).due(clock.monotonic()):
@@ -369,7 +369,7 @@ class Bus:
     async def _send_batch(
         self, messages: Sequence[Outgoing], deadline: float, *, resend: bool = False
     ) -> int | Refused | None:
-        """``resend``: returns None without an answer after `RESEND_SECONDS`."""
+        """With ``resend``, the method returns None if no answer has come after `RESEND_SECONDS`."""
         batch = chance.token_hex(12)
         acks = PendingAcks(messages[-1:], fenced=only_fences(messages))
         if resend:
@@ -464,7 +464,9 @@ class Bus:
         return dict(answer)
 
     async def close(self) -> None:
-        """Closes the connection. Calls that still wait for an answer raise Unavailable."""
+        """Closes the connection to the bus. Calls that still wait for answers raise Unavailable
+        then.
+        """
         self._closing = True
         # RuntimeError: uvloop raises it when nats-py still writes to the closed connection.
         with suppress(nats.errors.Error, OSError, RuntimeError):

@@ -3,14 +3,15 @@
 nats-py 2.16 can lose a connection and still count as connected, or give up for good:
 
 - Its reading, flushing and ping tasks end silently on every error that they do not expect, such as
-  a PONG for an abandoned `flush`. Then it reads nothing until two pings are unanswered.
+  a PONG for an abandoned `flush`. After the silent end of its reading task, nats-py reads nothing
+  until two pings are unanswered.
 - `_process_err` closes the client for good on most errors that a server may send.
 - An unexpected error during a reconnect ends the reconnecting.
 - Closing a socket waits until a server that does not read has read everything.
 - A request or a flush loses a cancellation that comes together with its answer (Python 3.11).
 - A request waits until its timeout if the connection is lost or the permission is missing.
-- A password in a URL is sent percent-encoded. Servers that the cluster announces do not get it. A
-  server at a tls:// address without TLS gets it unencrypted.
+- A password in a URL is sent percent-encoded. Servers that the cluster announces do not get the
+  password of a URL. A server at a tls:// address that offers no TLS gets the password unencrypted.
 
 `ReconnectingClient` treats the end of any of the three tasks as a lost connection, reconnects after
 each loss, and ends requests at once when the connection is lost.
@@ -18,11 +19,11 @@ each loss, and ends requests at once when the connection is lost.
 nats-py spends 23 µs of CPU to publish a message and handle its acknowledgement, and about 45 µs for
 a pulled message (an asyncio.Queue, a task switch and a Msg each). `Connection` needs 7 µs (all
 measured): it calls the handlers of some subscriptions directly from the parser, and writes many
-messages at once. The log, the bucket and the answers of requests use this; everything else uses
-nats-py.
+messages at once. The log, the bucket and the answers of requests use these handlers and this
+writing; everything else uses nats-py.
 
-Both rely on private names of nats-py. `tests/integration/bus/test_reconnecting.py` fails if a new
-version changes them.
+`ReconnectingClient` and `Connection` use private names of nats-py.
+`tests/integration/bus/test_reconnecting.py` fails if a new version changes them.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ class ReconnectingClient(Client):
     """A client that notices every loss of its connection and reconnects until it is closed.
 
     ``logins``: by the address of a server; a server that the cluster announces gets the first of
-    them. A login in ``access`` replaces them. Files of ``access`` are read at each connection.
-    ``on_denied``, ``on_denied_subscription``: called with a subject, in lower case, to which this
-    user may not publish or subscribe.
-    ``denied``: the last such refusal as a sentence; ``denials``: all of this connection, as
-    ``publish SUBJECT`` or ``subscribe SUBJECT`` with the monotonic time of the last.
+    them. A login in ``access`` replaces ``logins``. Files of ``access`` are read at each
+    connection. ``on_denied``, ``on_denied_subscription``: called with a subject, in lower case, to
+    which this user may not publish or subscribe. ``denied``: the last such refusal as a sentence;
+    ``denials``: all of this connection, as ``publish SUBJECT`` or ``subscribe SUBJECT`` with the
+    monotonic time of the last.
     """
 
     def __init__(
@@ -441,7 +442,9 @@ class Connection(ReconnectingClient):
         asking.set_result(self._build_message(0, subject, reply, data, named or None))
 
     async def unlisten(self, subscription: Subscription) -> None:
-        """Ends a subscription of `listen`. Harmless after the connection is lost."""
+        """Ends a subscription of `listen`. After the connection is lost, `unlisten` does no
+        harm.
+        """
         self._handlers.pop(subscription._id, None)
         if not self.is_closed and not subscription._closed:
             await subscription.unsubscribe()

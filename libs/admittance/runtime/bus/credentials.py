@@ -76,7 +76,7 @@ def read_user_key(path: str) -> UserKey:
         pair = nkeys.from_seed(bytearray(seed[0].encode()))
         public = pair.public_key.decode()
     except Exception:
-        # The text of an error may quote the seed.
+        # The text of an exception of `nkeys` may quote the seed, so the text is not shown.
         raise AccessDenied(f"{wrong}: its seed is damaged; get a new file") from None
 
     def sign(nonce: str) -> bytes:
@@ -107,8 +107,10 @@ def _check_sum(seed: str) -> None:
 
 
 def why_refused(path: str, at: str, said: str, *, takes_keys: bool) -> str:
-    """Why the server ``at`` refuses the credentials in a file, and what to do. ``said``: the
-    server's own text. ``takes_keys``: whether the server asked for a signature."""
+    """A sentence: why the nats-server at address ``at`` refuses the credentials in a file, and what
+    a person must do. ``said``: the server's own text. ``takes_keys``: whether the server asked for
+    a signature.
+    """
     try:
         key = read_user_key(path)
     except AccessDenied as error:

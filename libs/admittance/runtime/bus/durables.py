@@ -238,7 +238,7 @@ class ProgramDurables:
         else:
             if all(found.get(key) == value for key, value in wanted.items()):
                 return
-            # The start position of a consumer cannot be changed.
+            # nats-server cannot change the start position of an existing consumer.
             begun = ("deliver_policy", "opt_start_seq", "opt_start_time")
             wanted = {
                 **{key: value for key, value in wanted.items() if key not in begun},

@@ -25,8 +25,9 @@ from admittance.runtime.wire import Headers, description, parse_headers, status,
 
 ANSWER_SECONDS: Final = 5.0
 RESEND_SECONDS: Final = 2.0
-"""Seconds after which a request without an answer is sent again, because the connection may have
-been lost."""
+"""Seconds after which a direct get without an answer is sent again, because the connection may have
+been lost.
+"""
 NOT_FOUND: Final = "404"
 END: Final = "204"
 NO_MESSAGE: Final = 10037
@@ -217,8 +218,9 @@ LAST_AT_ONCE: Final = 500
 async def last_of_each(
     bus: Bus, names: Sequence[str], *, stream: str = subjects.STREAM
 ) -> list[StoredMessage]:
-    """The newest message on each of the subjects that has one, from any replica of the stream.
-    Raises what `last_by_direct_get` raises."""
+    """The newest message on each of the given subjects, from any replica of the stream; subjects
+    without a message are left out of the result. Raises what `last_by_direct_get` raises.
+    """
     found: list[StoredMessage] = []
     for start in range(0, len(names), LAST_AT_ONCE):
         part = list(names[start : start + LAST_AT_ONCE])

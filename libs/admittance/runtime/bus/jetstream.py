@@ -47,8 +47,8 @@ def repeatable(message: Outgoing) -> bool:
 
 
 def only_fences(messages: Sequence[Outgoing]) -> bool:
-    """Whether these messages expect no revisions but fences: then a wrong sequence means a stale
-    fence.
+    """Whether these messages have fences and no expected revisions, so that the error "wrong
+    sequence" means a stale fence.
     """
     expecting = [m.headers for m in messages if m.headers and EXPECTED in m.headers]
     return bool(expecting) and all(FENCE in headers for headers in expecting)
@@ -71,7 +71,9 @@ Outcomes: TypeAlias = "list[int | Refused | None]"
 class FenceLane:
     """Sends the messages of one fence batch after batch, each with everything that was put
     meanwhile, since a replicated stream takes one message or batch at a time for each fence and
-    refuses the others. ``send`` sends a batch, ``ended`` is called when the lane is empty."""
+    refuses the others. ``send`` sends a batch of messages; ``ended`` is called when no message of
+    the fence waits any more.
+    """
 
     def __init__(
         self,
@@ -87,7 +89,9 @@ class FenceLane:
         self._task: asyncio.Task[None] | None = None
 
     async def put(self, messages: Sequence[Outgoing]) -> Outcomes:
-        """The outcomes of the messages. Raises what ``send`` raises."""
+        """For each given message its sequence in the stream, its refusal, or None if neither is
+        known. Raises what ``send`` raises.
+        """
         loop = asyncio.get_running_loop()
         put = [(one, loop.create_future()) for one in messages]
         self._waiting += put

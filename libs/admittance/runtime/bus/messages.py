@@ -130,7 +130,8 @@ def dead_letter(service: str, delivery: Delivery, reason: str) -> Outgoing:
     text: str | None
     try:
         text = data.decode()
-        # JSON writes a control character as six bytes: then base64 is shorter than JSON.
+        # JSON writes a control character as six bytes, so for bytes with many control characters
+        # base64 is shorter.
         if len(_encode(text)) > 2 * PAYLOAD_MAX:
             text = None
     except UnicodeDecodeError:
@@ -176,8 +177,8 @@ async def with_retries(handle: Callable[[], Awaitable[T]]) -> T:
         try:
             return await handle()
         except StaleRevision:
-            # Another writer changed the object first, so the object is read and the change made
-            # anew, without a pause.
+            # After StaleRevision another writer has changed the object, so the object is read and
+            # changed anew without a pause.
             if not left:
                 raise
         except (Unavailable, Busy):

@@ -60,11 +60,11 @@ class Serving:
         self._service = service
 
     async def stop(self) -> None:
-        """Ends the endpoints. Does no harm if the connection is lost or the server does not
-        answer.
+        """Ends the endpoints. `stop` raises nothing if the connection is lost or nats-server does
+        not answer.
         """
-        # The end runs in its own task, because nats-py loses a cancellation while it waits for the
-        # server.
+        # The endpoints are ended in a task of their own, because nats-py loses a cancellation while
+        # it waits for the server.
         stopping = asyncio.create_task(self._end(), name="endpoints end")
         await asyncio.wait([stopping], timeout=STOP_SECONDS)
         if not stopping.done():

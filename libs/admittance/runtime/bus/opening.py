@@ -207,7 +207,7 @@ def _described(
 
 
 async def _check_nothing(_: Connection, __: _Target) -> None:
-    """Checks nothing: accepts every connected server."""
+    """A check of the server that accepts every connected server."""
 
 
 async def _ignore(_: Exception) -> None:
@@ -303,8 +303,9 @@ def _certificate_refused(target: _Target) -> str:
 
 
 def _refusal(target: _Target, said: str, *, takes_keys: bool) -> str:
-    """The error for a refused login. ``said``: the server's text. ``takes_keys``: whether the
-    server asked for the signature of an NKey."""
+    """The error for a refused login. ``said``: the text of nats-server's refusal. ``takes_keys``:
+    whether nats-server asked the client for the signature of an NKey.
+    """
     at, access, login = target.shown, target.access, target.login
     if access.creds:
         return why_refused(access.creds, at, said, takes_keys=takes_keys)

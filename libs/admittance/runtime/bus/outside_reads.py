@@ -61,9 +61,9 @@ async def ask_in_parts(
     timeout: float,
     on_first: Callable[[P], None] = _ignore,
 ) -> list[P]:
-    """All messages of an answer that comes in several messages. ``on_first`` gets the first one as
-    soon as it comes. Raises PermissionDenied, NoRespondersError, TimeoutError, and the errors of
-    decoding.
+    """Returns all messages of an answer that a service sends in several messages. ``on_first`` is
+    called with the first message of the answer as soon as that message comes. Raises
+    PermissionDenied, NoRespondersError, TimeoutError, and the errors of decoding.
     """
     found: list[P] = []
     complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -109,8 +109,8 @@ async def request_in_parts(
     timeout: float = 5.0,
     on_first: Callable[[P], None] = _ignore,
 ) -> list[P]:
-    """Asks as `ask_in_parts` does. Raises AccessDenied, or Unavailable if nothing responds or the
-    answer is not complete in time.
+    """Sends a request as `ask_in_parts` does, and returns all messages of the answer. Raises
+    AccessDenied, or Unavailable if nothing responds or the answer is not complete in time.
     """
     try:
         return await ask_in_parts(bus.nc, subject, data, reply, timeout=timeout, on_first=on_first)

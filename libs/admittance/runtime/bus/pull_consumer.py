@@ -27,7 +27,7 @@ from admittance.runtime.wire import description, status
 SILENCE: Final = 2.5
 """After this number of heartbeat intervals without a message, the consumer may be gone."""
 EXPIRES: Final = 30.0
-"""How many seconds one pull request stays open."""
+"""Seconds for which the server keeps one pull request open."""
 
 log = logger()
 _encode = msgspec.json.Encoder().encode
@@ -119,7 +119,9 @@ class PullConsumer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Creates the consumer and opens the pull request. Raises what ``make`` raises."""
+        """Creates the consumer and opens the pull request. Raises the exceptions of ``make``, the
+        function that creates the consumer.
+        """
         await self._recreate()
         self._bus.reconnected.append(self.renew)
         self._task = asyncio.create_task(self._run(), name=f"pull-{self._stream}")
@@ -130,7 +132,7 @@ class PullConsumer:
         self._wake.set()
 
     def fail(self, error: Exception) -> None:
-        """Ends the reading: the reader gets the error."""
+        """Ends the reading of the consumer with the error, which the reader then raises."""
         if not self.failed.done():
             self.failed.set_exception(error)
             # The exception is marked as retrieved, because a reader that has ended does not

@@ -67,13 +67,15 @@ class Pace:
         self._at = now
 
     def pause(self, now: float) -> float:
-        """The seconds to wait for more facts before the next batch; often 0."""
+        """The seconds for which the reader waits for more facts before it takes the next batch;
+        often 0.
+        """
         rate = self._level * exp((self._at - now) / RATE_MEMORY) / RATE_MEMORY
         return CROWDED_PAUSE * min(1.0, max(0.0, (rate - CALM_RATE) / (CROWDED_RATE - CALM_RATE)))
 
 
 ACK_SOON_SECONDS: Final = 0.05
-"""Longest delay of an acknowledgement by `ack_soon`."""
+"""Most seconds by which `ack_soon` delays an acknowledgement."""
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -157,8 +159,8 @@ class Puller:
         return not self.pending and not self._buffer
 
     async def start(self) -> None:
-        """Creates the consumer. `batch` creates the consumer too, if needed. Raises Superseded if a
-        newer generation has taken over.
+        """Creates the consumer of the reader; without this call, the first `batch` creates the
+        consumer. Raises Superseded if a newer generation has taken over.
         """
         if self._pull is not None:
             return
@@ -246,7 +248,7 @@ class Puller:
         await self._bus.nc.publish(delivery.reply, b"+WPI")
 
     async def close(self) -> None:
-        """Stops reading. The consumer stays on the server for the next leader."""
+        """Stops reading. The reader's consumer stays on the server for the next leader."""
         if self._soon_timer is not None:
             self._soon_timer.cancel()
             self._ack_now()
@@ -262,7 +264,8 @@ class Puller:
         pull = self._pull
         if self._ack_all:
             if raw.consumed != self._consumed + 1 and pull is not None:
-                # A delivery was missed: later deliveries must not be returned.
+                # A delivery of the consumer was missed, so later deliveries must not be returned to
+                # the caller.
                 pull.renew()
                 pull.taken(1)
                 return
@@ -293,8 +296,9 @@ class Puller:
     async def _create_generation(self) -> str:
         """Replaces all older consumers by a new one that starts after the acknowledged sequence."""
         if self._round:
-            # This reader knows its position. A cluster without one of its servers needs seconds to
-            # list consumers, so the new consumer does not wait for the list.
+            # This reader knows the acknowledged sequence from its own reading, so it need not ask
+            # the server. A cluster without one of its servers needs seconds to list consumers, so
+            # the new consumer does not wait for the list.
             name = await self._create_next()
             self._end_tidying()
             self._tidying = asyncio.create_task(self._tidy(name))
@@ -349,7 +353,7 @@ class Puller:
             if self._pull is not None:
                 self._pull.fail(error)
         except (Refused, Unavailable):
-            return  # the next renewal deletes the old consumers
+            return  # the next renewal of the consumer deletes the old consumers
 
     async def _delete(self, names: Iterable[str]) -> None:
         for name in names:

@@ -30,7 +30,7 @@ log = logger()
 NO_STREAM: Final = 10059
 SECOND: Final = 1_000_000_000
 LOG_AGE: Final = 6 * 7 * 86_400 * SECOND
-"""Nanoseconds that a fact stays on the log."""
+"""Nanoseconds for which a fact stays on the log before the server removes it."""
 DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
 """Seconds that the marker of an expired key stays visible to readers that were not connected."""
@@ -236,8 +236,9 @@ async def _with_subjects(bus: Bus, stream: Stream, found: dict[str, Any]) -> dic
 
 
 class StreamProblem(NamedTuple):
-    """A setting that differs from the right one. ``harmful``: false if an operator may want the
-    difference. ``todo``: how to correct it."""
+    """A setting of a stream that differs from the right value. ``harmful``: False if an operator
+    may want the setting to differ. ``todo``: how a person corrects the setting.
+    """
 
     stream: str
     found: str
@@ -246,7 +247,9 @@ class StreamProblem(NamedTuple):
 
 
 StreamInfos: TypeAlias = dict[str, dict[str, Any] | AdmittanceError | None]
-"""For each stream its info, or why there is none; None: the stream is missing."""
+"""For each stream its info, or the error with which the read of the info failed; None if the stream
+is missing.
+"""
 
 
 async def stream_infos(bus: Bus) -> StreamInfos:
@@ -276,8 +279,9 @@ def problems_of(infos: StreamInfos) -> list[StreamProblem]:
 
 
 def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[StreamProblem]:
-    """The settings that differ from the right ones. ``found``: the settings of streams; None for a
-    missing stream. Every stream needs as many replicas as the stream with the most replicas.
+    """The settings of streams that differ from the right values. ``found``: the settings of
+    streams; None for a missing stream. Every stream needs as many replicas as the stream with the
+    most replicas.
     """
     replicas = max([config.get("num_replicas", 1) for config in found.values() if config] or [1])
     result: list[StreamProblem] = []
@@ -314,8 +318,9 @@ def _problem(stream: Stream, setting: str, value: Any, difference: str) -> Strea
 
 
 _CREATION_ONLY: Final = frozenset({"num_replicas", "max_age"})
-"""Adjustable settings that `ensure` keeps in an existing stream: an operator may have changed
-them on purpose. Replicas are added, but none is taken away."""
+"""Adjustable settings that `ensure` keeps in an existing stream: an operator may have changed them
+on purpose. `ensure` adds missing replicas of a stream, but removes none.
+"""
 
 
 async def _config(bus: Bus, name: str) -> dict[str, Any] | None:
@@ -359,7 +364,9 @@ NO_CLUSTER: Final = 10074
 
 
 def _why_no_replicas(name: str, error: Refused, replicas: int) -> str:
-    """What to do if the server cannot keep so many replicas; "": the error has another reason."""
+    """What a person must do if the server cannot keep so many replicas of a stream; "" if the error
+    has another reason.
+    """
     if error.code == NO_PEERS:
         return (
             f"stream {name} needs {replicas} servers (ADMIT_REPLICAS) of one cluster that run and "
@@ -414,7 +421,8 @@ async def _refusal(bus: Bus, name: str, seconds: float) -> AdmittanceError | Non
     except AdmittanceError as error:
         return error
     finally:
-        # If the purge fails, an empty message stays until the next probe.
+        # If the purge of a probe fails, the probe, an empty message, stays in the stream until the
+        # next probe.
         with suppress(AdmittanceError):
             await bus.api(f"STREAM.PURGE.{name}", {"filter": subject}, timeout=seconds)
     return None

@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class LeaderWork(Protocol):
-    """The work of a service's leader. ``ready``: whether the work has started completely."""
+    """The work of a service's leader. ``ready``: whether that work has started completely."""
 
     @property
     def ready(self) -> bool: ...
@@ -47,8 +47,9 @@ class LeaderElectedService(Generic[W]):
     """One instance of a service: stands by until it leads the domain, then runs the leader's work.
 
     ``begin`` makes the work for the epoch that it is called with. ``config``: the configuration
-    published with every epoch, for the replay of decisions. ``lag``: the number of facts that the
-    work has not read yet. ``trouble``: what keeps running work from progress, or an empty text.
+    published with every epoch, for the replay of decisions. ``lag``: the number of facts on the log
+    that the leader's work has not read yet. ``trouble``: what prevents the leader's running work
+    from progress; "" if nothing does.
     """
 
     def __init__(
@@ -83,8 +84,9 @@ class LeaderElectedService(Generic[W]):
         return self._begun if self._elector.lease.leads() else None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Stands by or works, and answers health queries, until stop is set. Raises what the work
-        raises, except Superseded: then the instance stands by again."""
+        """Stands by or works, and answers health queries, until stop is set. Raises the exceptions
+        of the leader's work, except Superseded: after Superseded the instance stands by again.
+        """
         metrics = leader_metrics(self._elector, self._service, self._unread)
         async with (
             show_metrics(self._settings, metrics),

@@ -67,8 +67,9 @@ otherwise foreign epochs would keep the log and the service busy.
 
 class LeaderElector:
     """Keeps the domains that one instance of a service leads. ``changed`` is set whenever the led
-    domains may have changed. ``takes``: how often the instance took a domain. ``round_trip``: how
-    many seconds the bus took to acknowledge the last heartbeat; None: no heartbeat yet.
+    domains may have changed. ``takes``: how many times this instance has become the leader of a
+    domain. ``round_trip``: how many seconds the bus took to acknowledge the last heartbeat; None:
+    no heartbeat yet.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class LeaderElector:
         self._duplicate_suspected = asyncio.Event()
         self._epochs_missed = asyncio.Event()
         self._newest: dict[str, Epoch | None] = {}
-        """The content of the newest epoch of each domain, as it was read."""
+        """The content of the newest epoch message of each domain."""
         self._missed: set[str] = set()
         """The domains whose epochs are to be read again."""
         self._beat_now = asyncio.Event()
@@ -382,7 +383,8 @@ class LeaderElector:
         await follow_bucket(self._bus, (pattern,), apply, on_loaded, bucket=subjects.CLAIMS)
 
     def _apply_heartbeat(self, entry: Entry) -> None:
-        # Every instance writes several heartbeats per TTL: most of them change nothing.
+        # Every instance writes several heartbeats per TTL, and most heartbeats do not change the
+        # set of live instances.
         if self._on_heartbeat(lease_store.instance_of(entry), entry.value):
             self.changed.set()
 
@@ -416,7 +418,7 @@ class LeaderElector:
                 await self._read([domain])
             has_read = _encode(self._newest.get(domain)) == message.data
             if self.lease.known(domain) == before and not has_read:
-                # In a cluster subscribers hear an epoch before the log has it.
+                # In a cluster subscribers get an epoch message before the log has stored it.
                 for pause in UNSTORED_PAUSES_SECONDS:
                     loop.call_later(pause, self._miss, (domain,))
 

@@ -61,7 +61,8 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
         if content.domain != domain:
             raise Unreadable(f"the epoch names the domain {content.domain}")
     except Unreadable as error:
-        # The message is not readable, but it is the last epoch, so a takeover must expect it.
+        # An unreadable epoch message is still the domain's last epoch, so a takeover must expect
+        # its sequence.
         log_set_aside(SetAside(subjects.STREAM, found.subject, found.sequence, str(error)))
         return found.sequence, None
     return found.sequence, content

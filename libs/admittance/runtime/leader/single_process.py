@@ -40,8 +40,8 @@ class SingleProcess:
         self.id = f"{clock.now():%Y%m%dT%H%M%S%f}-{chance.token_hex(4)}"
 
     async def begin(self) -> None:
-        """Starts to answer other processes that ask for the instance. Raises SetupError if another
-        process answers for the same instance.
+        """Starts to answer other processes that ask whether the instance name is in use. Raises
+        SetupError if another process answers for the same instance.
         """
         if await self._other():
             raise self._refusal()

@@ -32,15 +32,15 @@ ANSWER_SECONDS: Final = 5.0
 READY_SECONDS: Final = 8.0
 """How long ``/readyz`` waits; longer than a service may take to answer a health query."""
 CLIENT_SECONDS: Final = 10.0
-"""A client that sends or takes nothing for so long is disconnected."""
+"""The admin port disconnects a client that sends or reads nothing for this many seconds."""
 CLIENTS_MAX: Final = 64
 """How many clients are served at the same time; further ones are disconnected at once, so that
 clients that send nothing cannot use up the open files of the process."""
 CLOSE_SECONDS: Final = 0.1
-"""How often the thread of the server looks whether it should end."""
+"""Seconds between two checks of the admin port's thread whether the thread must end."""
 STARTING: Final = "starting"
 SERVER: Final = "admittance"
-"""The header `Server` of every answer."""
+"""The value of the HTTP header `Server` in every answer of the admin port."""
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 PATHS: Final = "use /livez, /readyz or /metrics\n"
 
@@ -96,7 +96,9 @@ class AdminPort:
     # Services. ----------------------------------------------------------------------
 
     def expect(self, service: str) -> None:
-        """Says that the service belongs to this process: until `ready_if` it is not ready."""
+        """Adds a service to this process; the service counts as not ready until `ready_if` is
+        called for it.
+        """
         self._readiness.setdefault(service, None)
 
     @contextmanager
@@ -208,14 +210,16 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answers in a new thread if there are not too many."""
+        """Answers an HTTP request in a new thread, unless the limit of concurrent clients is
+        reached.
+        """
         if self._room.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answers, and then makes room for another client."""
+        """Answers the request of one client, then frees the client's place for another client."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -249,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(piece)
 
     def log_message(self, *_: Any) -> None:
-        """Logs nothing: a probe comes every few seconds."""
+        """HTTP requests are not logged, because a probe comes every few seconds."""
 
 
 _here: Final[dict[str, AdminPort]] = {}

@@ -97,7 +97,7 @@ async def answer_queries(
 
 
 ANSWER_SECONDS: Final = 5.0
-"""How long a service may take to answer for its own health."""
+"""Seconds within which a service must answer a health query of its own process."""
 
 
 async def why_not_ready(bus: Bus, settings: Settings) -> str:

@@ -34,16 +34,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one service in one process. Durations in seconds.
 
     ``instance``: a token, unique among the instances of a service. A runner must keep it over
-    restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: of each stream; 1 without a
-    cluster. ``finished_seconds``: how long a finished workload stays in the bucket; its facts stay
-    on the log. ``checkpoint_seconds``: time between two checkpoints, if anything changed.
-    ``drain_seconds``: how long an evicted job keeps its quota if its runner does not answer.
-    ``check_delay_seconds``: the longest delay that a check's Retry can ask for.
+    restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: the number of replicas of each
+    stream; 1 without a cluster. ``finished_seconds``: how long a finished workload stays in the
+    bucket; its facts stay on the log. ``checkpoint_seconds``: time between two checkpoints, if
+    anything changed. ``drain_seconds``: how long an evicted job keeps its quota if its runner does
+    not answer. ``check_delay_seconds``: the longest delay that a check's Retry can ask for.
     ``compare_seconds``: about how often the retry-timer compares all schedules on the bus with the
     stored workloads. ``beat_seconds``: time between two heartbeats of a check controller or
     provider. ``provisioning_seconds``: the default deadline of a request for capacity; 0: none.
-    ``admin``: HOST:PORT of the admin port of this process; None: not served.
-    ``metrics_prefix``: what the name of every metric begins with.
+    ``admin``: HOST:PORT of the admin port of this process; None: not served. ``metrics_prefix``:
+    what the name of every metric begins with.
     """
 
     service: str
@@ -81,8 +81,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         admin: str | None = None,
         metrics_prefix: str | None = None,
     ) -> Settings:
-        """The settings of ``service``. ``connection`` None: from the variables. Raises SetupError
-        with the wrong variable, or the file and its wrong field."""
+        """The settings of ``service``. With ``connection`` None, the connection options come from
+        the environment variables. Raises SetupError with the wrong variable, or the file and its
+        wrong field.
+        """
         env = os.environ if env is None else env
         configuration = _configuration(config or env.get("ADMIT_CONFIG") or None)
         folder = data_dir or (Path(env["ADMIT_DATA_DIR"]) if env.get("ADMIT_DATA_DIR") else None)
@@ -113,7 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_instance() -> str:
-    """A unique name for an instance."""
+    """Returns a unique name for an instance of a service."""
     return f"{socket.gethostname()}-{os.getpid()}-{chance.token_hex(3)}"
 
 
@@ -144,7 +146,8 @@ def _configuration(path: Path | str | None) -> Configuration:
 
 def _retention(configuration: Configuration) -> float:
     kept = configuration.object_retention_policies.workloads.after_finished
-    # At least a minute: a command that waits for a workload must see its end.
+    # A finished workload stays in the bucket for at least a minute, because a command that waits
+    # for the workload must see that it finished.
     return max(60.0, float(seconds(kept))) if kept is not None else 7 * 86_400.0
 
 

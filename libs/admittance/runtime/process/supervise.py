@@ -129,7 +129,7 @@ def stop_on_signals(
     stop: asyncio.Event, *, in_time: bool = False, second_ends: bool = False
 ) -> Callable[[], None]:
     """Sets ``stop`` on a stop signal. Returns a function that removes the signal handlers.
-    ``in_time``: the process ends `tasks.PROCESS_SECONDS` after the signal at the latest.
+    With ``in_time``, the process ends at the latest `tasks.PROCESS_SECONDS` after the stop signal.
     ``second_ends``: a second SIGINT or SIGTERM ends the process at once.
     """
     loop = asyncio.get_running_loop()
@@ -156,8 +156,8 @@ def stop_on_signals(
 
 
 STOP_SECONDS: Final = 65.0
-"""Longest wait for a service to end. A runner may need all this time, because it waits for its
-jobs' grace periods.
+"""Most seconds for which `supervise` waits until a cancelled service has ended. A runner may need
+all this time, because it waits for its jobs' grace periods.
 """
 CLOSE_SECONDS: Final = 0.5
 """Longest wait for a connection to close."""
@@ -180,9 +180,9 @@ def task_of(
     **more: Any,
 ) -> ServiceTask:
     """Makes of a service the task that `supervise` runs. At each start the service gets a new
-    connection, and the streams are checked. When the service ends, it has a grace period.
-    ``serving``: waits until the service works. ``admin``: the admin port that says whether the
-    service is ready.
+    connection, and the streams are checked. A service that is asked to stop has a grace period for
+    its shutdown. ``serving``: waits until the service works. ``admin``: the admin port that says
+    whether the service is ready.
     """
     if admin is not None:
         admin.expect(settings.service)
@@ -197,8 +197,9 @@ def task_of(
         except SetupError as error:
             if not connected:
                 raise
-            # The settings of this process were right at its start, so the server has a problem. For
-            # example, the server disabled JetStream when its disk was full.
+            # The streams had the right settings at the start of this process, so a SetupError now
+            # means a problem of nats-server. For example, the server disabled JetStream when its
+            # disk was full.
             raise Unavailable(str(error)) from None
         connected = True
         stop = asyncio.Event()
@@ -258,8 +259,8 @@ async def _work(
 
 
 def makes_streams(service: str) -> bool:
-    """Whether the service creates missing streams. Runners and telemetry have no right to, and wait
-    for the workload-controller.
+    """Whether the service creates missing streams. Runners and the telemetry service have no
+    permission to create streams, and wait until the workload-controller has created them.
     """
     return service not in ("runner", "telemetry")
 

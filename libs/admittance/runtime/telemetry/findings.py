@@ -22,10 +22,10 @@ WRONG: Final = "wrong"
 FREE_MIN: Final = 1 << 30
 """With fewer free bytes than this, a disk counts as nearly full."""
 FREE_SHARE_MIN: Final = 0.1
-"""With a smaller free share than this, a disk is worth a note."""
+"""If the free share of a disk is smaller than this, the process reports a note about the disk."""
 
 DURABILITY: Final = "durability"
-"""What the findings about a power failure begin with."""
+"""The first words of every finding about a power failure."""
 
 log = logger()
 
@@ -45,7 +45,9 @@ def report_findings(source: FindingSource) -> Iterator[None]:
 
 
 def own_findings() -> tuple[Finding, ...]:
-    """The findings of all sources of this process. A source that fails is logged and left out."""
+    """The findings of all sources of this process. A source that raises an exception is logged, and
+    its findings are missing from the result.
+    """
     found: list[Finding] = []
     for source in tuple(_sources):
         try:

@@ -29,14 +29,15 @@ SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14_400
 SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 """Upper bounds of the buckets of a histogram that counts sizes."""
 READ_TRIES: Final = 10
-"""How often a gauge is read again if its service changed a dict during the reading."""
+"""How many times a gauge is read again if its service changed a dict during the reading."""
 
 Labels = tuple[str, ...]
 
 
 class Definition(NamedTuple):
-    """One metric. ``name``: without prefix, and without ``_total``. ``kind``: counter, histogram or
-    gauge."""
+    """One metric. ``name``: the name of the metric without the prefix of all metrics, and without
+    ``_total``. ``kind``: whether the metric is a counter, a histogram or a gauge.
+    """
 
     name: str
     kind: str
@@ -161,7 +162,9 @@ class Histogram(Metric):
 
 
 _PAIRS: Final = "\0"
-"""Stands for the labels in a form, until they are inserted."""
+"""The place of the labels in the prepared text of a histogram's series; the labels are inserted
+there.
+"""
 
 
 Read = Callable[[], Mapping[str, Mapping[Labels, float]]]
