@@ -48,7 +48,7 @@ class RunJournal:
         self.ready = False
         self.outcome: RunOutcome | None = None
         self.processes: dict[int, int] = {}
-        """Every process group that the run has ever started: pid to start time in ticks."""
+        """The process groups that the run has ever started: pid to start time in ticks."""
         self.ended: dict[str, int] = {}
         """Pods of the run that have ended, with their exit codes."""
         self.exit_code = 0

@@ -34,7 +34,7 @@ from admittance.traces.spans import Span
 QUEUE_SIZE: Final = 2048
 """The most spans that wait for the export, unless OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
 PATIENCE_SECONDS: Final = 15.0
-"""A request that takes longer counts as failed. The SDK gives a request up after
+"""Seconds after which an export request counts as failed. The SDK gives a request up after
 OTEL_EXPORTER_OTLP_TIMEOUT (10 s), but not while the receiver sends single bytes."""
 FLUSH_SECONDS: Final = 1.0
 """Longest wait for the last export when the service ends."""

@@ -37,7 +37,7 @@ BATCH: Final = 200
 AGAIN_SECONDS: Final = 1.0
 """Pause before a request to the workload-controller is repeated."""
 STANDBY_SECONDS: Final = 5.0
-"""Pause of an instance that stands by before it asks again for the consumer."""
+"""Seconds after which a standby instance asks again for the consumer of the log."""
 
 R = TypeVar("R", bound=Reply)
 log = structlog.get_logger()
@@ -52,8 +52,8 @@ class _Read(NamedTuple):
 
 
 class LogReader:
-    """Reads the log as ``instance``. ``reader``: the other instance that reads, while this one
-    stands by. ``trouble``: why the log cannot be read now; empty if it can.
+    """Reads the log as ``instance``. ``reader``: the instance that reads the log while this
+    instance stands by. ``trouble``: why the log cannot be read now; empty if the log can be read.
     """
 
     def __init__(self, bus: Bus, instance: str) -> None:
@@ -98,7 +98,7 @@ class LogReader:
             self._puller.ack_soon(last.delivery)
 
     async def close(self) -> None:
-        """Stops reading. The server keeps the position."""
+        """Stops reading. The NATS server keeps the position of the consumer in the log."""
         await self._puller.close()
 
     async def history(self, workload: WorkloadName, also: Iterable[str]) -> list[LoggedFact]:

@@ -1,4 +1,4 @@
-"""Makes of a `Span` the span of the OpenTelemetry SDK, and decides whether a trace is sampled."""
+"""Converts a `Span` to the span of the OpenTelemetry SDK; decides whether a trace is sampled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from opentelemetry.trace import Status as SdkStatus
 from admittance.traces.spans import Kind, Span, SpanEvent, SpanLink, Status
 
 SCHEMA: Final = "https://opentelemetry.io/schemas/1.37.0"
-"""The conventions of OpenTelemetry that name the attributes ``messaging.…``."""
+"""The OpenTelemetry schema that defines the span attributes ``messaging.…``."""
 SCOPE: Final = InstrumentationScope("admittance", version("admittance"), SCHEMA)
 SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 KINDS: Final = {Kind.INTERNAL: SpanKind.INTERNAL, Kind.PRODUCER: SpanKind.PRODUCER}

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 SERVICE: Final = "telemetry"
 PAUSE_SECONDS: Final = 0.2
-"""Pause after a batch that leaves no fact unread. Traces are in no hurry, and in one process with
-other services each wake-up would delay them."""
+"""Seconds between two reads of the log when no fact is left unread. Traces are in no hurry, and
+each wake-up would delay the other services of the process."""
 
 log = structlog.get_logger()
 
@@ -83,7 +83,7 @@ class TraceExporter:
         self._export = export
 
     def health(self) -> HealthReply:
-        """What the service answers about itself."""
+        """The answer of the telemetry service to a health request."""
         reader = self.reader
         return HealthReply(
             service=SERVICE,
@@ -97,7 +97,7 @@ class TraceExporter:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Works until ``stop`` is set."""
+        """Reads the log and exports traces until ``stop`` is set."""
         working = asyncio.create_task(self._work(), name="traces")
         try:
             with report_findings(self._export.findings):
