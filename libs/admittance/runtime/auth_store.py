@@ -197,8 +197,8 @@ class AuthStore:
 
     def provide(self, wanted: Sequence[User], folder: Path | None = None) -> bool:
         """Makes sure that each user exists and that its file, `credentials_of`, holds its key. A
-        user whose file is missing or wrong gets a new key. Returns whether any user got a new key.
-        ``folder``: the folder of the files, if it is not this folder.
+        user whose file is missing or wrong gets a new key. Returns whether any user was added or
+        changed. ``folder``: the folder of the files, if it is not this folder.
         """
         with self._locked() as content:
             if content.issuer is not None:

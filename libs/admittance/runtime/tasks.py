@@ -86,8 +86,8 @@ async def run_with_grace(
     grace_seconds: float | None = GRACE_SECONDS,
 ) -> None:
     """Runs ``work``, which ends in order once ``stop`` is set, and cancels it ``grace_seconds``
-    after that. With ``grace_seconds`` None the work is never cancelled: a runner waits for the
-    grace periods of its jobs.
+    after that. With ``grace_seconds`` None the work may take any time after ``stop``: a runner
+    waits for the grace periods of its jobs.
 
     Raises what the work raises, except an AdmittanceError after ``stop``: a bus that is not
     available at the end is no reason for exit status 1.

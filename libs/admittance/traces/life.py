@@ -273,8 +273,8 @@ class Life:
         self._over(span, logged, fact)
 
     def _on_preempted(self, fact: facts.Preempted, link_to: LinkTo) -> None:
-        """No other fact tells of a variant's preemption, because the eviction is published for the
-        variant's parent.
+        """Only this fact reports the preemption of a variant, because the eviction is published for
+        the variant's parent.
         """
         namespace, _, name = fact.by.partition("/")
         found = link_to(namespace, name, fact.by_uid)

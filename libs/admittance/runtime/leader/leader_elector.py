@@ -67,9 +67,9 @@ otherwise foreign epochs would keep the log and the service busy.
 
 class LeaderElector:
     """Keeps the domains that one instance of a service leads. ``changed`` is set whenever the led
-    domains may have changed. ``takes``: how many times this instance has become the leader of a
-    domain. ``round_trip``: how many seconds the bus took to acknowledge the last heartbeat; None:
-    no heartbeat yet.
+    domains may have changed. ``takes``: how many times this instance has taken over a domain.
+    ``round_trip``: how many seconds the bus took to acknowledge the last heartbeat; None: no
+    heartbeat yet.
     """
 
     def __init__(
