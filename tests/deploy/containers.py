@@ -45,8 +45,11 @@ def engine() -> str:
 
 def compose_command() -> str | None:
     """The command of docker compose: the plugin, or Debian's program of its own."""
-    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-    return "docker compose" if plugin.returncode == 0 else shutil.which("docker-compose")
+    if shutil.which("docker") is not None:
+        plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+        if plugin.returncode == 0:
+            return "docker compose"
+    return shutil.which("docker-compose")
 
 
 def no_prometheus() -> str:

@@ -1,6 +1,6 @@
 """Every query of the dashboards and alerts, on a real Prometheus that scrapes a deployment in the
 middle of a story: two cohorts, borrowed quota, a preemption, a check with retries, capacity from a
-pool, a family that migrates, and a dead letter."""
+pool, a family that migrates, a dead letter, and a receiver of traces that is away."""
 
 from __future__ import annotations
 
@@ -151,6 +151,8 @@ async def has_flavor(bus: Bus, name: str, flavor: str) -> bool:
 
 POSITIVE = (
     "increase(admittance_dead_letters_total{reason='Undecodable'}[1h])",
+    "increase(admittance_traces_spans_dropped_total{reason='not_taken'}[1h])",
+    "increase(admittance_traces_export_failures_total[1h])",
     "increase(admittance_check_retries_total[1h])",
     "increase(admittance_clamped_retry_delays_total[1h])",
     "admittance_preempted_workloads_total{preempting_cluster_queue='team-b'}",
@@ -163,7 +165,12 @@ POSITIVE = (
 """What the story has made, also the first event of a kind."""
 
 
-FIRING = ("AdmittanceDeadLetters", "AdmittanceBadVerdicts", "AdmittanceClampedDelays")
+FIRING = (
+    "AdmittanceDeadLetters",
+    "AdmittanceSpansDropped",
+    "AdmittanceBadVerdicts",
+    "AdmittanceClampedDelays",
+)
 """The alerts that the story raises at once."""
 
 
@@ -187,7 +194,13 @@ async def health_of_rules(port: int) -> set[str]:
     return {rule["health"] for group in groups for rule in group["rules"]}
 
 
-async def test_every_query_of_dashboards_and_alerts_returns_series(tmp_path: Path) -> None:
+async def test_every_query_of_dashboards_and_alerts_returns_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # `admit up` runs the telemetry service too; nothing listens at its receiver's address.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{a_free_port()}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
     admin = a_free_port()
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(CONFIG))

@@ -121,5 +121,37 @@ BOARD: Final = Dashboard(
             [Query("sum(admittance_family_facts_without_effect)", "facts")],
             red_from=1,
         ),
+        Panel(
+            "Exported spans per minute",
+            "Spans of traces that the receiver has taken from the telemetry service. Without that "
+            "service the panels about traces are empty.",
+            [Query("60 * sum(rate(admittance_traces_spans_exported_total[$__rate_interval]))")],
+            width=8,
+        ),
+        Panel(
+            "Dropped spans, in the shown time",
+            "not_taken: the receiver refused them or did not answer. queue_full: the receiver does "
+            "not take the earlier ones.",
+            in_range("admittance_traces_spans_dropped_total", "reason"),
+            kind="bargauge",
+            width=8,
+            red_from=1,
+        ),
+        Panel(
+            "Failed exports per minute",
+            "Requests that the receiver of traces refused, or did not answer in time.",
+            [Query("60 * sum(rate(admittance_traces_export_failures_total[$__rate_interval]))")],
+            width=8,
+        ),
+        Panel(
+            "Facts that the telemetry service has not read",
+            "The lag of the telemetry service behind the log.",
+            [Query("max(admittance_traces_unread_facts)", "facts")],
+        ),
+        Panel(
+            "Open traces",
+            "Sampled workloads that the telemetry service keeps in memory until they end.",
+            [Query("sum(admittance_traces_open)", "workloads")],
+        ),
     ],
 )
