@@ -2,8 +2,8 @@
 
 A run begins when its claim is requested and is closed when its last fact is published. The run
 manager turns claims, facts and the shim's journal into events, calls `step`, and carries out the
-effects in order. Every effect may be repeated: publishing is idempotent by the message id,
-starting by the run's folder, claiming by the claim's revision.
+effects in order. Every effect may be carried out twice: a second publication has the same message
+id, a second start finds the run's folder, a second claim finds the claim's revision.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Stage(enum.Enum):
     CLAIMING = "claiming"
     """The runner has requested the claim; another runner may get it."""
     STARTING = "starting"
-    """The admission is claimed, and its run is in the data folder; the run may not have a shim
+    """This runner has claimed the admission; the run is in the data folder, perhaps without a shim
     yet.
     """
     RUNNING = "running"
@@ -35,16 +35,17 @@ class Stage(enum.Enum):
     STOPPING = "stopping"
     """The processes of the run were told to end."""
     ENDED = "ended"
-    """No process of the run is left. Its facts are published, and after a crash published again,
-    until acknowledged.
+    """No process of the run is left. The facts of the run are published, and after a crash
+    published again, until acknowledged.
     """
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """``revision``: the revision of the workload at which it was admitted. ``evicted``: the
-    revision of the eviction that stops the run; 0 if there is none. ``claim_lost``: another runner
-    may hold the claim of the admission. ``leaving``: the runner shuts down; the admission must run
-    again later. ``ready``: whether ``pods_ready`` is published.
+    """The run of one admission of a workload. ``revision``: the revision at which the workload was
+    admitted. ``evicted``: the revision of the eviction that stops the run; 0 if there is none.
+    ``claim_lost``: another runner may hold the claim of the admission. ``leaving``: the run is
+    stopped because the runner shuts down; the job must run again later. ``ready``: whether
+    ``pods_ready`` was published for the run.
     """
 
     namespace: str
@@ -62,36 +63,38 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """This runner holds the admission's claim, and the admission is still current."""
+    """The event that this runner holds the admission's claim, and that the admission is still
+    current."""
 
 
 class NotOurs(msgspec.Struct, frozen=True):
-    """Another runner holds the admission's claim, or the admission is over."""
+    """The event that another runner holds the admission's claim, or that the admission is over."""
 
 
 class JobEvicted(msgspec.Struct, frozen=True):
-    """The workload was evicted, at the revision ``revision``."""
+    """The event that the workload was evicted, at its revision ``revision``."""
 
     revision: int
 
 
 class Unstartable(msgspec.Struct, frozen=True):
-    """The job can never start."""
+    """The event that the job can never start, with the reason in ``message``."""
 
     message: str
 
 
 class Up(msgspec.Struct, frozen=True):
-    """The first processes of the job are running."""
+    """The event that the first processes of the job are running."""
 
 
 class PodsAllReady(msgspec.Struct, frozen=True):
-    """Every pod of the job runs or has succeeded."""
+    """The event that every pod of the job runs or has succeeded."""
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """``kind``: succeeded, failed, stopped (on request) or lost (the end of the job is unknown, or
-    its lease expired). ``exit_code``: the exit code of the failed container; 0 if not known.
+    """The event that the job has ended. ``kind``: succeeded, failed, stopped (on request) or lost
+    (the end of the job is unknown, or the lease of the data folder expired). ``exit_code``: the
+    exit code of the failed container; 0 if not known.
     """
 
     kind: str
@@ -100,11 +103,11 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class ClaimLost(msgspec.Struct, frozen=True):
-    """This runner does not hold the claim of the admission any more."""
+    """The event that this runner no longer holds the claim of the admission."""
 
 
 class ShutDown(msgspec.Struct, frozen=True):
-    """The runner is shutting down."""
+    """The event that the runner shuts down."""
 
 
 Event: TypeAlias = (
@@ -131,23 +134,23 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class MarkOver(msgspec.Struct, frozen=True):
-    """Marks the claim as over, so that no runner starts the admission. The fact ``then`` is
-    published only if no other runner holds the claim by now; a runner that holds it publishes the
-    end of the job itself.
+    """The effect that marks the admission's claim as over, so that no runner starts the admission.
+    The fact ``then`` is published only if no other runner holds the claim by now; a runner that
+    holds the claim publishes the end of the job itself.
     """
 
     then: Stopped | None = None
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Releases the claim: the runner that claims the admission next runs it from its beginning. The
-    output of this run is kept.
+    """The effect that releases the admission's claim: the runner that claims the admission next
+    runs the job from the beginning. The output of this run is kept.
     """
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Closes the run, because every fact of it is published. The output of the run is kept for a
-    while.
+    """The effect that closes the run after all its facts are published. The output of the run is
+    kept for a while.
     """
 
 
@@ -156,7 +159,7 @@ Effects: TypeAlias = tuple[Effect, ...]
 
 
 def step(run: Run, event: Event) -> tuple[Run, Effects]:
-    """Returns the run after the event, and the effects to carry out in this order.
+    """Returns the run as it is after the event, and the effects to carry out, in their order.
 
     An event that comes late or twice changes nothing.
     """
@@ -207,8 +210,8 @@ def runs_to_evict(
     """The keys of the runs that an eviction of the workload at revision ``evicted`` stops.
 
     ``admitted``: the revision of the workload's last admission before the eviction, 0 if not known.
-    The run of a still earlier admission had an eviction of its own and does not answer this
-    eviction.
+    A run of an admission before ``admitted`` was stopped by an earlier eviction and does not answer
+    this eviction.
     """
     return [
         key
@@ -233,8 +236,8 @@ def _at(run: Run, stage: Stage) -> Run:
 
 
 def result_of(run: Run, kind: str, message: str, exit_code: int = 0) -> Finished:
-    """The fact ``finished`` for a run that has ended by itself. ``kind``: how the run ended,
-    succeeded or failed.
+    """The fact ``finished`` for a run with a job that ended without a stop request. ``kind``: how
+    the run ended, succeeded or failed.
     """
     succeeded = kind == "succeeded"
     return Finished(
@@ -266,15 +269,16 @@ def _claimed(run: Run) -> tuple[Run, Effects]:
 
 def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
     if revision <= max(run.revision, run.evicted):
-        return run, ()  # the eviction is older than this admission, or is handled already
+        return run, ()  # the eviction is older than the run's admission, or was handled before
     run = msgspec.structs.replace(run, evicted=revision)
     match run.stage:
         case Stage.CLAIMING:
-            return run, ()  # the eviction is handled when the claim is answered
+            return run, ()  # the eviction is handled when the runner knows whether it got the claim
         case Stage.STARTING | Stage.RUNNING:
             return _at(run, Stage.STOPPING), (StopRun(),)
         case Stage.STOPPING:
-            return run, (StopRun(),)  # the stop note gets the revision of the eviction as well
+            # The stop note, written for another reason, gets the revision of the eviction.
+            return run, (StopRun(),)
         case Stage.ENDED:
             # If another runner has claimed the admission and runs its job, that runner stops the
             # job.
@@ -296,8 +300,8 @@ def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effe
     if run.stage is Stage.ENDED:
         return run, ()
     if kind in ("succeeded", "failed"):
-        # The result is published also during an eviction or with a lost claim: a job that ended by
-        # itself has a result.
+        # The job's result is published also if the workload was evicted or the claim was lost: a
+        # job that ended without a stop request has a result.
         effects: Effects = (Publish(result_of(run, kind, message, exit_code)),)
         if run.evicted:
             effects = (*effects, Publish(_stopped(run)))

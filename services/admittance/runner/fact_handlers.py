@@ -1,9 +1,9 @@
 """Starts and stops jobs as required by facts, claims and, at the start of a runner, the bucket.
 
-The log alone is not enough at the start: a new runner on an old log would start jobs that ended
-long ago. So a runner reads its data folder, its claims and the bucket, and then facts from a log
-position that it noted before the bucket. Requests to the bus are repeated until the bus answers
-them.
+The log alone is not enough at the start of a runner: a new runner that read an old log would start
+jobs that ended long ago. So a runner notes the position of the log, then reads its data folder, its
+claims and the bucket, and then the facts after that position. Requests to the bus are repeated
+until the bus answers them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ log = structlog.get_logger(service="runner")
 
 
 async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> None:
-    """Claims the admissions, each with its trace, and starts those that this runner got and that
-    are still current. When the function returns, the runs of these admissions are in the data
-    folder.
+    """Claims the admissions, each given with its trace, and starts the jobs of admissions that this
+    runner has claimed and that are still current. When the function returns, the runs of these
+    admissions are in the data folder.
     """
     new: dict[str, Admitted] = {}
     for fact, trace in facts:
@@ -45,7 +45,8 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
     began = manager.machine.boot_seconds()
     claims = await manager.retry(lambda: manager.claims.take(keys))
     while manager.machine.boot_seconds() - began > manager.ttl / 2:
-        # After a pause of this process the claims may have expired unseen.
+        # If this process paused for a long time, the claims may have expired unseen, so they are
+        # taken again.
         began = manager.machine.boot_seconds()
         claims = await manager.retry(lambda: manager.claims.take(keys))
     ours = []
@@ -60,7 +61,8 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
         elif claim.state is ClaimState.OVER and claim.runner == manager.folder.runner:
             # This runner may have marked the claim as over and crashed before it published the end.
             manager.run_in_background(publish_end(manager, *of), key)
-    # The bucket is read after claiming, so an admission evicted before the claim is not started.
+    # The bucket is read after the claims are taken, so that no admission starts that was evicted
+    # before its claim.
     views = await manager.retry(
         lambda: manager.admissions.views(
             [(new[key].namespace, new[key].name, new[key].revision) for key in ours]
@@ -80,8 +82,8 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
 
 
 async def evict(manager: RunManager, fact: Evicted) -> None:
-    """Stops the job of an evicted workload; publishes ``stopped`` at once when the job runs
-    nowhere.
+    """Stops the job of an evicted workload; publishes ``stopped`` at once if the job runs on no
+    runner.
     """
     keys = decide.runs_to_evict(manager.runs, fact.namespace, fact.name, fact.revision)
     if any(manager.runs[key].evicted for key in keys):
@@ -101,8 +103,8 @@ async def answer_eviction(
 ) -> None:
     """Answers an eviction of a workload whose job does not run on this runner.
 
-    The runner that marks the claim as over answers; the mark also keeps slower runners from
-    starting the job.
+    The first runner that marks the admission's claim as over answers; the mark also keeps slower
+    runners from starting the job.
     """
     revision = await _admission_before(manager, namespace, name, evicted)
     if revision:
@@ -119,9 +121,10 @@ async def answer_eviction(
 async def _admission_before(manager: RunManager, namespace: str, name: str, evicted: int) -> int:
     """The revision of the workload's last admission before the eviction; 0 if there was none.
 
-    The stored workload tells it, read from a replica that has the eviction. The log is read only if
-    the workload has changed since: a replica of the log may lack the last facts, and without the
-    last admission this runner would report the stop of a job that another runner runs.
+    The revision is taken from the stored workload, read from a replica that has the eviction. The
+    log is read only if the workload has changed since the eviction: a replica of the log may lack
+    the last facts, and without the last admission this runner would report the stop of a job that
+    another runner runs.
     """
     seen = await manager.retry(lambda: manager.admissions.view(namespace, name, at_least=evicted))
     if seen is not None and 0 < seen.revision < evicted:
@@ -133,8 +136,9 @@ async def _admission_before(manager: RunManager, namespace: str, name: str, evic
 
 
 async def report_lost_job(manager: RunManager, namespace: str, name: str, revision: int) -> None:
-    """Marks an expired claim as over and publishes the end of its job; only one runner succeeds in
-    this. The job is lost, unless this runner can read its folder and finds a result.
+    """Marks the expired claim of an admission as over and publishes the end of its job; only one
+    runner can mark the claim. The job is reported as lost, unless this runner can read the folder
+    of the job's run and finds a result.
     """
     key = run_key(namespace, name, revision)
     other = await manager.retry(lambda: manager.other_folders.find(key))
@@ -189,7 +193,7 @@ async def admit_current(manager: RunManager, namespace: str, name: str) -> None:
             await admit(manager, [found])
             return
         if clock.monotonic() > deadline:
-            return  # the fact is not published yet, and will arrive
+            return  # the fact ``admitted`` is not on the log yet, and will arrive
         await asyncio.sleep(LAG_PAUSE_SECONDS)
 
 
@@ -197,8 +201,9 @@ async def admit_current(manager: RunManager, namespace: str, name: str) -> None:
 
 
 async def resume_runs(manager: RunManager) -> None:
-    """Reads the runs in this data folder and takes their claims again. Needs no other service, so
-    that claims of running jobs do not expire while the workload-controller does not answer.
+    """Reads the runs in this runner's data folder and takes their claims again. Needs no other
+    service, so that claims of running jobs do not expire while the workload-controller does not
+    answer.
     """
     _read_folder(manager)
     await _take_claims_again(manager)
@@ -210,8 +215,8 @@ async def recover(manager: RunManager) -> None:
     """
     views = await manager.retry(manager.admissions.all_views)
     known = dict(manager.runs)
-    # The list may come from a replica that lags, so the workloads of runs that it shows as over are
-    # read again.
+    # The list of workloads may come from a replica that lags, so the workloads of runs that are
+    # over according to the list are read again.
     unsure = [
         (key, (run.namespace, run.name, run.revision))
         for key, run in known.items()
@@ -260,14 +265,15 @@ def _read_folder(manager: RunManager) -> None:
             name=identity.name,
             uid=identity.uid,
             revision=identity.revision,
-            # Facts that were published before are published again, with the same message ids.
+            # A resumed run begins again at an early stage, so facts that were published before are
+            # published again, with the same message ids.
             stage=Stage.STARTING if note is None else Stage.STOPPING,
             evicted=note.evicted if note else 0,
             leaving=note.leaving if note else False,
             claim_lost=note.claim_lost if note else False,
         )
         if note is not None:
-            # The stop may have been noted but not sent to the shim.
+            # The previous process may have written the stop note without telling the shim to stop.
             manager.launcher.stop(found)
 
 

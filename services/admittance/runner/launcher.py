@@ -1,5 +1,6 @@
-"""Starts shims, forwards the notifications that shims send, and tells shims to stop. `LocalMachine`
-is the machine of this process: data folders of files, and jobs that are processes or containers.
+"""Starts the shims of runs, forwards the notifications that shims send, and tells shims to stop.
+`LocalMachine` is the machine of this process: data folders of files, and jobs that are processes or
+containers.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles,
 from admittance.runtime.errors import SetupError
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
-"""The variables of the runner that jobs get."""
+"""The names of the runner's environment variables that jobs get."""
 SWEEPS_MAX: Final = 20
 
 log = structlog.get_logger(service="runner")
 
 
 def _without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the runner that shims and docker clients get."""
+    """The runner's environment variables that shims and docker clients get."""
     return {
         name: value
         for name, value in environ.items()
@@ -133,10 +134,11 @@ EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
 
 
 def executor_of(name: str, rules: JobRules = NO_RULES) -> Executor:
-    """Returns the executor of that name, such as docker. Raises SetupError for an unknown name."""
+    """Returns the executor with the name ``name``, such as docker. Raises SetupError for an unknown
+    name."""
     kind = EXECUTORS.get(name)
     if kind is None:
-        raise SetupError(f"--executor {name}: there is only {', '.join(EXECUTORS)}")
+        raise SetupError(f"--executor {name}: choose one of the executors {', '.join(EXECUTORS)}")
     return kind(rules=rules)
 
 
@@ -144,7 +146,8 @@ def end_processes(mark: str, processes: Mapping[int, int]) -> None:
     """Kills the remaining processes of a run: its process groups, and every process that has the
     run's mark.
 
-    The start time of a process has to match as well: the pid may belong to another process by now.
+    A process group is killed only if the start time of its process is also the recorded one: the
+    pid may belong to another process by now.
     """
     for pid, ticks in processes.items():
         if ticks and _start_ticks(pid) == ticks:
@@ -186,9 +189,9 @@ FORK_SERVER: Final = (
 )
 """The command of the fork server, which imports modules of the standard library and the shim."""
 STARTING_MAX: Final = 32
-"""The most starts under way at the same time: more starts would only compete for the processors."""
+"""The most shims that start at the same time: more would only compete for the processors."""
 STARTING_SECONDS: Final = 10.0
-"""Seconds after which a start no longer counts as under way, so that one start cannot block all
+"""Seconds after which the start of a shim frees its slot, so that one slow start cannot block all
 others."""
 
 
@@ -196,7 +199,8 @@ class Launcher:
     """Starts and stops shims: call `open`, then `launch`; `close` leaves the shims running."""
 
     def __init__(self, folder: RunnerFiles, news: Callable[[str], None]) -> None:
-        """``news`` is called with the key of a run when its journal has grown."""
+        """``news``: a function that is called with the key of a run when the journal of the run has
+        grown."""
         self._folder = folder
         self._news = news
         self._fork_server: asyncio.subprocess.Process | None = None

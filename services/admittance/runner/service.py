@@ -1,4 +1,4 @@
-"""The runner as a service: its tasks, and how it ends."""
+"""The runner as a service: its tasks, and how the runner shuts down."""
 
 from __future__ import annotations
 
@@ -49,17 +49,18 @@ from admittance.runtime.telemetry.metrics import Gauges, gauge
 
 SERVICE: Final = "runner"
 BATCH: Final = 200
-"""The most facts in one batch: enough to pipeline their claims, few enough to be written in a
-moment.
+"""The most facts that the runner reads in one batch: many, so that their claims are requested
+together, but few enough to write their runs quickly.
 """
 CHECK_SECONDS: Final = 2.0
 CLEANUP_SECONDS: Final = 600.0
 SHUTDOWN_SECONDS: Final = 60.0
-"""Longest wait for jobs when the runner ends: the usual grace period of 30 s, and time to publish
-facts.
+"""Longest wait for the end of the jobs when the runner shuts down: the usual grace period of 30 s,
+and time to publish facts.
 """
 NO_BUS_SECONDS: Final = 2.0
-"""Most seconds to wait for an unreachable bus when the runner ends and no job runs any more."""
+"""Most seconds to wait for an unreachable bus when the runner shuts down and no job runs any
+more."""
 
 log = structlog.get_logger(service="runner")
 
@@ -79,15 +80,16 @@ async def run(
     name: str | None = None,
     rules: JobRules = NO_RULES,
 ) -> None:
-    """Runs admitted jobs until ``stop`` is set; then ends these jobs, which run again later.
+    """Runs admitted jobs until ``stop`` is set; then stops these jobs, which run again later.
 
-    ``detach_jobs``: leaves the jobs running at the end, for the next runner with this folder.
-    ``claim_ttl``: seconds without a renewal after which other runners may report this runner's jobs
-    as lost. ``ready`` is set once the runner handles facts. The output of ended jobs is kept for
-    ``retention_seconds``, and of at most ``retention_runs`` jobs. ``machine``: the machine where
-    jobs run; None means this machine. ``name``: the part after ``runner-`` in the name of the
-    runner's consumer, which permissions may prescribe; by default the id of the data folder.
-    ``rules``: what the runner may start. Raises SetupError.
+    ``detach_jobs``: whether the runner leaves its jobs running when it ends, for the next runner
+    with the same data folder. ``claim_ttl``: seconds without a renewal after which other runners
+    may report this runner's jobs as lost. ``ready``: an event that is set once the runner handles
+    facts. The output of ended jobs is kept for ``retention_seconds``, and of at most
+    ``retention_runs`` jobs. ``machine``: the machine where jobs run; None means this machine.
+    ``name``: the part after ``runner-`` in the name of the runner's consumer, which permissions may
+    prescribe; by default the id of the data folder. ``rules``: which jobs the runner may start.
+    Raises SetupError.
     """
     machine = machine or LocalMachine(rules)
     kind = machine.executor(executor)
@@ -194,7 +196,8 @@ async def _serve(
         if renewing.done():
             renewing.result()
         if not recovering.done():
-            # The runner was stopped before it began, and its next start finds the running jobs.
+            # The runner was stopped before it had recovered; its next start finds the jobs that
+            # run.
             return
         recovering.result()
         tasks.remove(recovering)
@@ -227,11 +230,12 @@ async def _serve(
         done, _ = await asyncio.wait([*tasks, manager.broken], return_when=asyncio.FIRST_COMPLETED)
         await _stop_handling_facts(manager, handling)
         for ended in done - {stopping}:
-            ended.result()  # a bug ends the runner's process, and the shims continue
+            ended.result()  # an error of a task ends the runner's process; the shims continue
         if detach_jobs:
             await _detach(manager)
         elif not await manager.shut_down(SHUTDOWN_SECONDS, NO_BUS_SECONDS):
-            # At the next start, the facts that were not published are derived from the folder.
+            # At its next start, the runner derives the facts that were not published from its data
+            # folder.
             log.warning(
                 "jobs_left_stopping", runs=len(manager.runs), bus=manager.admissions.bus.is_up
             )
@@ -245,7 +249,8 @@ async def _serve(
 
 async def _begin(manager: RunManager, puller: Puller) -> None:
     await resume_runs(manager)
-    # The consumer is made before the bucket is read: later changes arrive as facts.
+    # The consumer of facts is made before the bucket is read: changes after the reading arrive as
+    # facts.
     await manager.retry(puller.start)
     await recover(manager)
 
@@ -262,8 +267,8 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
             elif isinstance(fact, Evicted):
                 evicted.append(fact)
         async with manager.handling_facts:
-            # All admissions are handled before the evictions: the bucket shows an admission that
-            # was evicted meanwhile, and an eviction stops only admissions older than itself.
+            # All admissions of the batch are handled before the evictions: the bucket shows whether
+            # an admission was evicted meanwhile, and an eviction stops only older admissions.
             await admit(manager, admitted)
             for each in evicted:
                 await evict(manager, each)
@@ -271,7 +276,8 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
 
 
 async def _detach(manager: RunManager) -> None:
-    """Leaves the jobs running and renews their claims, so that the next runner has the full TTL."""
+    """Leaves the jobs running and renews their claims, so that the next runner has the full TTL of
+    the claims to start in."""
     began = manager.machine.boot_seconds()
     try:
         async with asyncio.timeout(NO_BUS_SECONDS):
@@ -301,8 +307,8 @@ def _fact(delivery: Delivery) -> object:
     try:
         return decode(delivery.subject, delivery.data)
     except Undecodable as error:
-        # Only the workload-controller publishes these facts, so this one is forged: it is logged,
-        # without a dead letter.
+        # Only the workload-controller publishes these facts, so a fact that cannot be decoded is
+        # forged: the runner logs it and writes no dead letter.
         log.warning("undecodable", subject=delivery.subject, reason=str(error))
         return None
 
@@ -316,8 +322,8 @@ async def _renew(manager: RunManager) -> None:
         try:
             lost = await manager.claims.renew()
         except (Unavailable, Refused) as error:
-            # The lease of the folder is not renewed: the shims end their jobs before the claims
-            # expire.
+            # After a failed renewal of the claims, the lease of the data folder is not renewed
+            # either: so the shims end their jobs before the claims expire.
             if throttle.due(clock.monotonic()):
                 log.warning("claims_not_renewed", error=str(error), claims=len(manager.claims.held))
             pause = min(1.0, manager.ttl / 20)
@@ -345,7 +351,8 @@ async def _clean_up(manager: RunManager, seconds: float, runs: int) -> None:
 
 
 async def remove_expired_output(manager: RunManager, seconds: float, runs: int) -> None:
-    """Removes the output of closed runs that are too old or too many, oldest first."""
+    """Removes the output of closed runs, the oldest first, as far as they are too old or too
+    many."""
     closed = {**manager.given_back, **manager.closed}
     now = clock.now().timestamp()
     old = await asyncio.to_thread(expired, closed, now=now, seconds=seconds, runs_max=runs)
@@ -357,7 +364,8 @@ async def remove_expired_output(manager: RunManager, seconds: float, runs: int) 
 def expired(
     closed: Mapping[str, RunFiles], *, now: float, seconds: float, runs_max: int
 ) -> list[str]:
-    """The closed runs whose output must be removed, oldest first. Times are seconds since 1970."""
+    """The keys of the closed runs with output that must be removed, the oldest run first. ``now``
+    is in seconds since 1970."""
     aged = []
     for key, found in closed.items():
         with suppress(FileNotFoundError):  # another task is closing the run at this moment

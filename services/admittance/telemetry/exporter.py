@@ -1,8 +1,8 @@
 """Sends finished spans to an OTLP receiver with the OpenTelemetry SDK, in a thread of the SDK.
 
-The SDK reads its own variables (``OTEL_…``): sampler, resource, batches and receiver. What the
-receiver does not take is dropped and counted: a receiver that hangs or refuses delays nothing but
-the export.
+The SDK reads its own variables (``OTEL_…``): sampler, resource, batches and receiver. Spans that
+the receiver does not take are dropped and counted: a receiver that hangs or refuses delays nothing
+but the export.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from admittance.telemetry.variables import endpoint
 from admittance.traces.spans import Span
 
 QUEUE_SIZE: Final = 2048
-"""The most spans that wait for the export, unless OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
+"""The most spans that wait for the export, unless OTEL_BSP_MAX_QUEUE_SIZE sets another number."""
 PATIENCE_SECONDS: Final = 15.0
-"""Seconds after which an export request counts as failed. The SDK gives a request up after
-OTEL_EXPORTER_OTLP_TIMEOUT (10 s), but not while the receiver sends single bytes."""
+"""Seconds after which an export request counts as failed. The SDK ends a request after
+OTEL_EXPORTER_OTLP_TIMEOUT (10 s), but not if the receiver answers slowly, byte by byte."""
 FLUSH_SECONDS: Final = 1.0
-"""Longest wait for the last export when the service ends."""
+"""Longest wait in seconds for the last export when the telemetry service ends."""
 
 RECEIVER: Final = "receiver of traces"
 
@@ -46,8 +46,8 @@ log = structlog.get_logger()
 
 class OtlpExport:
     """The export of spans by one process. ``queued``: how many spans were put into the queue of the
-    SDK. ``progress``: a short pulse after each request to the receiver. Raises SetupError if a
-    variable of the SDK is wrong.
+    SDK. ``progress``: an event that is set for a moment after each request to the receiver. Raises
+    SetupError if a variable of the SDK is wrong.
     """
 
     def __init__(self, metrics: SpanMetrics) -> None:
@@ -71,7 +71,7 @@ class OtlpExport:
 
     @property
     def finished(self) -> int:
-        """How many of the queued spans the receiver has taken or refused; the queue is in order."""
+        """How many spans, counted from the first queued one, the receiver has taken or refused."""
         return self._sender.finished
 
     def is_sampled(self, trace_id: str, parent_id: str) -> bool:
@@ -94,18 +94,18 @@ class OtlpExport:
         return self.queued - self.finished >= self._most
 
     def _on_request_ended(self) -> None:
-        """Called in the thread of the SDK."""
+        """The thread of the SDK calls this function after each request to the receiver."""
 
         def pulse() -> None:
             self.progress.set()
             self.progress.clear()
 
-        # RuntimeError: the event loop has ended.
+        # A RuntimeError means that the event loop has ended.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(pulse)
 
     def findings(self) -> list[Finding]:
-        """Whether the receiver takes spans, for `admit doctor`."""
+        """The finding for `admit doctor`: whether the receiver takes spans."""
         why = self._sender.failing
         counts = f"{self.metrics.sent:,} spans exported, {self.metrics.lost:,} lost"
         if not why:
@@ -122,8 +122,8 @@ class OtlpExport:
         ]
 
     async def close(self) -> None:
-        """Sends what is queued, within a second. A request that hangs is abandoned; its thread does
-        not keep the process alive."""
+        """Sends the queued spans; gives up after a second. A request that hangs is abandoned; the
+        thread of that request does not keep the process alive."""
         done = asyncio.Event()
 
         def end() -> None:
@@ -138,7 +138,7 @@ class OtlpExport:
 
 
 class _Sender(SpanExporter):
-    """Counts what becomes of the spans, and logs when the receiver begins or ends to take spans.
+    """Counts exported and dropped spans, and logs when the receiver begins or ceases to take spans.
     The SDK calls `export` in its thread, one call after another.
     """
 
@@ -148,10 +148,11 @@ class _Sender(SpanExporter):
         self.exporter: SpanExporter | None = None
         self.finished = 0
         self.failing = ""
-        """Why the receiver takes no spans; empty if it does."""
+        """Why the receiver takes no spans; empty if the receiver takes spans."""
         self.where = where
         self.closed = False
-        """The service has ended: spans that were not sent are read again at the next start."""
+        """Whether the telemetry service has ended: spans that were not sent are made again from the
+        log at the next start."""
         self._metrics = metrics
         self._on_request_ended = on_request_ended
 
@@ -207,7 +208,8 @@ class _SdkLog(logging.Handler):
 
     @property
     def reason(self) -> str:
-        """Why a request failed: the first line, which names the error that was retried."""
+        """Why a request to the receiver failed: the SDK's first log line, which names the error
+        after which the SDK tried again."""
         return self.lines[0] if self.lines else "no reason given"
 
     def __enter__(self) -> _SdkLog:

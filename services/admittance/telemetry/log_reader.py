@@ -1,7 +1,9 @@
-"""Reads the facts about workloads in the order of the log, and keeps the position on the server.
+"""Reads the facts about workloads in the order of the log; the NATS server keeps the position of
+the reader.
 
-A fact is acknowledged when the spans that were made up to it have been exported or dropped. After a
-restart the facts behind the last acknowledged one are read again, and give spans with the same ids.
+A fact is acknowledged when all spans made from this fact and earlier facts have been exported or
+dropped. After a restart the facts behind the last acknowledged fact are read again, and give spans
+with the same ids.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from admittance.traces.spans import LoggedFact
 
 BATCH: Final = 200
 AGAIN_SECONDS: Final = 1.0
-"""Pause before a request to the workload-controller is repeated."""
+"""Seconds before a failed request to the workload-controller is repeated."""
 STANDBY_SECONDS: Final = 5.0
 """Seconds after which a standby instance asks again for the consumer of the log."""
 
@@ -45,7 +47,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Read(NamedTuple):
-    """A fact that was read, and how many spans were queued after it."""
+    """A fact that was read, and how many spans had been queued in all when the spans of this fact
+    were made."""
 
     delivery: Delivery
     queued: int
@@ -73,7 +76,7 @@ class LogReader:
 
     @property
     def lag(self) -> int:
-        """How many facts are not read yet."""
+        """How many facts on the log the telemetry service has not read yet."""
         return self._puller.pending
 
     async def start(self) -> None:
@@ -81,16 +84,17 @@ class LogReader:
         await self._puller.start()
 
     async def batch(self) -> list[Delivery]:
-        """The next facts, at least one."""
+        """Returns the next facts of the log, at least one; waits for the first."""
         return await self._puller.batch()
 
     def made_spans(self, delivery: Delivery, queued: int) -> None:
-        """Records that ``queued`` spans in all were queued when the spans up to the delivery had
-        been made."""
+        """Records that all spans of the delivery are made. ``queued``: how many spans were queued
+        in all, up to and with the spans of this delivery."""
         self._unfinished.append(_Read(delivery, queued))
 
     def acknowledge(self, finished: int) -> None:
-        """Acknowledges the facts whose spans are among the first ``finished`` ones."""
+        """Acknowledges the facts that all have their spans among the first ``finished`` spans:
+        these were exported or dropped."""
         last = None
         while self._unfinished and self._unfinished[0].queued <= finished:
             last = self._unfinished.popleft()
@@ -102,8 +106,8 @@ class LogReader:
         await self._puller.close()
 
     async def history(self, workload: WorkloadName, also: Iterable[str]) -> list[LoggedFact]:
-        """All facts on the log, in order, about a workload, about those of its family that are
-        stored now, and about others of the namespace, by their names."""
+        """Returns, in the order of the log, all facts about a workload, about the stored workloads
+        of its family, and about the workloads ``also`` of the same namespace."""
         subject = f"admit.api.events.{token(workload.namespace)}"
         names = tuple(also)
         found: list[LoggedFact] = []
@@ -119,7 +123,8 @@ class LogReader:
                 return found
 
     async def _make_consumer(self, after: int | None) -> MadeConsumer:
-        """Waits until this instance has the consumer of the log."""
+        """Waits until the workload-controller gives this instance the telemetry consumer of the
+        log."""
         request = TelemetryConsumer(instance=self._instance, after=after)
         while True:
             made = await self._ask(TELEMETRY_CONSUMER, request, ConsumerReply)
@@ -133,7 +138,8 @@ class LogReader:
             await asyncio.sleep(STANDBY_SECONDS)
 
     async def _ask(self, subject: str, request: Request, reply: type[R]) -> R:
-        """The answer of the workload-controller; waits until it has one without an error."""
+        """Returns the answer of the workload-controller; repeats the request until an answer comes
+        without an error."""
         while True:
             try:
                 answer = await self._bus.request(subject, _encode(request))
@@ -150,6 +156,6 @@ class LogReader:
 
 
 def logged_fact(one: Delivery) -> LoggedFact:
-    """The delivery as the makers of spans read it."""
+    """The delivery as a `LoggedFact`, from which spans are made."""
     trace = tracing.extract(one.headers)
     return LoggedFact(one.sequence, one.time, one.subject, one.data, trace)

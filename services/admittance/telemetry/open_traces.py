@@ -1,8 +1,8 @@
-"""The traces of sampled workloads that have not ended, in bounded memory.
+"""Keeps the traces of sampled workloads that have not ended, in bounded memory.
 
-The log is the store: a workload that is not in memory, because it began before this process or was
-forgotten, is rebuilt from its history when its next fact comes. The spans that end in its history
-were exported before.
+The log is the store: the trace of a workload that is not in memory, because the workload began
+before this process or was forgotten, is rebuilt from the workload's history when its next fact
+comes. The spans that ended in this history were exported before.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from admittance.traces.builder import TraceBuilder, parent_of
 from admittance.traces.spans import LoggedFact, Span
 
 KEPT_MAX: Final = 10_000
-"""The most workloads in memory; a family counts as one."""
+"""The most workloads with traces in memory; a family of workloads counts as one."""
 OVER_MAX: Final = 100_000
-"""The most workloads that are remembered as ended, or as not sampled."""
+"""The most workloads that the process remembers as ended, or as not sampled."""
 
 T = TypeVar("T")
 Sampled: TypeAlias = Callable[[str, str], bool]
-"""A function that says whether a trace is exported, from its id and the sampled span of the program
-that submitted the workload, or ""."""
+"""A function that says whether a trace is exported. Its arguments: the trace id, and the id of the
+sampled span of the program that submitted the workload ("" if there is none)."""
 History: TypeAlias = Callable[[WorkloadName, Iterable[str]], Awaitable[list[LoggedFact]]]
-"""A function that returns all facts on the log, in order, about a workload, about those of its
-family that are stored now, and about others of the namespace, by their names."""
+"""A function that returns, in the order of the log, all facts about a workload, about the stored
+workloads of its family, and about other workloads of the namespace that the caller names."""
 
 PERSONS: Final = frozenset(
     {"activated", "deactivated", "held", "released", "reprioritized", "deleted"}
 )
 """The facts about workloads that commands publish, where the server demands no credentials."""
 ENDS: Final = frozenset({"deleted", "finished"})
-"""The facts of persons after which no program may say anything about the workload."""
+"""The facts, among those that persons may publish, after which no service may publish anything
+about the workload."""
 
 
 class _About(msgspec.Struct):
@@ -50,7 +51,8 @@ _about: Final = msgspec.json.Decoder(_About)
 
 
 class OpenTraces:
-    """Makes spans from the facts of the log, in order. ``history`` reads the log again."""
+    """Makes spans from the facts of the log, which must come in order. ``history`` reads the
+    earlier facts about a workload from the log again."""
 
     def __init__(self, sampled: Sampled, history: History, *, kept_max: int = KEPT_MAX) -> None:
         self._sampled = sampled
@@ -58,22 +60,24 @@ class OpenTraces:
         self._kept_max = kept_max
         self._builder = TraceBuilder(self._keep)
         self._used: dict[WorkloadName, None] = {}
-        """The workloads in memory without variants. The one whose last fact is oldest is first."""
+        """The workloads in memory, except variants. The workload whose last fact is oldest comes
+        first."""
         self._parents: dict[WorkloadName, WorkloadName] = {}
         """The parent of each variant in memory."""
         self._variants: dict[WorkloadName, set[str]] = {}
         """The names of the variants of each parent in memory."""
         self._over: dict[WorkloadName, None] = {}
         self._forgotten: dict[WorkloadName, int] = {}
-        """The last fact that was read of each workload that was forgotten."""
+        """For each workload that was forgotten: the sequence of the last fact that this process had
+        read at that moment."""
         self._first = 0
-        """The first fact that this process has read."""
+        """The sequence of the first fact that this process has read."""
 
     def __len__(self) -> int:
         return len(self._used)
 
     async def read(self, logged: LoggedFact) -> list[Span]:
-        """The spans that end with the fact."""
+        """Reads the next fact of the log. Returns the spans that end with this fact."""
         self._first = self._first or logged.sequence
         name = _workload(logged.subject)
         if name is None:
@@ -95,9 +99,9 @@ class OpenTraces:
         return self._sampled(root.trace_id, root.parent_id if root.remote else "")
 
     def _may_be_sampled(self, name: WorkloadName, logged: LoggedFact) -> bool:
-        """Whether the workload, which is not in memory, can have a sampled trace. Facts of programs
+        """Whether the workload, which is not in memory, can have a sampled trace. Facts of services
         carry the trace of their workload; facts of persons begin a trace of their own, and matter
-        only if no fact of a program comes after them.
+        only if no service publishes a fact about the workload after them.
         """
         submits = _submits(logged)
         if name in self._over and not submits:
@@ -121,9 +125,9 @@ class OpenTraces:
     # Memory. ----------------------------------------------------------------------------
 
     async def _restore(self, name: WorkloadName, logged: LoggedFact) -> list[Span]:
-        """Rebuilds the workload, or its family, from the facts before this one. Returns the spans
-        that end with facts which this process has read, and which did not show that the workload
-        is sampled.
+        """Rebuilds the trace of the workload, or of its family, from the facts before ``logged``.
+        Returns the spans that end with earlier facts which this process had read without knowing
+        that the workload is sampled.
         """
         before: list[LoggedFact] = []
         if _submits(logged):
@@ -138,7 +142,8 @@ class OpenTraces:
             owner = WorkloadName(name.namespace, parent)
         known = self._variants.get(owner, set())
         if parent and not {parent, *known} <= {_name_in(one) for one in before}:
-            # The family is not stored any more. The variants in memory are rebuilt, too.
+            # The bucket no longer has the family, so the history lacks it. The variants in memory
+            # are rebuilt, too.
             before = await self._before(logged, owner, name.name, *known)
         builder = TraceBuilder(self._keep)
         spans: list[Span] = []
@@ -153,7 +158,8 @@ class OpenTraces:
         return spans
 
     def _unread_since(self, logged: LoggedFact) -> float:
-        """The sequence from which on facts about the workload had no effect."""
+        """The sequence of the first fact about the workload that this process read without making a
+        span; infinite if the workload is in memory."""
         name = _workload(logged.subject)
         if name is None or name in self._builder:
             return inf
@@ -176,7 +182,8 @@ class OpenTraces:
         self._used.setdefault(owner)
 
     def _note(self, name: WorkloadName, sequence: int) -> None:
-        """Notes that the workload has had a fact, and forgets others if there are too many."""
+        """Notes that the workload has had a fact, and forgets the workload with the oldest last
+        fact if there are too many in memory."""
         first = self._parents.get(name, name)
         self._used.pop(first, None)
         if first in self._builder:
@@ -228,7 +235,8 @@ def _is_of(logged: LoggedFact, name: WorkloadName) -> bool:
 
 
 def _verb(subject: str) -> str:
-    """What happened to the workload, as a word of the subject."""
+    """The word in the fact's subject that says what happened to the workload, such as
+    ``admitted``."""
     return subject.split(".", 4)[3 if subject.startswith(USER_FACTS) else 2]
 
 
@@ -243,7 +251,8 @@ def _is_of_person(logged: LoggedFact, about: _About) -> bool:
     """Whether a person may have published the fact."""
     if logged.subject.startswith("admit.workload."):
         verb = _verb(logged.subject)
-        # Runners name the admission.
+        # A runner's fact ``finished`` names the admission by its revision; a person's fact has no
+        # revision.
         return verb in PERSONS or (verb == "finished" and not about.revision)
     return logged.subject.startswith(USER_FACTS)
 

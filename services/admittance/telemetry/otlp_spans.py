@@ -37,7 +37,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def sdk_span(span: Span, resource: Resource) -> ReadableSpan:
-    """The span as the SDK exports it. ``resource``: what the span is about."""
+    """The span in the form in which the OpenTelemetry SDK exports it. ``resource``: the
+    OpenTelemetry resource that the span describes."""
     parent = None
     if span.parent_id:
         parent = _context(span.trace_id, span.parent_id, is_remote=span.remote)
@@ -60,9 +61,10 @@ def sdk_span(span: Span, resource: Resource) -> ReadableSpan:
 
 
 def is_sampled(sampler: Sampler, trace_id: str, parent_id: str) -> bool:
-    """Whether the trace is exported. ``parent_id``: the sampled span of the program that submitted
-    the workload; "": there is none, or it is not sampled. Programs of Admittance begin traces
-    without a decision, marked as not sampled: such a mark counts as no decision.
+    """Whether the trace is exported. ``parent_id``: the id of the span of the program that
+    submitted the workload; "" if there is no such span, or if it is not sampled. Programs of
+    Admittance mark the traces that they begin as not sampled because they decide nothing about
+    sampling: this mark counts as no decision.
     """
     context = None
     if parent_id:

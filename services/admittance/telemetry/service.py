@@ -1,4 +1,5 @@
-"""Reads facts, makes spans, exports them: the telemetry service on the bus."""
+"""The telemetry service on the bus: reads facts from the log, makes spans of them, and exports the
+spans."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
 SERVICE: Final = "telemetry"
 PAUSE_SECONDS: Final = 0.2
-"""Seconds between two reads of the log when no fact is left unread. Traces are in no hurry, and
-each wake-up would delay the other services of the process."""
+"""Seconds between two reads of the log when no fact is left unread. Traces may arrive late, and
+more frequent reads would delay the other services of the process."""
 
 log = structlog.get_logger()
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Exports traces until ``stop`` is set. Raises SetupError if the OpenTelemetry SDK is not
-    installed, or if one of its variables is wrong."""
+    installed, or if a variable of the SDK is wrong."""
     metrics = SpanMetrics()
     work: TraceExporter | None = None
     if why := why_disabled(os.environ):

@@ -8,9 +8,10 @@ from typing import Final
 from admittance.runtime.telemetry.metrics import Counter, Gauges, Labels, Metric, gauge
 
 QUEUE_FULL: Final = "queue_full"
-"""The reason of spans dropped because the receiver does not take the earlier ones."""
+"""The reason of spans dropped because earlier spans, which the receiver does not take, fill the
+queue."""
 NOT_TAKEN: Final = "not_taken"
-"""The reason of spans that were sent and that the receiver did not take."""
+"""The reason of spans dropped because the receiver refused them or did not answer."""
 UNREAD: Final = gauge(
     "traces_unread_facts", "Facts on the log that the telemetry service has not read yet"
 )
@@ -20,7 +21,7 @@ OPEN: Final = gauge(
 
 
 class SpanMetrics:
-    """What became of the spans of one process."""
+    """How many spans of one process were exported, and how many were dropped."""
 
     def __init__(self) -> None:
         self.exported = Counter(
@@ -50,8 +51,8 @@ class SpanMetrics:
         return int(sum(self.dropped.values.values()))
 
     def metrics(self, unread: Callable[[], int], kept: Callable[[], int]) -> list[Metric]:
-        """All metrics. ``unread``: how many facts are not read yet; ``kept``: how many workloads
-        are kept in memory."""
+        """All metrics of the telemetry service. ``unread``: how many facts on the log are not read
+        yet; ``kept``: how many workloads are kept in memory."""
 
         def read() -> dict[str, dict[Labels, float]]:
             return {UNREAD.name: {(): unread()}, OPEN.name: {(): kept()}}

@@ -1,4 +1,5 @@
-"""The standard variables of OpenTelemetry that are read before the SDK is imported."""
+"""The standard environment variables of OpenTelemetry that the telemetry service reads before it
+imports the SDK."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ DEFAULT_ENDPOINT: Final = "http://localhost:4318"
 
 
 def why_disabled(env: Mapping[str, str]) -> str:
-    """The variable that disables the export of traces, with its value; empty if none does."""
+    """The variable that disables the export of traces, with its value; empty if no variable
+    disables the export."""
     if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return "OTEL_SDK_DISABLED=true"
     if env.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
@@ -24,7 +26,7 @@ def why_disabled(env: Mapping[str, str]) -> str:
 
 
 def has_endpoint(env: Mapping[str, str]) -> bool:
-    """Whether a variable names a receiver of traces."""
+    """Whether an environment variable names a receiver of traces."""
     return any(env.get(name) for name in ENDPOINTS)
 
 
@@ -56,5 +58,5 @@ def _only(name: str, value: str, allowed: str) -> None:
 
 
 def _wrong(name: str) -> str:
-    # The value is not shown, because it may have a password.
+    # The value of the variable is not shown, because the URL may contain a password.
     return f"{name} is not a URL such as {DEFAULT_ENDPOINT}"

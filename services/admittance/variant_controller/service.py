@@ -1,8 +1,9 @@
-"""Reads the bucket and publishes the facts that the families of workloads require.
+"""The variant-controller reads the bucket and publishes the facts that the families of workloads
+require.
 
 One instance of the variant-controller is active; the others stand by. A stale leader does no harm:
-its facts are requests, and the workload-controller applies the same policy before it grants a
-request.
+its facts are requests, and the workload-controller applies the concurrent admission policy itself
+before it grants a request.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ from admittance.workload.bucket_reader import names_of, read, read_manifest
 SERVICE: Final = "variant-controller"
 PATTERNS: Final = ("workload.>", "clusterqueue.>", "localqueue.>")
 ROLE: Final = b'"role"'
-"""A text that the bytes of every parent and variant contain; a workload without it is regular."""
+"""The bytes of every stored parent and variant contain this text; a workload without the text is
+regular."""
 SECRET_PAUSE_SECONDS: Final = 0.5
 EVENTS: Final[dict[type[Fact], str]] = {
     facts.Submitted: "variant_submitted",
@@ -60,8 +62,9 @@ log = structlog.get_logger()
 
 
 class FamilyReconciler:
-    """Keeps families as the concurrent admission policy requires. ``epoch``: the epoch of this
-    instance's leadership. ``stated`` counts the facts that the bus has acknowledged.
+    """Keeps the families of workloads (a parent and its variants) as the concurrent admission
+    policy requires. ``epoch``: the epoch of this instance's leadership. ``stated`` counts this
+    instance's facts that the bus has acknowledged.
     """
 
     def __init__(self, bus: Bus, settings: Settings, core: FamilyActs, epoch: int) -> None:
@@ -80,7 +83,8 @@ class FamilyReconciler:
         self._throttle = LogThrottle()
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error of the first task that fails."""
+        """Watches the bucket and publishes facts until cancelled. Raises the error of the first of
+        these two tasks that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._publish_acts(), name="ordering")
@@ -145,11 +149,13 @@ class FamilyReconciler:
     # Orders. ------------------------------------------------------------------------
 
     async def _publish_acts(self) -> None:
-        # Before the whole bucket is read, variants may seem to have no parent.
+        # Nothing is published before the whole bucket is read: until then variants may seem to have
+        # no parent.
         await self._loaded.wait()
         secret = await self._secret()
         while True:
-            # The event is cleared first, so that changes during publishing cause another round.
+            # The event ``_changed`` is cleared before publishing, so that a change of the bucket
+            # during publishing causes another round.
             self._changed.clear()
             while acts := self.core.acts(clock.now()):
                 await self._publish(acts, secret)
@@ -221,8 +227,8 @@ class FamilyReconciler:
                 trace=trace_id(trace),
                 **({"without_effect": act.tries} if act.tries else {}),
             )
-        # Each fact gets a new id: the bus drops copies that were sent while the connection was
-        # down, but keeps a fact that is published again because it had no effect.
+        # Each fact gets a new message id: the bus drops a message that the client sends twice after
+        # a lost connection, but keeps a fact that is published again because it had no effect.
         self._serial += 1
         said = message_id(secret, SERVICE, self._epoch, self._serial)
         headers = {HEADER_MSG_ID: said, HEADER_SCHEMA: SCHEMA_VERSION}
