@@ -1,7 +1,7 @@
 """A container engine as a capacity provider: starts one worker container for each requested pod,
-with the pod's limits of cpu and memory, and removes it when the request is cancelled.
+with the pod's limits of cpu and memory, and removes the containers when the request is cancelled.
 
-Consumes: requests of its provisioning classes; events of the engine. Publishes: the provider's
-answers to requests. Owns: the containers with the label of this installation. Leadership: one
-active instance.
+Consumes: requests for capacity of the provider's provisioning classes; events of the engine.
+Publishes: the provider's answers to requests. Owns: the containers with the label of this
+installation. Leadership: one active instance.
 """

@@ -31,7 +31,7 @@ from admittance.runtime.tasks import set_within
 
 class EventListener(threading.Thread):
     """Reads the engine's events in a thread. Calls ``on_event`` in the event loop for each event;
-    the future ``ended`` gets the reason when the engine ends the events.
+    the future ``ended`` gets the reason when the stream of events ends.
 
     A blocked read cannot be cancelled, so the thread is a daemon and is never joined."""
 
@@ -55,28 +55,30 @@ class EventListener(threading.Thread):
         reason = "the engine ended them"
         try:
             self._engine.listen(self._installation, lambda: self._call(self._on_event))
-        except Exception as error:  # The caller starts another event listener after any error.
+        # Any error only ends this thread: the caller starts another event listener.
+        except Exception as error:
             reason = str(error)
         self._call(lambda: None if self._ended.done() else self._ended.set_result(reason))
 
     def _call(self, function: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # The event loop has ended.
+        with suppress(RuntimeError):  # A RuntimeError means that the event loop has ended.
             self._loop.call_soon_threadsafe(function)
 
 
 ENGINE: Final = "engine"
 AGAIN_SECONDS: Final = 1.0
 GATHER_SECONDS: Final = 0.2
-"""A comparison is delayed by this time to gather further events, because many workers may end at
-once.
+"""Seconds by which a comparison after an event is delayed, so that one comparison serves several
+events: many workers may end at once.
 """
 
 log = structlog.get_logger()
 
 
 class WorkerComparer:
-    """``in_progress``: requests that are starting their workers; the comparison ignores these
-    workers. ``ready``: whether the first comparison is done.
+    """Compares the engine's worker containers with the requests. ``in_progress``: the ids of
+    requests whose workers are being started; the comparison removes none of these workers as
+    orphans. ``ready``: whether the first comparison is done.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class WorkerComparer:
                 await asyncio.sleep(min(GATHER_SECONDS, pause))
 
     async def compared(self) -> None:
-        """Waits until the next comparison succeeds."""
+        """Causes a comparison and waits until one succeeds."""
         self._due.set()
         async with self._compared:
             await self._compared.wait()
@@ -153,8 +155,8 @@ class WorkerComparer:
                 mine.setdefault(one.request_id, []).append(one)
         for name, status in before.values():
             booked = mine.get(status.id, [])
-            # The store was read before the engine's listing, so a provisioned worker that is not
-            # listed is lost.
+            # The store of requests was read before the list of the engine's containers, so a worker
+            # of a provisioned request that is not in the list is lost.
             gone = (
                 missing_containers(status.details, booked) if status.status == "provisioned" else ()
             )
@@ -174,6 +176,7 @@ class WorkerComparer:
 
     async def _revoke(self, name: str, status: StoredStatus, reason: str) -> None:
         log.warning("revoked", id=status.id, reason=reason)
-        # The provider may not run yet; then the next comparison reports the lost workers.
+        # RuntimeError: the provider does not run yet, so the next comparison reports the lost
+        # workers.
         with suppress(RuntimeError):
             await self._providers[name].report(status.id, CapacityRevoked(reason, status.details))

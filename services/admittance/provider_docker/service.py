@@ -1,7 +1,8 @@
 """Starts worker containers for requests and removes them when the requests are cancelled.
 
-Only one instance is active, so only one process books resources of the engine. A request gets the
-status Accepted before its workers start, so the store has the request of every live container.
+Only one instance of the provider is active, so only one process books resources of the engine. A
+request gets the status Accepted before its workers start, so the store of requests has the request
+of every live worker container.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class DockerReconciler:
             name: provider_of(name, self.obtain, self.free) for name in docker.classes
         }
         self._booking = asyncio.Lock()
-        """Held while a request looks for room and starts its workers, so that no two requests get
-        the same room.
+        """The lock that is held while the provider looks for room for a request and starts its
+        workers, so that no two requests get the same room.
         """
         self._in_progress: set[str] = set()
         self._reasons = InactiveReasons(self._providers.values())
@@ -87,7 +88,8 @@ class DockerReconciler:
         return self._reasons.message
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error of the first task that fails."""
+        """Serves the provisioning classes and compares workers with requests, until cancelled.
+        Raises the error of the first of these tasks that fails."""
         async with task_group() as tasks:
             for one in self._providers.values():
                 service = ProviderService(one, self._bus, self._settings)
@@ -103,7 +105,7 @@ class DockerReconciler:
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Starts all workers of the request, or none if one fails."""
+        """Starts all workers of the request; if one worker fails to start, removes all of them."""
         wanted = [PodGroup(one.name, one.count, one.requests) for one in request.pod_sets]
         workers = workers_of(request.id, wanted)
         if isinstance(workers, NoRoom):
@@ -118,7 +120,8 @@ class DockerReconciler:
                     return await self._book(request, workers)
                 except Away as error:
                     self._reasons.begin(ENGINE, str(error))
-                # A comparison succeeds once the engine answers again.
+                # The engine did not answer; a comparison of workers with requests succeeds once the
+                # engine answers again.
                 await self._comparer.compared()
         finally:
             self._in_progress.discard(request.id)

@@ -1,5 +1,5 @@
-"""The worker containers that a request needs, whether the engine has room for these workers, and
-which workers are lost. Pure.
+"""Computes the worker containers that a request needs, whether the engine has room for these
+workers, and which workers are lost. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class PodGroup(NamedTuple):
-    """A number of equal pods, and the resources that each pod needs."""
+    """The equal pods of one pod set in a request: their number, and the resources that each pod
+    needs."""
 
     pod_set: str
     pods: int
@@ -65,7 +66,7 @@ class ListedWorker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineCapacity(NamedTuple):
-    """The capacity of the engine's machine."""
+    """The cpu and memory of the machine on which the engine runs."""
 
     host: str
     cpu_milli: int
@@ -73,8 +74,8 @@ class EngineCapacity(NamedTuple):
 
 
 class NoRoom(NamedTuple):
-    """Why nothing is booked for a request. ``ever``: whether there may be room after other requests
-    have ended.
+    """Why no workers are booked for a request. ``ever``: whether there may be room after other
+    requests have ended.
     """
 
     message: str
@@ -82,8 +83,8 @@ class NoRoom(NamedTuple):
 
 
 def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec, ...] | NoRoom:
-    """One container for each pod, with a name derived from the request; or why no engine can run
-    these containers.
+    """Returns one worker container for each pod, with a name derived from the request; or why no
+    engine can run such containers.
     """
     digest = blake2b(request_id.encode(), digest_size=6).hexdigest()
     found: list[WorkerSpec] = []
@@ -118,7 +119,8 @@ def lack_of_room(
     room: EngineCapacity,
     workers_max: int,
 ) -> NoRoom | None:
-    """Why there is no room for the workers beside the running ones; None if there is room."""
+    """Why the engine has no room for the workers beside the running workers of other requests; None
+    if there is room."""
     others = [one for one in listed if one.request_id != request_id and one.runs]
     sums = (
         ("cpu (thousandths)", _cpu(workers), _cpu(others), room.cpu_milli),
@@ -155,7 +157,8 @@ def labels_of(
 
 
 def worker_of(listed: Mapping[str, Any]) -> ListedWorker | None:
-    """The worker of a listed container; None if the container is not a worker."""
+    """The worker that a container in the engine's list is; None if the container is not a
+    worker."""
     labels = listed.get("Labels") or {}
     if labels.get(MANAGED) != "true" or REQUEST not in labels:
         return None
@@ -177,7 +180,7 @@ def _whole_number(text: str) -> int:
 
 
 def details_of(room: EngineCapacity, workers: Sequence[WorkerSpec]) -> dict[str, str]:
-    """The details of a provisioned request, which `lost` reads."""
+    """The details of a provisioned request, which `missing_containers` reads."""
     names = ",".join(one.name for one in workers)
     return {HOST_DETAIL: room.host, CONTAINERS_DETAIL: names}
 
@@ -185,7 +188,7 @@ def details_of(room: EngineCapacity, workers: Sequence[WorkerSpec]) -> dict[str,
 def missing_containers(
     details: Mapping[str, str], listed: Collection[ListedWorker]
 ) -> tuple[str, ...]:
-    """The names of the booked containers that do not run any more."""
+    """The names of a request's booked worker containers that do not run any more."""
     booked = filter(None, details.get(CONTAINERS_DETAIL, "").split(","))
     running = {one.name for one in listed if one.runs}
     return tuple(name for name in booked if name not in running)

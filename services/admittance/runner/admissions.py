@@ -1,4 +1,5 @@
-"""Reads admissions: their state from the bucket, and the last ``admitted`` facts from the log."""
+"""Reads the state of admissions from the bucket, and the last ``admitted`` facts of workloads from
+the log."""
 
 from __future__ import annotations
 
@@ -56,8 +57,9 @@ class AdmissionState(enum.Enum):
 
 
 class AdmissionView(NamedTuple):
-    """The newest admission of a workload: its revision (0 if there is none), its state, the
-    revision of the eviction if the workload was evicted, and the workload's uid.
+    """The newest admission of a workload: the revision of the admission (0 if the workload has no
+    admission), its state, the revision of the eviction if the workload was evicted, and the
+    workload's uid.
     """
 
     revision: int
@@ -67,10 +69,11 @@ class AdmissionView(NamedTuple):
 
 
 def view(workload: StoredWorkload, revision: int) -> AdmissionView:
-    """The newest admission of the stored workload at ``revision``.
+    """The newest admission of a workload that is stored with the revision ``revision``.
 
-    A revision is known only after the write, so the object names the revision of its admission only
-    from its next write on; until then the object's own revision is that of the admission.
+    The bucket gives a revision only at the write, so a workload names the revision of its admission
+    (``admitted_revision``) only from its next write on; until then the revision of the workload
+    itself is the revision of the admission.
     """
     status = workload.status
     uid = workload.metadata.uid
@@ -88,8 +91,8 @@ def view(workload: StoredWorkload, revision: int) -> AdmissionView:
 
 
 def view_of(seen: AdmissionView | None, revision: int) -> AdmissionView:
-    """The state of the admission with this revision; ``seen``: the workload's newest admission,
-    None if the workload does not exist.
+    """The state of a workload's admission at ``revision``; an older admission than the newest is
+    over. ``seen``: the workload's newest admission, None if the workload does not exist.
     """
     if seen is None or seen.revision != revision:
         return AdmissionView(revision, AdmissionState.OVER)
@@ -101,8 +104,8 @@ REQUESTS_MAX: Final = 100
 
 
 class AdmissionReader:
-    """Reads the states of admissions in some namespaces (empty: all). Every method raises
-    Unavailable if the bus does not answer."""
+    """Reads the states of admissions. ``namespaces``: the namespaces of the runner; empty means
+    all. Every method raises Unavailable if the bus does not answer."""
 
     def __init__(self, bus: Bus, namespaces: Sequence[str] = ()) -> None:
         self.bus = bus
@@ -111,7 +114,7 @@ class AdmissionReader:
     async def view(self, namespace: str, name: str, *, at_least: int = 0) -> AdmissionView | None:
         """The newest admission of a workload; None if the workload does not exist. ``at_least``: a
         revision that the workload has had: a replica of the bucket that lags is read again, because
-        its answer would look as if an admission that it does not know yet were over."""
+        without the newest admission the workload's job would seem to be over."""
         entry = await get_directly(self.bus, workload_key(namespace, name), at_least=at_least)
         if entry is None or entry.value is None:
             return None
@@ -131,7 +134,7 @@ class AdmissionReader:
         return views
 
     async def all_views(self) -> dict[tuple[str, str], AdmissionView]:
-        """The newest admission of every workload that has or had one, by namespace and name."""
+        """The newest admission of every workload that is or was admitted, by namespace and name."""
         views = {}
         for entry in await self._workloads():
             # Most workloads of a long queue were never admitted, so their entries are not decoded.
@@ -153,9 +156,9 @@ class AdmissionReader:
     async def last_admitted(
         self, namespace: str, name: str, fits: Callable[[int], bool] = lambda _: True
     ) -> tuple[Admitted, str] | None:
-        """The newest ``admitted`` fact of a workload on the log with a revision that ``fits``, and
-        the fact's trace. Skips messages that cannot be read or have another revision: they must not
-        hide an older fact, or the job would never start.
+        """The workload's newest ``admitted`` fact on the log with a revision that ``fits`` accepts,
+        and the fact's trace. Skips messages that cannot be read or have another revision: if such a
+        message hid an older fact, the job would never start.
         """
         subject = f"admit.workload.admitted.{token(namespace)}.{token(name)}"
         newest = await last_by_direct_get(self.bus, subject)
@@ -177,8 +180,8 @@ class AdmissionReader:
             after = page.entries[-1].sequence
 
     async def make_consumer(self, runner: str, stream: str, after: int | None) -> MadeConsumer:
-        """Asks the workload-controller to make this runner's consumer anew. ``stream``: ``log`` or
-        ``claims``."""
+        """Asks the workload-controller to delete this runner's consumer and to make it again.
+        ``stream``: the stream of the consumer, ``log`` or ``claims``."""
         subject = runner_consumer(runner, self.namespaces)
         request = RunnerConsumer(stream=stream, after=after)
         made = await self._ask(subject, request, ConsumerReply)
@@ -215,6 +218,7 @@ def _view(entry: Entry) -> AdmissionView | None:
     try:
         return view(read(entry.key, entry.value or b""), entry.revision)
     except Unreadable as error:
-        # The workload-controller also treats this workload as unreadable.
+        # A workload that cannot be decoded is skipped; the workload-controller treats the workload
+        # as unreadable, too.
         log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
         return None

@@ -1,16 +1,17 @@
-"""Claims: which runner may run an admission. One key per admission in ``admittance_claims``.
+"""Claims: which runner may run an admission. Each admission has one key in the bucket
+``admittance_claims``.
 
-=========  ===============================================================================
-held       a value that names the runner, with a TTL; the runner renews it after a third of the TTL
-expired    the server's marker: the runner is dead or cannot reach the bus. No runner starts the
-           admission again; one runner marks the claim as over and publishes ``stopped``
-over       a deletion with the header ``Admit-Claim: over``: the admission has ended and never
-           starts again
-released   a plain deletion: the runner that claims the admission next runs it from its beginning
-=========  ===============================================================================
+- A held claim has a value that names the runner, and a TTL; the runner renews the claim after a
+  third of the TTL.
+- An expired claim has the server's marker: the runner is dead or cannot reach the bus. No runner
+  starts the admission again; one runner marks the claim as over and publishes ``stopped``.
+- A claim that is over has a deletion with the header ``Admit-Claim: over``: the admission has ended
+  and never starts again.
+- A released claim has a plain deletion: the runner that claims the admission next runs the job from
+  its beginning.
 
-Every write expects the revision that it follows, so one of two runners is refused. After a write
-with an unknown outcome, the runner reads the key.
+Every write to a claim's key expects the key's last revision, so the server refuses one of two
+runners. After a write with an unknown outcome, the runner reads the key.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from admittance.runtime.telemetry.logger import log_set_aside
 VERDICT: Final = "Admit-Claim"
 RUNNER: Final = "Admit-Runner"
 OVER_SECONDS: Final = 86_400.0
-"""Seconds for which a claim marked over is kept, so that a late runner does not start the job."""
+"""Seconds for which a claim marked as over is kept, so that a slow runner does not start the
+job."""
 
 
 class ClaimState(enum.Enum):
@@ -67,7 +69,7 @@ def read_holder(value: bytes) -> str:
 
 
 def read_claim(entry: Entry | None) -> Claim:
-    """The claim in an entry of the bucket; None if the admission was never claimed."""
+    """The claim in an entry of the bucket; ``entry`` None: the admission was never claimed."""
     if entry is None:
         return Claim(ClaimState.FREE, "", 0)
     if entry.value is None:
@@ -88,7 +90,8 @@ def read_claim(entry: Entry | None) -> Claim:
 
 
 class Claims:
-    """The claims of one runner. ``held``: for each key the revision of this runner's last write."""
+    """The claims of one runner. ``held``: for each claim that the runner holds, by its key, the
+    revision of the runner's last write."""
 
     def __init__(self, bus: Bus, runner: str, ttl: float) -> None:
         self._bus = bus
@@ -98,17 +101,18 @@ class Claims:
         self.held: dict[str, int] = {}
 
     async def read(self, key: str, *, at_least: int = 0) -> Claim:
-        """The claim, from any replica. ``at_least``: a revision that the claim has had; a replica
-        that lags is read again. Raises Unavailable."""
+        """Reads the claim from any replica of the bucket. ``at_least``: a revision that the claim's
+        key has had; an older answer comes from a replica that lags, so the claim is read again.
+        Raises Unavailable."""
         return read_claim(await get_directly(self._bus, key, bucket=CLAIMS, at_least=at_least))
 
     async def take(self, keys: Sequence[str], *, again: bool = False) -> list[Claim]:
-        """Claims all keys at once and returns their claims: those that this runner got are HELD
-        with its name. ``again``: this runner held the claims before, so it may take back an expired
-        claim.
+        """Claims all keys at once and returns their claims: a claim that this runner got is HELD
+        with the runner's name. ``again``: this runner held the claims before, so it may take back
+        an expired claim.
 
-        Raises Unavailable: this runner may have got some of the claims then; a second call finds
-        out which.
+        Raises Unavailable if the bus does not answer: this runner may have got some of the claims
+        even so; a second call finds out which ones.
         """
         answers = await self._put([(key, 0) for key in keys])
         claims = []
@@ -123,7 +127,8 @@ class Claims:
         return claims
 
     async def _take_over(self, key: str, again: bool, *, after: int) -> Claim:
-        """``after``: the claim has a later revision than this one."""
+        """Takes a claim whose key exists already, if this runner may. ``after``: a revision of the
+        key that is known to be outdated."""
         while True:
             claim = await self.read(key, at_least=after + 1)
             ours = claim.state is ClaimState.HELD and claim.runner == self._runner
@@ -133,10 +138,12 @@ class Claims:
                 or (again and claim.state is ClaimState.EXPIRED)
             ):
                 return claim
-            # A claim that this runner has already is written again, so that its TTL starts again.
+            # A claim that this runner holds already is written again, so that the claim's TTL
+            # starts again.
             answer = (await self._put([(key, claim.revision)]))[0]
             if isinstance(answer, StaleRevision):
-                # Another runner was faster, or an earlier copy of this put was stored.
+                # The revision is stale: another runner was faster, or the server stored an earlier
+                # attempt of this write.
                 after = max(after, claim.revision)
                 continue
             if isinstance(answer, Refused):
@@ -159,7 +166,9 @@ class Claims:
                     self.held[key] = answer
             elif isinstance(answer, StaleRevision):
                 if self.held.get(key) != revision:
-                    continue  # the claim was marked as over or released since it was read
+                    # This runner has marked the claim as over or released it while the renewal was
+                    # under way.
+                    continue
                 claim = await self.read(key, at_least=revision + 1)
                 if claim.state is ClaimState.HELD and claim.runner == self._runner:
                     # An earlier write of this runner got no answer, so the age of the claim is
@@ -176,8 +185,8 @@ class Claims:
         """Marks the claim as over. Returns False if another runner holds the claim or marked it as
         over.
 
-        Returns True also when this runner marked the claim before: the end may not be published
-        yet. ``dead_only``: marks only an expired claim.
+        Returns True also if this runner has marked the claim before, because the end of the job may
+        not be published yet. ``dead_only``: whether to mark only an expired claim.
         """
         self.held.pop(key, None)
         headers = {VERDICT: "over", RUNNER: self._runner}
@@ -185,8 +194,8 @@ class Claims:
         while True:
             claim = await self.read(key, at_least=known)
             if claim.state is ClaimState.OVER:
-                # An earlier write of this runner may have got no answer, also one of its last
-                # process.
+                # This runner, also its previous process, may have marked the claim with a write
+                # that got no answer.
                 return claim.runner == self._runner
             if claim.state is ClaimState.HELD and claim.runner != self._runner:
                 return False
@@ -207,7 +216,7 @@ class Claims:
             return True
 
     async def release(self, key: str) -> None:
-        """Releases the claim, if this runner holds it."""
+        """Releases the claim if this runner holds the claim."""
         self.held.pop(key, None)
         claim = await self.read(key)
         if claim.state is ClaimState.HELD and claim.runner == self._runner:
@@ -230,6 +239,6 @@ class Claims:
                 for key, revision in keys
             ],
             timeout=min(10.0, self._ttl / 4),
-            # After a StaleRevision the claim is read again.
+            # A write may be repeated, because the claim is read again after a StaleRevision.
             repeat_puts=True,
         )

@@ -7,13 +7,16 @@ runner/
   lease     time of the last renewal of all claims, in seconds since boot
   notify    a named pipe: a shim writes the key of a run when its journal has grown
   runs/<ns>.<name>.<revision>/
-    spec.json  what to run; written before any process starts
-    stop       the run is to stop, and why
-    shim       the shim's pid; written before any process      alive   locked while the shim lives
-    journal    what happened; format: `admittance.runner.jobs.shim` out/    output, one file per pod
-    said       all facts are published; kept for its output    scratch/
-    earlier.json  in place of spec.json: the run was stopped when its runner shut down, and may run
-               again here; kept for its output, to which the next run appends
+    spec.json     what to run; written before any process of the run starts
+    stop          the stop note: the run must stop, and why
+    shim          the pid of the run's shim; written before any process of the run starts
+    alive         locked while the shim lives
+    journal       the events of the run; format: `admittance.runner.jobs.shim`
+    out/          the output of the run, one file per pod
+    scratch/      one scratch folder per pod
+    said          exists if all facts of the run are published; the run is kept for its output
+    earlier.json  in place of spec.json: the run was stopped when its runner shut down, and may
+                  run again here; kept for its output, to which the next run appends
 ```
 """
 
@@ -54,16 +57,17 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Makes a folder that no other Unix user may list. Jobs that run as other Unix users must pass
-    through the folders of root to their scratch folders."""
+    """Makes a folder that no other Unix user may list. If the runner is root, jobs that run as
+    other Unix users may pass through the folder to their scratch folders."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700 if os.geteuid() else 0o711)
 
 
 def _remove_tree(path: Path) -> None:
-    """Removes a folder with all that jobs have written there, as far as possible. Follows no
-    symbolic link."""
-    # `shutil.rmtree` calls itself for each folder in a folder, and a job may nest thousands.
+    """Removes the folder ``path`` with all files that jobs have written there, as far as possible.
+    Follows no symbolic link."""
+    # `shutil.rmtree` calls itself for each folder in a folder, and a job may nest thousands of
+    # folders.
     with contextlib.suppress(RecursionError):
         shutil.rmtree(path, ignore_errors=True)
     if path.is_dir():
@@ -72,8 +76,8 @@ def _remove_tree(path: Path) -> None:
 
 
 def name_of(root: Path) -> str:
-    """The name of the runner with the folder ``root``, which has its own until the folder is
-    deleted. Raises OSError."""
+    """The name of the runner with the data folder ``root``; the name stays the same until the
+    folder is deleted. Raises OSError."""
     file = root / "id"
     if not file.exists() or not file.read_text().strip():
         root.mkdir(parents=True, exist_ok=True)
@@ -91,10 +95,10 @@ class RunFolder:
 
     def write(self, spec: Spec) -> None:
         """Creates the folder of the run, with its spec. No process of the run may start before this
-        returns.
+        function returns.
         """
         if not (self.path / "spec.json").exists():
-            # an earlier run of the admission may have been given back, perhaps not completely
+            # An earlier run of the same admission may have been given back, perhaps not completely.
             self._clear()
         _make_folder(self.path)
         (self.path / "out").mkdir(mode=0o700, exist_ok=True)
@@ -110,7 +114,7 @@ class RunFolder:
             return None
 
     def read_journal(self) -> bool:
-        """Reads new lines of the run's journal; returns True when there was one."""
+        """Reads new lines of the run's journal; returns True if there was a new line."""
         try:
             with (self.path / "journal").open("rb") as file:
                 file.seek(self.journal.offset)
@@ -126,8 +130,8 @@ class RunFolder:
             return 0
 
     def shim_lives(self) -> bool:
-        """Whether the run's shim still holds its lock; its pid may belong to another process by
-        now.
+        """Whether the run's shim still holds its lock. The shim's pid proves nothing: it may belong
+        to another process by now.
         """
         try:
             file = os.open(self.path / "alive", os.O_RDWR)
@@ -142,11 +146,11 @@ class RunFolder:
         return False
 
     def give_back(self) -> None:
-        """Ends the run so that it may start again, on this runner or another. The output of the run
-        is kept.
+        """Ends the run so that its admission may start again, on this runner or another. The output
+        of the run is kept.
         """
-        # The spec is renamed first: from here on the run does not count, even if the runner is
-        # interrupted.
+        # The file spec.json is renamed first: without this file the folder does not count as an
+        # open run, even if the runner is interrupted now.
         (self.path / "spec.json").replace(self.path / "earlier.json")
         self._clear()
 
@@ -157,7 +161,7 @@ class RunFolder:
 
     def closed_at(self) -> float:
         """When the run was closed or given back, in seconds since 1970. Raises FileNotFoundError if
-        the run was neither.
+        the run was neither closed nor given back.
         """
         try:
             return (self.path / "said").stat().st_mtime
@@ -165,8 +169,8 @@ class RunFolder:
             return (self.path / "earlier.json").stat().st_mtime
 
     def close(self) -> None:
-        """Marks all facts of the run as published and removes scratch folders; the output is kept
-        for a while.
+        """Marks all facts of the run as published and removes the run's scratch folders; the output
+        of the run is kept for a while.
         """
         (self.path / "said").touch()
         _remove_tree(self.path / "scratch")
@@ -180,8 +184,8 @@ class RunFolder:
         return (self.path / "said").exists()
 
     def remove(self) -> None:
-        # The spec is removed first: a folder without it is not a run, even if the runner is
-        # interrupted.
+        # The file spec.json is removed first: a folder without this file does not count as a run,
+        # even if the runner is interrupted now.
         for name in ("spec.json", "earlier.json"):
             (self.path / name).unlink(missing_ok=True)
         _remove_tree(self.path)
@@ -195,8 +199,8 @@ def _path_of(root: Path, key: str) -> Path:
 
 
 def open_run(root: Path, key: str) -> RunFolder | None:
-    """Returns the run of that key in the data folder at ``root``, also of another runner; None if
-    there is none. Raises OSError when the run cannot be read.
+    """Returns the run with the key ``key`` from the data folder at ``root``, which may be another
+    runner's; None if the folder does not have the run. Raises OSError when the run cannot be read.
     """
     path = _path_of(root, key)
     try:
@@ -222,8 +226,8 @@ class DataFolder:
 
     @classmethod
     def open(cls, data_dir: Path) -> DataFolder:
-        """Raises SetupError when another runner uses the folder, or the folder cannot be
-        written.
+        """Opens the runner's data folder in ``data_dir``. Raises SetupError if another runner uses
+        the folder, or if the folder cannot be written.
         """
         root = (data_dir / "runner").absolute()
         try:
@@ -256,9 +260,9 @@ class DataFolder:
 
     @property
     def secret(self) -> bytes:
-        """The key for this runner's message ids: with a guessed id, another program could suppress
-        its facts. The secret is the same after a crash, so that a repeated fact has the same
-        message id.
+        """The secret from which this runner computes its message ids: with a guessed message id,
+        another program could make the server drop the runner's facts as duplicates. The secret is
+        the same after a crash, so that a repeated fact has the same message id.
         """
         return (self.root / "secret").read_text().strip().encode()
 
@@ -271,14 +275,15 @@ class DataFolder:
         return self.root / "notify"
 
     def touch_lease(self, boot_seconds: float) -> None:
-        """Writes that a renewal of all claims began at ``boot_seconds``, for the shims to read."""
+        """Writes into the lease file, for the shims, that a successful renewal of all claims began
+        at ``boot_seconds``."""
         _replace(self.lease, repr(boot_seconds).encode())
 
     def folder_of(self, identity: RunIdentity) -> RunFolder:
         return RunFolder(_path_of(self.root, identity.key), identity)
 
     def runs(self) -> Iterator[RunFolder]:
-        """Returns every run, open or closed; removes folders that are not runs."""
+        """Returns every run of the runner, open or closed; removes folders that are not runs."""
         for path in sorted((self.root / "runs").iterdir()):
             try:
                 identity = _identity.decode((path / "spec.json").read_bytes())
@@ -289,7 +294,7 @@ class DataFolder:
             yield RunFolder(path, identity)
 
     def given_back(self) -> Iterator[RunFolder]:
-        """Runs that were given back and have not started again on this runner."""
+        """The runs that this runner gave back and that have not started again on this runner."""
         for path in sorted((self.root / "runs").iterdir()):
             if (path / "spec.json").exists():
                 continue
@@ -299,8 +304,8 @@ class DataFolder:
 
 
 def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
-    """Returns the run of that key in one of the folders, or None; ``roots``: runner id to path of
-    its folder.
+    """Returns the run with the key ``key`` from one of the data folders ``roots``; None if no
+    folder has the run. ``roots``: the path of each runner's folder, by the runner's id.
     """
     for runner, root in roots.items():
         path = Path(root)

@@ -14,26 +14,24 @@ from admittance.events.requests import Logs, LogsReply, PodLog
 from admittance.runner.machine import RunFiles
 
 REPLY_BYTES: Final = 400_000
-"""The most bytes of output in one reply. JSON may double the output, and the server's limit is a
-megabyte.
+"""The most bytes of output in one reply. The output may double its size in JSON, and the server's
+limit for a message is a megabyte.
 """
 BLOCK_BYTES: Final = 65_536
 """How many bytes are read at once when lines are counted from the end."""
 
 NOT_HERE_SECONDS: Final = 1.0
-"""Every runner gets each request for logs. A runner without the output waits this long, so that
-others reply first.
+"""Seconds that a runner without the requested output waits, so that a runner with the output
+replies first: every runner gets each request for logs.
 """
 
 _decoder = msgspec.json.Decoder(Logs)
 
 
 class LogReader:
-    """Replies with the output of the newest run of a workload, or of an earlier run, also when it
-    has ended.
-
-    ``given_back``: runs that may have started again on another runner; used if no other runner
-    replies.
+    """Replies with the output of a workload's newest run, or of an earlier run; the run may have
+    ended. ``given_back``: runs that may have started again on another runner; the reply uses these
+    runs only if no other runner replies.
     """
 
     def __init__(
@@ -75,10 +73,11 @@ def _newest(runs: Iterable[RunFiles], namespace: str, request: Logs) -> RunFiles
 
 
 def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
-    """The output of the pods from the offsets on, as much as fits into one reply. ``over``: no pod
-    of the run is running, though the run has no journal any more.
+    """The output of the run's pods from the requested offsets on, as much as fits into one reply.
+    ``over``: whether the run is known to have ended; otherwise its journal tells which pods run.
 
-    An offset beyond the end counts as 0: it belongs to an earlier run of the workload.
+    An offset beyond the end of the output counts as 0, because such an offset belongs to an earlier
+    run of the workload.
     """
     pods = []
     left = REPLY_BYTES
@@ -104,7 +103,8 @@ def _order(path: Path) -> tuple[str, int]:
 
 
 def _read(path: Path, offset: int, limit: int, running: bool) -> tuple[str, int, bool]:
-    """Returns text of the file, the offset where the text ends, and whether there is more."""
+    """Returns text of the file from ``offset`` on, the offset where the text ends, and whether the
+    file has more text."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if not 0 <= offset <= size:
@@ -118,8 +118,8 @@ def _read(path: Path, offset: int, limit: int, running: bool) -> tuple[str, int,
 
 
 def tail_offset(path: Path, lines: int) -> int:
-    """The offset of the last ``lines`` lines of a file. A last line without a newline counts as a
-    line.
+    """The offset in a file at which its last ``lines`` lines begin. A last line without a newline
+    counts as a line.
     """
     with path.open("rb") as file:
         size = at = file.seek(0, 2)
@@ -142,7 +142,7 @@ def tail_offset(path: Path, lines: int) -> int:
 
 
 def _half_character(data: bytes) -> int:
-    """The number of bytes at the end of ``data`` that begin an incomplete UTF-8 character."""
+    """How many bytes at the end of ``data`` belong to an incomplete UTF-8 character."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte >= 0xC0:

@@ -1,4 +1,4 @@
-"""What a runner needs of the machine that it runs on, and the records that runner and machine
+"""What a runner needs of the machine on which it runs, and the records that runner and machine
 exchange.
 
 `admittance.runner.launcher.LocalMachine` provides the machine with files, pipes and processes. The
@@ -39,8 +39,8 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 class RunJournal:
-    """The events that a shim has written about its run so far; `feed` takes the bytes from
-    ``offset`` on."""
+    """The events that a shim has written into the journal of its run; `feed` takes the bytes of the
+    journal from ``offset`` on."""
 
     def __init__(self) -> None:
         self.offset = 0
@@ -52,18 +52,20 @@ class RunJournal:
         self.ended: dict[str, int] = {}
         """Pods of the run that have ended, with their exit codes."""
         self.exit_code = 0
-        """The exit code of the first container that failed; 0 without a failure, or in the journal
-        of an older shim.
+        """The exit code of the first container that failed; 0 if no container failed, or if an
+        older version of the shim wrote the journal.
         """
 
     @property
     def is_result(self) -> bool:
-        """Whether the run ended by itself: then its result counts, and it does not run again."""
+        """Whether the job ended without a stop request: then the result counts, and the job does
+        not run again."""
         return self.outcome is not None and self.outcome.kind in ("succeeded", "failed")
 
     def feed(self, data: bytes) -> bool:
-        """Reads the complete new lines of the journal from ``data``; returns whether there was one.
-        A last line without its newline is left for the next call: it may be half written.
+        """Reads the complete new lines of the journal from ``data``; returns whether there was such
+        a line. A last line without its newline is left for the next call, because the shim may have
+        written only a part of it.
         """
         whole = data.rfind(b"\n") + 1
         self.offset += whole
@@ -71,7 +73,7 @@ class RunJournal:
             try:
                 line = _decoder.decode(text)
             except msgspec.MsgspecError:
-                continue  # an incomplete line, written just before a power failure
+                continue  # skips an incomplete line, written just before a power failure
             match line.e:
                 case "start":
                     self.processes[line.pid] = line.t
@@ -88,9 +90,10 @@ class RunJournal:
 
 
 class Spec(RunPlan, frozen=True, kw_only=True):
-    """A plan together with the identity of its run. ``mark`` is the value of ADMITTANCE_RUN in the
-    environment of every process of the run. ``lease_stop`` and ``lease_kill``: seconds after the
-    last renewal at which the shim sends SIGTERM and SIGKILL to its pods.
+    """What a shim reads at its start: the plan of a run and the identity of the run. ``mark`` is
+    the value of ADMITTANCE_RUN in the environment of every process of the run. ``lease_stop`` and
+    ``lease_kill``: how many seconds after the last renewal of the lease the shim sends SIGTERM and
+    SIGKILL to its pods.
     """
 
     key: str
@@ -106,7 +109,8 @@ class Spec(RunPlan, frozen=True, kw_only=True):
 
 
 class StopNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a run was told to stop, with the fields of `admittance.runner.decide.Run`."""
+    """Why a run was told to stop; the fields have the meaning that they have in
+    `admittance.runner.decide.Run`."""
 
     evicted: int = 0
     leaving: bool = False
@@ -114,7 +118,8 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a spec that identifies the run. ``grace``: as in `RunPlan`."""
+    """The part of a `Spec` that identifies the run. ``grace``: how many seconds a pod of the run
+    has from SIGTERM to SIGKILL."""
 
     key: str
     namespace: str
@@ -137,7 +142,7 @@ class RunFiles(Protocol):
 
     identity: RunIdentity
     journal: RunJournal
-    """The part of the run's journal that was read."""
+    """The events that the runner has read from the run's journal so far."""
 
     @property
     def path(self) -> Path:
@@ -145,7 +150,7 @@ class RunFiles(Protocol):
 
     def write(self, spec: Spec) -> None:
         """Creates the files of the run, with its spec. No process of the run may start before this
-        returns. Raises OSError.
+        function returns. Raises OSError.
         """
 
     def note_stop(self, note: StopNote) -> None:
@@ -155,7 +160,7 @@ class RunFiles(Protocol):
         """The stop note of the run; None if `note_stop` was not called."""
 
     def read_journal(self) -> bool:
-        """Reads new lines of the run's journal; returns True when there was one."""
+        """Reads new lines of the run's journal; returns True if there was a new line."""
 
     def shim_pid(self) -> int:
         """The pid of the run's shim; 0 if no shim has started yet."""
@@ -164,8 +169,8 @@ class RunFiles(Protocol):
         """Whether the run's shim still runs."""
 
     def give_back(self) -> None:
-        """Ends the run so that it may start again, on this runner or another. The output of the run
-        is kept.
+        """Ends the run so that its admission may start again, on this runner or another. The output
+        of the run is kept.
         """
 
     def closed_at(self) -> float:
@@ -174,7 +179,7 @@ class RunFiles(Protocol):
         """
 
     def close(self) -> None:
-        """Marks all facts of the run as published; its output is kept for a while."""
+        """Marks all facts of the run as published; the output of the run is kept for a while."""
 
     def mark_published(self) -> None:
         """Marks all facts of the run as published by another runner."""
@@ -183,7 +188,7 @@ class RunFiles(Protocol):
         """Whether all facts of the run are published."""
 
     def remove(self) -> None:
-        """Removes the run with its output."""
+        """Removes all files of the run, also its output."""
 
 
 class ClosedRuns(dict[str, RunFiles]):
@@ -198,7 +203,8 @@ class ClosedRuns(dict[str, RunFiles]):
         self._of.setdefault((run.identity.namespace, run.identity.name), set()).add(key)
 
     def drop(self, key: str) -> RunFiles | None:
-        """Removes and returns the run of this key, or returns None if there is none."""
+        """Removes the run with the key ``key`` from the closed runs and returns the run; returns
+        None if no such run is closed."""
         run = self.pop(key, None)
         if run is not None:
             which = run.identity.namespace, run.identity.name
@@ -221,7 +227,7 @@ class RunnerFiles(Protocol):
 
     @property
     def secret(self) -> bytes:
-        """The key for the message ids of this runner."""
+        """The secret from which this runner computes its message ids."""
 
     @property
     def lease(self) -> Path:
@@ -232,24 +238,25 @@ class RunnerFiles(Protocol):
         """The path of the pipe to which shims write the key of a run when its journal has grown."""
 
     def touch_lease(self, boot_seconds: float) -> None:
-        """Writes that a renewal of all claims began at ``boot_seconds``, for the shims to read."""
+        """Writes into the lease file, for the shims, that a successful renewal of all claims began
+        at ``boot_seconds``."""
 
     def folder_of(self, identity: RunIdentity) -> RunFiles:
-        """The files of the run with that identity, which need not exist yet."""
+        """The files of the run ``identity``; the files need not exist yet."""
 
     def runs(self) -> Iterator[RunFiles]:
         """Every run of the runner, open or closed."""
 
     def given_back(self) -> Iterator[RunFiles]:
-        """Runs that were given back and have not started again on this runner."""
+        """The runs that this runner gave back and that have not started again on this runner."""
 
     def close(self) -> None:
-        """Unlocks the files, so that another runner process can use them."""
+        """Unlocks the data folder, so that another runner process can use it."""
 
 
 class Executor(Protocol):
-    """Makes the plans by which jobs run as processes or containers. ``mark`` identifies a run in
-    its processes' environment and on its containers.
+    """Makes the plans by which jobs run as processes or containers. ``mark``: the text that
+    identifies a run in the environment of its processes and on its containers.
     """
 
     async def check(self) -> None:
@@ -265,15 +272,16 @@ class Executor(Protocol):
 
 
 class Shims(Protocol):
-    """Starts shims and tells them to stop; `admittance.runner.launcher.Launcher` is the real
-    one.
+    """Starts shims and tells them to stop; `admittance.runner.launcher.Launcher` does this with
+    real processes.
     """
 
     async def open(self) -> None:
-        """Begins to call ``on_change`` for runs whose journal has grown."""
+        """Prepares the starts of shims; from now on ``on_change`` is called for each run whose
+        journal has grown."""
 
     async def close(self) -> None:
-        """Ends the notifications, and leaves the shims running."""
+        """Ends the calls of ``on_change``, and leaves the shims running."""
 
     async def launch(self, run: RunFiles) -> None:
         """Starts a shim for the run when a slot is free. A second call for the same run starts no
@@ -292,12 +300,13 @@ class Shims(Protocol):
         """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
 
     def kill(self, run: RunFiles) -> None:
-        """Kills the run's shim, which writes nothing any more. Processes of the run may remain."""
+        """Kills the run's shim: after this call the shim writes nothing more into the journal.
+        Processes of the run may remain."""
 
 
 class OtherRun(NamedTuple):
-    """A run in the data folder of another runner. ``secret``: the secret of that folder; None if it
-    is not readable.
+    """A run in the data folder of another runner. ``secret``: the other runner's secret for message
+    ids; None if this runner cannot read it.
     """
 
     folder: RunFiles
@@ -305,20 +314,20 @@ class OtherRun(NamedTuple):
 
 
 class HostMachine(Protocol):
-    """A machine with a data folder, programs that start jobs, and a clock that counts from its
-    boot."""
+    """The machine of a runner: a data folder, executors, shims, and a clock that counts from the
+    boot of the machine."""
 
     def boot_seconds(self) -> float:
         """Seconds since the machine's boot, by which leases are measured."""
 
     def executor(self, name: str) -> Executor:
-        """Returns the executor of that name, such as docker. Raises SetupError for an unknown
-        name.
+        """Returns the executor with the name ``name``, such as docker. Raises SetupError for an
+        unknown name.
         """
 
     def open_files(self, data_dir: Path) -> RunnerFiles:
-        """Raises SetupError when another runner uses the folder, or the folder cannot be
-        written.
+        """Opens the runner's files in the folder ``data_dir``. Raises SetupError if another runner
+        uses the folder, or if the folder cannot be written.
         """
 
     def shims(self, files: RunnerFiles, on_change: Callable[[str], None]) -> Shims:
@@ -326,6 +335,6 @@ class HostMachine(Protocol):
         has grown."""
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
-        """Returns the run of that key in the folder of another runner, or None; ``roots``: runner
-        id to path of its folder.
+        """Returns the run with the key ``key`` from the data folder of another runner; None if no
+        folder has the run. ``roots``: the path of each runner's folder, by the runner's id.
         """

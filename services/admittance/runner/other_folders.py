@@ -1,5 +1,5 @@
-"""The data folders of other runners. They may have the result of a job that ran on a runner that
-has ended."""
+"""The data folders of other runners. Such a folder may have the result of a job whose runner has
+ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ FOLDER_PREFIX: Final = "_runner"
 KNOWN_SECONDS: Final = 2 * 86_400.0
 """Seconds for which the announced folder of another runner is remembered."""
 SHIM_END_SECONDS: Final = 60.0
-"""Most seconds to wait for the end of a shim whose claim has expired: twice the usual grace period.
+"""Most seconds to wait for the end of a shim after the claim of its run has expired: twice the
+usual grace period.
 """
 LOOK_SECONDS: Final = 0.2
 
@@ -40,7 +41,8 @@ class OtherFolders:
         self._folder = folder
         self._roots: dict[str, str] = {}
         self.loaded = asyncio.Event()
-        """Set when all folders that were announced before this runner's start are known."""
+        """The event that is set when this runner knows all folders that other runners announced
+        before this runner's start."""
 
     async def announce(self) -> None:
         """Writes the path of this runner's folder to the bucket, for other runners. Raises
@@ -53,15 +55,15 @@ class OtherFolders:
         )
 
     async def find(self, key: str) -> OtherRun | None:
-        """Returns the run of that key in a readable folder of another runner; None if there is
-        none. Waits until the announced folders are known.
+        """Returns the run with the key ``key`` from a readable folder of another runner; None if no
+        such folder has the run. Waits until this runner knows the announced folders.
         """
         await self.loaded.wait()
         roots = dict(self._roots)
         return await asyncio.to_thread(self._machine.find_run, roots, key)
 
     def learn(self, entries: Sequence[Entry]) -> None:
-        """Reads folders from entries of the bucket of claims."""
+        """Learns the paths of other runners' folders from entries of the bucket of claims."""
         for entry in entries:
             prefix, _, runner = entry.key.partition(".")
             if prefix != FOLDER_PREFIX or runner == self._folder.runner:
@@ -79,8 +81,8 @@ def read_root(value: bytes) -> str:
 
 
 async def wait_for_shim(run: OtherRun) -> None:
-    """Waits until the run's shim has ended, at most SHIM_END_SECONDS. A shim ends by itself before
-    the claim of its run expires, but it may hang.
+    """Waits until the run's shim has ended, at most SHIM_END_SECONDS. A healthy shim ends before
+    the claim of its run expires; a shim that hangs does not.
     """
     for _ in range(int(SHIM_END_SECONDS / LOOK_SECONDS)):
         run.folder.read_journal()

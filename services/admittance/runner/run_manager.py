@@ -3,11 +3,16 @@ returns.
 
 A crash can leave these states behind, and each is repaired:
 
-- A claim without a folder: the fact is not acknowledged, comes again, and the claim is ours.
-- A folder without a shim: it is handed to a shim again, which starts nothing twice.
-- A stop that was noted but not sent: the note is read at the next start.
-- An end in the journal that was not published: it is published then, under the same message id.
-- A published end without a claim marked over, or with an open folder: both steps are repeated.
+- A claim whose run has no folder: the fact ``admitted`` is not acknowledged, so it comes again, and
+  this runner starts the job under the claim that it already holds.
+- The folder of a run without a shim: the launcher starts a shim for the folder again; a shim starts
+  no run twice.
+- A stop note of which the shim was not told: the runner reads the note at its next start and tells
+  the shim.
+- The end of a job in the journal without a published fact: the runner publishes the fact at its
+  next start, under the same message id.
+- A published end of a job with a claim that is not marked as over, or with a run that is not
+  closed: the runner marks the claim and closes the run again.
 """
 
 from __future__ import annotations
@@ -52,22 +57,23 @@ from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
 
 RETRY_SECONDS: Final = 0.5
-"""Pause between two attempts of a request that the bus did not accept."""
+"""Seconds between two attempts of a request that the bus did not accept."""
 
 HUNG_SECONDS: Final = 20.0
-"""A shim hangs if its run has not ended so long after the grace period of a stop."""
+"""Seconds after the grace period of a stop: a shim whose run has not ended by then counts as
+hung."""
 
 SHUTDOWN_CHECK_SECONDS: Final = 0.2
-"""Pause between two checks for running jobs during shutdown."""
+"""Seconds between two checks for running jobs while the runner shuts down."""
 
 T = TypeVar("T")
 log = structlog.get_logger(service="runner")
 
 
 class RunManager:
-    """The runs of one runner. ``runs`` holds the open runs; ``closed`` and ``given_back`` hold runs
-    that are kept for their output. A run that was given back may start again, on this runner or
-    another.
+    """The runs of one runner. ``runs`` holds the open runs; ``closed`` and ``given_back`` hold
+    ended runs that are kept for their output. The job of a run that was given back may start again,
+    on this runner or another.
     """
 
     def __init__(
@@ -98,7 +104,7 @@ class RunManager:
         self.shutting_down = False
         self.idle = asyncio.Event()
         self.handling_facts = asyncio.Lock()
-        """Held while this runner handles a batch of facts."""
+        """The lock that is held while this runner handles a batch of facts."""
         self.released: list[tuple[str, str]] = []
         """Workloads (namespace, name) with an admission that this runner released and may claim
         again.
@@ -109,14 +115,15 @@ class RunManager:
         """
         self._released: set[str] = set()
         self._hung_at: dict[str, float] = {}
-        """When a run that was told to stop must have ended, in seconds since boot."""
+        """For each run that was told to stop: when its shim counts as hung, in seconds since
+        boot."""
         self._admitted: dict[str, Admitted] = {}
         self._traces: dict[str, str] = {}
         self._chains: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add_run(self, fact: Admitted, trace: str) -> str:
-        """Adds a run for an admission that is not claimed yet; returns its key."""
+        """Adds a run for an admission that is not claimed yet; returns the key of the run."""
         key = run_key(fact.namespace, fact.name, fact.revision)
         self._admitted[key] = fact
         self._traces[key] = trace
@@ -148,7 +155,7 @@ class RunManager:
         self._track(task)
 
     async def wait_for_effects(self, keys: Iterable[str]) -> None:
-        """Waits until all effects of these runs that are due now are carried out."""
+        """Waits until all effects that are now pending for the runs ``keys`` are carried out."""
         tasks = [self._chains[key] for key in keys if key in self._chains]
         if tasks:
             await asyncio.gather(*tasks)
@@ -179,7 +186,8 @@ class RunManager:
                     self._stop(key)
                 case decide.Publish(fact):
                     found = self.folders.get(key)
-                    # Another runner that can read the folder may have published the result already.
+                    # A closed folder: another runner that can read the folder has published the
+                    # job's result already.
                     if found is None or not found.is_closed():
                         await self.publish(fact, key)
                 case decide.MarkOver(then):
@@ -200,8 +208,8 @@ class RunManager:
     async def _forget(self, key: str) -> None:
         found = self.folders.get(key)
         if found is not None:
-            # The run is added to the closed runs before it is removed from the open ones, so that
-            # log requests and repeated facts always find it.
+            # The run is added to the closed runs before it is removed from the open runs, so that
+            # log requests and repeated facts always find the run.
             self.closed[key] = found
             del self.folders[key]
         run = self.runs.pop(key)
@@ -210,14 +218,15 @@ class RunManager:
         self._traces.pop(key, None)
         self.launcher.start_done(key)
         if found is not None:
-            # nothing reads the processes of a closed run
+            # the list of a run's processes is dropped, because nothing reads it once the run is
+            # closed
             found.journal.processes.clear()
             await asyncio.to_thread(found.close)
         if key in self._released:
             self._released.discard(key)
             if not self.shutting_down:
-                # The previous runner process ended before it had released the claim; the claim is
-                # released now, and the job runs again.
+                # The previous process of this runner ended before it had released the claim; this
+                # process has released the claim, so the job may run again.
                 self.released.append((run.namespace, run.name))
         if not self.runs:
             self.idle.set()
@@ -230,8 +239,8 @@ class RunManager:
             assert earlier.journal.outcome is not None, "it has a result"
             self.handle(key, decide.Ended(*earlier.journal.outcome, earlier.journal.exit_code))
             return
-        # Each start of a run has its own mark: after a clean shutdown the same admission runs
-        # again.
+        # Each start of a run has its own mark: after a clean shutdown of the runner the same
+        # admission is started again.
         mark = f"{self.folder.runner}.{key}.{chance.token_hex(3)}"
         try:
             plan = self.executor.run_plan(admitted, mark)
@@ -262,8 +271,8 @@ class RunManager:
         self._track(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
 
     def _earlier_result(self, run: Run) -> RunFiles | None:
-        """Finds the run of an earlier admission of the same workload with a result that came too
-        late to count. The work of such a run is done, so the job is not started again.
+        """Returns a run of an earlier admission of the same workload with a result that came too
+        late to count. The work of such a run is done, so the job does not start again.
         """
         mine = run_key(run.namespace, run.name, 0)[:-1]
         open_ones = [found for key, found in self.folders.items() if key.startswith(mine)]
@@ -306,8 +315,8 @@ class RunManager:
     # Publishing. -----------------------------------------------------------------------
 
     async def publish_result_of(self, other: OtherRun) -> None:
-        """Publishes the result of another runner's run, as that runner would, and marks the result
-        as published.
+        """Publishes the result of another runner's run, with the message id that the other runner
+        would use, and marks the result as published.
         """
         of = other.folder.identity
         run = Run(namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision)
@@ -320,7 +329,8 @@ class RunManager:
     async def publish(
         self, fact: Fact, key: str = "", *, start: str = "", secret: bytes = b""
     ) -> None:
-        """Publishes the fact, repeatedly until the log has it; the message id removes duplicates.
+        """Publishes the fact, repeatedly until the log has it; the server drops duplicates by the
+        message id.
 
         ``start``, ``secret``: for a run of another runner, the mark of the run and the secret of
         that runner's folder.
@@ -361,7 +371,8 @@ class RunManager:
             self.report_journal(key, found)
 
     def report_journal(self, key: str, found: RunFiles) -> None:
-        """Turns the journal of a run into events; repeated events change nothing."""
+        """Turns the journal of a run into events for the core; an event that the core has had
+        before changes nothing."""
         journal = found.journal
         if journal.up:
             self.launcher.start_done(key)
@@ -388,12 +399,13 @@ class RunManager:
             elif not found.shim_lives():
                 await self._on_shim_death(key, found, "shim_died")
             elif self._is_hung(key, found):
-                # Nothing else would end the run: its claim is renewed as long as it is open.
+                # A hung shim is killed because nothing else would end its run: the claim is renewed
+                # as long as the run is open.
                 self.launcher.kill(found)
                 await self._on_shim_death(key, found, "shim_hung")
 
     def _is_hung(self, key: str, found: RunFiles) -> bool:
-        """Whether the run was told to stop, and its shim has not ended it in time."""
+        """Whether the run was told to stop, and the shim has not ended the run in time."""
         if self.runs[key].stage is not Stage.STOPPING:
             return False
         now = self.machine.boot_seconds()
@@ -411,9 +423,9 @@ class RunManager:
     # Shutdown. -------------------------------------------------------------------------
 
     async def shut_down(self, seconds: float, gone_seconds: float) -> bool:
-        """Stops all jobs and releases their claims; returns False when that took too long. While
-        the bus is unreachable, jobs still get their grace period; then the runner waits
-        ``gone_seconds`` for the bus.
+        """Stops all jobs and releases their claims; returns False if some runs are still open after
+        ``seconds``. While the bus is unreachable, jobs still get their grace period; then the
+        runner waits ``gone_seconds`` for the bus.
         """
         self.shutting_down = True
         for key in list(self.runs):
@@ -437,7 +449,7 @@ class RunManager:
         return not self.runs
 
     def _stop_without_bus(self) -> None:
-        """Stops jobs at once for which an earlier effect still waits for the bus."""
+        """Stops, at once, jobs that have an earlier effect which still waits for the bus."""
         for key, found in self.folders.items():
             if self.runs[key].stage is Stage.STOPPING and found.stop_note() is None:
                 self._stop(key)

@@ -1,4 +1,4 @@
-"""What a runner may start: namespaces, Unix users, images and working folders. Pure."""
+"""Which jobs a runner may start, by namespace, Unix user, image and working folder. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ UNKNOWN: Final = "unknown"
 
 
 class CannotRun(ValueError):
-    """This runner cannot run the admission; the message says why."""
+    """The error that this runner cannot run the job of an admission; the message says why."""
 
 
 class UnixUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A Unix user as which jobs run. ``groups``: all of its groups. ``home``: its home folder."""
+    """A Unix user as which jobs run. ``groups``: the ids of all groups of the user. ``home``: the
+    path of the user's home folder."""
 
     uid: int
     gid: int
@@ -32,28 +33,31 @@ class UnixUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UnixUsers(msgspec.Struct, frozen=True):
-    """A range of Unix users without names, ``low`` to ``high``: each namespace has one of them."""
+    """A range of ids of Unix users, ``low`` to ``high``: the jobs of each namespace run as one user
+    of the range."""
 
     low: int
     high: int
 
     def of_namespace(self, namespace: str) -> UnixUser:
-        """The namespace's Unix user: the same at every runner. Two of ``n`` namespaces share one
-        with a probability of about n² / (2 · size of the range)."""
+        """The Unix user of the range that belongs to the namespace: the same at every runner. The
+        probability that some two of ``n`` namespaces share a Unix user is about n² / (2 · size of
+        the range)."""
         digest = hashlib.blake2b(namespace.encode(), digest_size=8).digest()
         number = self.low + int.from_bytes(digest) % (self.high - self.low + 1)
         return UnixUser(uid=number, gid=number, groups=(number,))
 
 
 class JobRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runner may start; an empty field limits nothing.
+    """Rules that limit which jobs a runner may start; an empty field limits nothing.
 
-    ``namespaces``: it leaves the jobs of all others to other runners. ``run_as``: Unix users by
-    ``user:NAME`` (the submitter), ``namespace:NAME``, ``unknown`` (no known submitter) or ``*``;
-    the first of these that a job has counts, and a job without any is refused. A range gives each
-    namespace a Unix user of its own. ``images``: patterns
-    such as ``registry.example.com/team/*``. ``folders``: working folders, each with all folders in
-    it, without symbolic links.
+    ``namespaces``: the namespaces of the jobs that the runner starts; it leaves all other jobs to
+    other runners. ``run_as``: the Unix user of a job, by the keys ``user:NAME`` (the submitter),
+    ``namespace:NAME``, ``unknown`` (no known submitter) and ``*``; the first of these keys that
+    matches the job counts, and a job without a matching key is refused. A range gives each
+    namespace a Unix user of its own. ``images``: patterns of allowed images, such as
+    ``registry.example.com/team/*``. ``folders``: paths, without symbolic links, of allowed working
+    folders; the folders inside an allowed folder are allowed, too.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -65,7 +69,8 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         return not self.namespaces or namespace in self.namespaces
 
     def unix_user(self, admitted: Admitted) -> UnixUser | None:
-        """The Unix user of the job; None: the runner's own. Raises CannotRun."""
+        """The Unix user of the job; None: the job runs as the runner's Unix user. Raises
+        CannotRun."""
         if not self.run_as:
             return None
         by = admitted.submitted_by
@@ -84,14 +89,15 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def check_image(self, image: str) -> None:
-        """Raises CannotRun if no container may run this image."""
+        """Raises CannotRun if the rules do not allow the image."""
         if self.images and not any(fnmatchcase(image, one) for one in self.images):
             raise CannotRun(
                 f"the runner may not run the image {image}: allowed are {', '.join(self.images)}"
             )
 
     def check_folder(self, folder: str) -> None:
-        """Raises CannotRun if no process may start in this folder, which has no symbolic links."""
+        """Raises CannotRun if the rules do not allow processes to start in the folder; the path of
+        the folder must be free of symbolic links."""
         path = PurePath(folder)
         if self.folders and not any(path.is_relative_to(one) for one in self.folders):
             raise CannotRun(

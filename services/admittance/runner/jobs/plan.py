@@ -20,11 +20,12 @@ from admittance.events.shapes import PodSetToRun
 from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
 
 GRACE_SECONDS: Final = 30
-"""The terminationGracePeriodSeconds of a pod template that sets none; Kubernetes' default."""
+"""The grace period of a pod template without terminationGracePeriodSeconds; the default of
+Kubernetes."""
 
 GRACE_MAX: Final = 7 * 86_400
-"""The most seconds of a grace period; longer periods are cut, because the shim's clock cannot add a
-number without limit."""
+"""The most seconds of a grace period; a longer period is cut to this, because the shim cannot
+compute with an unlimited number."""
 
 OWN_ENV: Final = (
     "JOB_COMPLETION_INDEX",
@@ -36,7 +37,7 @@ OWN_ENV: Final = (
     "ADMITTANCE_FLAVORS",
     "ADMITTANCE_RUN",
 )
-"""Environment variables that the shim sets for every container."""
+"""The names of the environment variables that the shim sets for every container."""
 
 _FIELDS: Final = {
     "metadata.name": "$(ADMITTANCE_POD)",
@@ -44,16 +45,18 @@ _FIELDS: Final = {
     "metadata.annotations['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
     "metadata.labels['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
 }
-"""For each ``valueFrom.fieldRef`` that works without a cluster the value that replaces it."""
+"""For each path in a ``valueFrom.fieldRef`` that works without a cluster, the value that replaces
+it."""
 
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One process of a pod. ``cwd`` "": the process runs in the pod's scratch folder. The shim
-    expands references ``$(NAME)`` in ``argv`` and in the values of ``env``.
+    """The plan of one process of a pod. ``cwd``: the working folder of the process; "" means the
+    pod's scratch folder. The shim expands references ``$(NAME)`` in ``argv`` and in the values of
+    ``env``.
 
-    ``probe``: a program run in the scratch folder before a stop, for a process that only waits for
-    a container. Status 0 of the probe: the container has ended, so the process is about to end,
-    too.
+    ``probe``: a program that the shim runs in the scratch folder before a stop, if the process only
+    waits for a container. Status 0 of the probe means that the container has ended, so the process
+    is about to end, too.
     """
 
     name: str
@@ -68,8 +71,8 @@ Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 
 class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The pods of one pod set in a run. ``completions``: how many pods must succeed; ``parallel``:
-    how many pods run at once."""
+    """The plan of one pod set's pods in a run. ``completions``: how many pods must succeed;
+    ``parallel``: how many pods run at once."""
 
     name: str
     parallel: int
@@ -80,10 +83,10 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``grace``: how many seconds a pod has from SIGTERM to SIGKILL. ``given``: the base
-    environment; the variables of containers override it. ``cleanup``: programs that end processes
-    and containers that a signal does not reach. ``run_as``: the Unix user of the processes; None:
-    that of the runner.
+    """What a shim carries out. ``grace``: how many seconds a pod has from SIGTERM to SIGKILL.
+    ``given``: the base environment of all containers; the variables of a container override it.
+    ``cleanup``: programs that end processes and containers that a signal does not reach.
+    ``run_as``: the Unix user of the processes; None: the runner's Unix user.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -141,8 +144,8 @@ def _assemble(
     processes_of: Callable[[PodSetToRun, PodTemplate], tuple[Processes, Processes]],
     cleanup: tuple[tuple[str, ...], ...] = (),
 ) -> RunPlan:
-    """The plan of all pod sets. ``processes_of``: returns the init and main processes of one pod
-    set.
+    """The plan of a run with all pod sets of the admission. ``processes_of``: a function that
+    returns the init and main processes of one pod set.
     """
     sets = []
     graces = [0]
@@ -175,9 +178,9 @@ def _assemble(
 
 
 def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
-    """The plan that runs the admission as processes of this machine. Containers without command and
-    args are left out when another container has a command or args: the program of their image is
-    unknown to the runner.
+    """The plan that runs the admission as processes of this machine. The plan leaves out containers
+    without command and args if another container has a command or args: without the image, the
+    runner does not know their program.
 
     Raises CannotRun if this runner cannot run the admission.
     """
@@ -199,7 +202,7 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
 
 
 def _is_of_client(name: str) -> bool:
-    """Whether a variable of this name would change what the docker client does."""
+    """Whether an environment variable with this name would change how the docker client works."""
     return name in ("PATH", "HOME", "TMPDIR", "BASH_ENV", "ENV") or name.upper().startswith(
         ("DOCKER_", "LD_", "HTTP_", "HTTPS_", "ALL_", "NO_", "SSL_", "SSH_", "XDG_", "GO", "OTEL_")
     )
@@ -224,13 +227,14 @@ def plan_docker(
     rules: JobRules = NO_RULES,
     user: UnixUser | None = None,
 ) -> RunPlan:
-    """The plan that runs the admission as containers, each under a ``docker run`` in the
+    """The plan that runs the admission as containers, each started by a ``docker run`` in the
     foreground.
 
-    ``docker`` is the path of the client, ``mark`` the value of the label ``admittance.run`` that
-    finds the containers of this run. The client forwards SIGTERM; the cleanup removes containers
-    that remain after a SIGKILL of the client. ``user``: the user in the containers; None: that of
-    the image. Raises CannotRun if this runner cannot run the admission.
+    ``docker``: the path of the docker client. ``mark``: the value of the label ``admittance.run``
+    by which the containers of this run are found. The docker client forwards SIGTERM to its
+    container; the plan's cleanup removes containers that remain after a SIGKILL of the client.
+    ``user``: the Unix user in the containers; None: the user that the image sets. Raises CannotRun
+    if this runner cannot run the admission.
     """
 
     def wrapped(containers: tuple[Container, ...]) -> Processes:
@@ -249,8 +253,8 @@ def plan_docker(
                 argv += ["--user", f"{user.uid}:{user.gid}"]
             env = tuple(one for one in _env(each) if not _is_of_client(one[0]))
             for name in dict.fromkeys((*OWN_ENV, *(name for name, _ in env))):
-                # The variable is passed without a value: the client takes the value, expanded, from
-                # its own environment.
+                # ``--env NAME`` has no value: the docker client takes the value of the variable,
+                # already expanded, from its own environment.
                 argv += ["--env", name]
             for name, value in _env(each):
                 if _is_of_client(name):
@@ -276,9 +280,9 @@ def plan_docker(
 
 
 def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
-    """The program that checks whether a container has ended while its client still waits for its
-    removal. Its status is 0 if the container has ended; 1 if it runs, has not started yet, or the
-    engine does not answer.
+    """The program that checks whether a container has ended while its docker client still waits for
+    the container's removal. The program's status is 0 if the container has ended; 1 if the
+    container runs or has not started yet, or if the engine does not answer.
     """
     script = (
         'cid=$(cat "$1" 2>/dev/null); [ -n "$cid" ] || exit 1; '
@@ -290,8 +294,8 @@ def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
 
 
 def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
-    """The program that removes every container of a run and waits for containers that the engine
-    is removing already. Its status is 1 if some containers are left."""
+    """The program that removes every container of a run and waits for containers that the engine is
+    removing already. The program's status is 1 if some containers are left."""
     script = (
         "for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
         'ids=$("$0" ps --all --quiet --filter "label=admittance.run=$1") || exit 1; '

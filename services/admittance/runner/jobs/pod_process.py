@@ -1,7 +1,7 @@
 # ruff: noqa: PTH101, PTH102, PTH112, PTH113, PTH118, PTH120, PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
-"""Starts one process of a pod, as the runner's Unix user or as another one. For the shim only, so
-it imports little.
+"""Starts one process of a pod, as the runner's Unix user or as another one. The shim imports this
+module, so the module imports little.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import os
 import re
 import signal
 
-TYPE_CHECKING = False  # an import of `typing` would cost milliseconds in every shim
+# `typing` is not imported, because the import would cost milliseconds in every shim.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -28,7 +29,9 @@ def expand(text: str, env: dict[str, str]) -> str:
 
 
 def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str]) -> dict[str, str]:
-    """A container's variables: given, own, then wanted, each expanded by those before it."""
+    """The environment of a container. A variable in ``own`` overrides one in ``given``; a variable
+    in ``wanted`` overrides both, and its value may refer to the variables before it.
+    """
     env = {**given, **own}
     for name, value in wanted:
         env[name] = expand(value, env)
@@ -36,7 +39,8 @@ def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str])
 
 
 def find_program(name: str, env: dict[str, str], cwd: str) -> str:
-    """The path of a program on the pod's PATH. Raises FileNotFoundError if there is none."""
+    """The path of a program on the pod's PATH. Raises FileNotFoundError if no folder of PATH has
+    the program."""
     if "/" in name:
         return os.path.join(cwd, name)
     for folder in env.get("PATH", os.defpath).split(":"):
@@ -48,7 +52,7 @@ def find_program(name: str, env: dict[str, str], cwd: str) -> str:
 
 def make_scratch(path: str, user: dict[str, Any] | None) -> str:
     """Makes the scratch folder of a pod, which only the Unix user of the pod may read; returns its
-    path. ``user``: as in `start_process`."""
+    path. ``user``: the ``uid`` and ``gid`` of this Unix user; None: the runner's Unix user."""
     above = os.path.dirname(path)
     if not os.path.isdir(above):
         os.mkdir(above)
@@ -68,10 +72,10 @@ def start_process(
     output: str,
     user: dict[str, Any] | None,
 ) -> int:
-    """Starts a process in a session of its own, whose output is appended to the file ``output``;
-    returns its pid. ``folders``: the scratch folder of the pod, and the folder in which the process
-    starts. ``user``: the ``uid``, ``gid`` and ``groups`` of the process; None: those of the runner.
-    Raises OSError or ValueError.
+    """Starts a process in a session of its own, and appends its output to the file ``output``;
+    returns the pid. ``folders``: the scratch folder of the pod, and the folder in which the process
+    starts. ``user``: the ``uid``, ``gid`` and ``groups`` of the process; None: the runner's Unix
+    user. Raises OSError or ValueError if the process cannot start.
     """
     if user:
         return _start_as(user, program, argv, env, folders, output)
@@ -99,7 +103,8 @@ def _start_as(
     folders: tuple[str, str],
     output: str,
 ) -> int:
-    # The pipe closes at exec; before, the child writes to it why it cannot start.
+    # If the child process cannot start the program, it writes the reason to the pipe; a successful
+    # exec closes the pipe.
     problems, report = os.pipe()
     pid = os.fork()
     if not pid:
@@ -127,11 +132,12 @@ def _become(user: dict[str, Any], scratch: str, cwd: str, output: str) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     silence = os.open(os.devnull, os.O_RDONLY)
     log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    # A program may open /dev/stdout, for which it must own the file.
+    # The process must own the output file, because a program may open /dev/stdout.
     os.fchown(log, user["uid"], user["gid"])
     for wanted, opened in ((0, silence), (1, log), (2, log)):
         os.dup2(opened, wanted)
-    # The user may have no way to its scratch folder, such as through the home of root.
+    # The process enters the scratch folder while it is still root: the pod's Unix user may lack the
+    # right to pass through the folders above, such as the home folder of root.
     os.chdir(scratch)
     os.setgroups(user["groups"])
     os.setresgid(user["gid"], user["gid"], user["gid"])
@@ -150,7 +156,7 @@ def start_time(pid: int) -> int:
 
 
 def signal_group(pid: int, sig: int) -> None:
-    """Sends a signal to the process group ``pid`` if it still exists."""
+    """Sends a signal to the process group ``pid`` if the group still exists."""
     try:
         os.killpg(pid, sig)
     except (ProcessLookupError, PermissionError):

@@ -19,7 +19,8 @@ VARIABLES: Final[Mapping[str, str]] = {
     "images": "ADMIT_JOB_IMAGES",
     "folders": "ADMIT_JOB_FOLDERS",
 }
-"""The environment variable of each field of `RuleTexts`: its values, separated by commas."""
+"""For each field of `RuleTexts` the environment variable that has the field's values, separated by
+commas."""
 OPTIONS: Final[Mapping[str, str]] = {
     "run_as": "--run-as",
     "namespaces": "--job-namespace",
@@ -29,7 +30,8 @@ OPTIONS: Final[Mapping[str, str]] = {
 
 
 class RuleTexts(NamedTuple):
-    """The rules of a runner as options: see `JobRules`. ``run_as``: ``KEY=UNIX_USER`` each."""
+    """The rules of a runner as texts of options; for the meaning of the fields see `JobRules`.
+    ``run_as``: texts ``KEY=UNIX_USER``."""
 
     run_as: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -38,7 +40,8 @@ class RuleTexts(NamedTuple):
 
 
 def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobRules:
-    """The rules of options, else of variables. Raises SetupError for a wrong value."""
+    """The rules that the options set; a rule without an option comes from its environment variable.
+    Raises SetupError for a wrong value."""
     given = {name: getattr(texts, name) or text_list(env, VARIABLES[name]) for name in VARIABLES}
     for name, other in (("images", "docker"), ("folders", "local")):
         if given[name] and executor != other:
@@ -86,7 +89,7 @@ def _range(text: str) -> UnixUsers | None:
 
 
 def unix_user(text: str) -> UnixUser:
-    """The Unix user of a name, or of ``UID`` or ``UID:GID``. Raises SetupError."""
+    """The Unix user with the name, ``UID`` or ``UID:GID`` in ``text``. Raises SetupError."""
     uid, _, gid = text.partition(":")
     if uid.isdecimal() and (not gid or gid.isdecimal()):
         number = int(uid)
@@ -116,8 +119,8 @@ def _known(entry: pwd.struct_passwd) -> UnixUser:
 
 
 def check_unix_users(rules: JobRules) -> None:
-    """Raises SetupError if this process cannot start jobs as the Unix users of the rules, or is
-    root without naming any."""
+    """Raises SetupError if this process cannot start jobs as the Unix users that the rules name, or
+    if this process is root and the rules name no Unix user."""
     own = os.geteuid()
     if own == 0 and not rules.run_as:
         raise SetupError(

@@ -2,8 +2,9 @@
 # (pathlib and contextlib are not worth their import time here)
 """The shim: keeps the processes of one admission running, also when the runner dies.
 
-The runner starts `fork_server` once in a process without site packages: it reads folders of runs
-from standard input and forks a shim for each, which is ten times faster than a new process.
+The runner starts `fork_server` once, in a process without site packages: the fork server reads
+folders of runs from standard input and forks a shim for each folder, which is ten times faster than
+a new process.
 
 What a shim guarantees, and how:
 
@@ -11,11 +12,11 @@ What a shim guarantees, and how:
   The shim holds a lock on ``alive``, which the kernel frees when the shim dies.
 - Every pod is a session of its own; its process group gets SIGTERM, the grace period, SIGKILL.
   Processes that leave the group are adopted by the shim, and killed when the run ends.
-- Events are appended to ``journal``, one JSON object per line; the end of a pod is on disk before
-  the runner is notified. A line without its newline does not count.
-- A stop wins over a later exit. Before the shim forwards a stop, it notes every process that has
-  ended by itself, then writes a line that the stop was delivered. A pod that ends after that line
-  has not succeeded, with any exit code: it may only have saved its state.
+- The shim appends events to the file ``journal``, one JSON object per line; the end of a pod is on
+  disk before the runner is notified. A last line of the journal without its newline does not count.
+- A stop wins over a later exit. Before the shim sends SIGTERM to the pods, it records the pods that
+  have ended already, then writes the event ``stop`` to the journal. A pod that ends after this
+  event has not succeeded, whatever its exit code: it may only have saved its state.
 - Without a renewed lease the shim ends all pods and starts none: another runner may hold the claim.
 
 Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
@@ -52,19 +53,23 @@ if TYPE_CHECKING:
 
 NEVER = float("inf")
 STOPS = ("stopped", "lost")
-"""Kinds of ends with a cause outside the job: a container's exit after such a stop is no result."""
+"""Reasons to end a run that lie outside the job: the exit of a container after such a stop is not a
+result of the job."""
 PROBE_SECONDS = 5.0
-"""Longest wait for all probes: after this time a stop is forwarded without their answers."""
+"""Longest wait in seconds for the answers of all probes: after this time the shim stops the pods
+without the missing answers."""
 SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
 
 
 def boot_seconds() -> float:
-    """Seconds since boot, sleep included: equal in all processes, unmoved by clock changes."""
+    """Seconds since the machine's boot, sleep included: the same in all processes, and independent
+    of changes of the system time."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class PodSetState:
-    """Progress of one pod set: the next pod index, the active pods and the succeeded pods."""
+    """Progress of one pod set: the index of its next pod, and the numbers of active and of
+    succeeded pods."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -74,7 +79,8 @@ class PodSetState:
 
 
 class Pod:
-    """One pod: its init containers run in order, then all other containers at once."""
+    """One pod of a run: the init containers of the pod run in order, then all its other containers
+    at once."""
 
     def __init__(self, pod_set: PodSetState, index: int) -> None:
         self.set = pod_set
@@ -100,7 +106,7 @@ class Shim:
         self.durable = False
         self.asked: list[int] = []
         self.ready_said = False
-        self.why_ending = ""  # why the pod is ending: "", "failed", "stopped" or "lost"
+        self.why_ending = ""  # why the run ends: "failed", "stopped" or "lost"; "" while it goes on
         self.message = ""
         self.code = 0
         self.kill_at = NEVER
@@ -123,7 +129,7 @@ class Shim:
             os.fsync(self.journal)
         self.lines, self.durable = [], False
         try:
-            # Opening the pipe fails without a runner; the next runner reads the journal.
+            # Without a runner the pipe cannot be opened; the next runner reads the journal anyway.
             pipe = os.open(self.spec["notify"], os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return
@@ -152,7 +158,8 @@ class Shim:
                     self.flush()
 
     def advance(self, pod: Pod) -> None:
-        """Takes a pod's next step: an init container, then all other containers, then the end."""
+        """Takes a pod's next step: starts the next init container or all other containers, or
+        records the pod's end."""
         while not pod.running and not pod.ended:
             if pod.code or self.why_ending or self.asked or pod.main_started:
                 self.end_pod(pod)
@@ -165,7 +172,8 @@ class Shim:
                     for container in pod.set.spec["main"]:
                         self.spawn(pod, container)
             except (OSError, ValueError) as error:
-                # Python raises ValueError for zero bytes, or an equals sign in a variable's name.
+                # Python raises ValueError for a zero byte in an argument or variable, and for an
+                # equals sign in a variable's name.
                 self.fail(pod, 127, str(error))
 
     def fail(self, pod: Pod, code: int, how: str) -> None:
@@ -179,7 +187,7 @@ class Shim:
                 self.code = code
             self.end_all("failed", message)
         else:
-            # The container ended before the stop, and the shim notices it only now.
+            # The container failed before the stop; the shim notices the failure only now.
             self.why_ending, self.message, self.code = "failed", message, code
 
     def end_pod(self, pod: Pod) -> None:
@@ -215,7 +223,8 @@ class Shim:
         self.write(e="start", p=pod.name, pid=pid, t=start_time(pid))
 
     def end_all(self, why: str, message: str, *, until: float = NEVER) -> None:
-        """Stops all pods: SIGTERM now, SIGKILL after the grace period, or at ``until``."""
+        """Stops all pods: SIGTERM now, SIGKILL after the grace period, but at the latest at
+        ``until``."""
         if self.why_ending:
             self.kill_at = min(self.kill_at, until)
             return
@@ -228,7 +237,8 @@ class Shim:
             signal_group(pid, signal.SIGTERM)
 
     def note_stop(self, why: str, pods: list[Pod]) -> list[Pod]:
-        """Journals a stop before its signal; returns the pods to stop, without ended containers."""
+        """Writes a stop to the journal before pods get SIGTERM; returns the pods to stop, without
+        pods whose containers have all ended."""
         ended = self.probe(pods)
         pods = [pod for pod in pods if not pod.running <= ended]
         for pod in pods:
@@ -239,7 +249,7 @@ class Shim:
         return pods
 
     def probe(self, pods: list[Pod]) -> set[int]:
-        """The pids of containers that have ended by themselves, as their probes show."""
+        """The pids of processes whose containers have ended already, according to their probes."""
         asked = {}
         for pod in pods:
             for pid in pod.running & pod.probes.keys():
@@ -284,7 +294,8 @@ class Shim:
             pid = ended.si_pid
             pod = self.pods.pop(pid, None)
             if pod is not None:
-                signal_group(pid, signal.SIGKILL)  # not yet reaped, so the pid is not reused
+                # The process is not reaped yet, so no other process has its pid.
+                signal_group(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
             if pod is None:
                 continue
@@ -296,7 +307,8 @@ class Shim:
             self.advance(pod)
 
     def lease_deadline(self) -> float:
-        """When all pods must begin to end because of the lease, in seconds since boot."""
+        """When the shim must send SIGTERM to all pods because the lease was not renewed, in seconds
+        since boot."""
         try:
             with open(self.spec["lease"], encoding="ascii") as lease:
                 return float(lease.read()) + float(self.spec["leaseStop"])
@@ -320,7 +332,7 @@ class Shim:
         if os.path.exists(os.path.join(self.folder, "stop")):
             self.end_all("stopped", "stopped before it started")
         elif boot_seconds() >= deadline:
-            self.end_all("lost", "the runner's lease ran out")  # the job may run elsewhere
+            self.end_all("lost", "the runner's lease ran out")  # another runner may run the job
         self.fill()
         if not self.why_ending:
             self.write(e="up")
@@ -338,7 +350,7 @@ class Shim:
                     pass
             except BlockingIOError:
                 pass
-            self.reap()  # A pod that has ended by now was not stopped.
+            self.reap()  # before the stop: a pod that has ended by now counts as not stopped
             if self.asked and self.pods:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
@@ -349,7 +361,8 @@ class Shim:
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)
                     deadline = NEVER
             if now >= self.kill_at:
-                self.kill_at = now + 1.0  # kill again: one kill may miss a process just forked
+                # Killed again in a second: a kill may miss a process just forked.
+                self.kill_at = now + 1.0
                 self.kill_all()
             self.reap()
             self.fill()
@@ -380,9 +393,10 @@ def adopt_strays() -> None:
 
 
 def end_strays() -> None:
-    """Kills all adopted processes, and the processes that these leave behind."""
+    """Kills all processes that this process has adopted, and the children of the killed
+    processes."""
     me = os.getpid()
-    for _ in range(100):  # each round ends one generation of processes
+    for _ in range(100):  # a round kills one generation of processes
         try:
             with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
                 strays = [int(pid) for pid in file.read().split()]
@@ -436,7 +450,7 @@ def close_inherited_files() -> None:
 def fork_server() -> None:
     """Forks a shim for every run folder named on standard input."""
     close_inherited_files()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended shims leave no zombies
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that ended shims do not become zombies
     blocked = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD]
     pending = b""
     while True:
@@ -445,7 +459,8 @@ def fork_server() -> None:
             return
         *folders, pending = (pending + data).split(b"\n")
         for folder in folders:
-            # Signals stay blocked until the shim has handlers, so that no signal ends it earlier.
+            # Signals stay blocked until the shim has handlers, so that no signal ends the shim
+            # before.
             signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
             if os.fork() == 0:
                 code = 1
