@@ -61,7 +61,7 @@ STRUCK: Final = 0.3
 PAUSED: Final = 0.1
 """Of the claims in these seeds, those whose runner pauses until others see them expire."""
 LOUD: Final = 8
-"""Every eighth seed has real heartbeats."""
+"""Every eighth seed has real heartbeats, unless its story is long."""
 URL: Final = "nats://127.0.0.1:4222"
 HEARTBEAT_SECONDS: Final = 60.0
 """Between heartbeats of pull requests, which cost more than all else in an idle system."""
@@ -71,6 +71,8 @@ BEAT_SECONDS: Final = 30.0
 LOUD_BEAT_SECONDS: Final = 10.0
 REST_SECONDS: Final = 25.0
 """Nothing was stored for so long: two comparisons of schedules, and the end of a lease."""
+LOOK_SECONDS: Final = 1.0
+"""Between two looks whether the story is at rest."""
 RESTART_SECONDS: Final = 0.5
 KINDS: Final[dict[str, ModuleType]] = {
     "wc": workload_controller,
@@ -108,13 +110,14 @@ class World:
         self.provider = UnreliableProvider(self.loop, self.rng, self.faults.die)
         self.capacity = Capacity(self.server, self.provider.booked)
         self.services: dict[str, ServiceRun] = {}
-        self.runner = RunnerOfWorld(self._machine)
+        self.claim_seconds = CLAIM_SECONDS * plan.interval_factor
+        self.runner = RunnerOfWorld(self._machine, self.claim_seconds)
         self.machines: dict[str, VirtualMachine] = {}
         self.touched: list[str] = []
         """What processes touched of the world outside."""
         self._faults = sorted(plan.faults)
         self._stored = 0
-        self._active_at = self._stored_at = 0.0
+        self._active_at = self._stored_at = self._looks_at = 0.0
 
     @contextmanager
     def playing(self) -> Iterator[None]:
@@ -129,7 +132,7 @@ class World:
                 stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
             stack.enter_context(patch.object(LeaderElector, "run", _noting(self)))
             self.touched = stack.enter_context(forbidden(self.loop))
-            if self.seed % LOUD:
+            if not self._is_loud:
                 stack.enter_context(patch.object(LeaderElector, "_beat", beating(self)))
             structlog.configure(
                 processors=[structlog.contextvars.merge_contextvars, self._log],
@@ -142,6 +145,10 @@ class World:
             finally:
                 self.loop.close()
                 structlog.reset_defaults()
+
+    @property
+    def _is_loud(self) -> bool:
+        return self.seed % LOUD == 0 and self.plan.interval_factor == 1.0
 
     def begin(self) -> None:
         """Everything starts."""
@@ -234,6 +241,9 @@ class World:
         self.kernel.at_rest = self._is_at_rest
 
     def _is_at_rest(self) -> bool:
+        if self.loop.now < self._looks_at:
+            return False
+        self._looks_at = self.loop.now + LOOK_SECONDS
         if self.kernel.pending or self.server.has_schedules() or self._claims_are_held():
             self.stir()
         elif self.loop.now - self._active_at > REST_SECONDS:
@@ -258,7 +268,7 @@ class World:
         if claim.gone or self.loop.now > self.plan.calm or rng.random() >= PAUSED:
             return
         name = json.loads(claim.data)["runner"]
-        seconds = CLAIM_SECONDS * (1.0 + rng.random())
+        seconds = self.claim_seconds * (1.0 + rng.random())
         self.loop.after(
             rng.random() * 0.03, self.faults.strike, Fault(0, name, "pause", seconds, 0.0)
         )
@@ -314,8 +324,8 @@ class World:
             service=kind.SERVICE,
             instance=name,
             lease_seconds=LEASE_SECONDS,
-            compare_seconds=COMPARE_SECONDS,
-            beat_seconds=BEAT_SECONDS if self.seed % LOUD else LOUD_BEAT_SECONDS,
+            compare_seconds=COMPARE_SECONDS * self.plan.interval_factor,
+            beat_seconds=LOUD_BEAT_SECONDS if self._is_loud else BEAT_SECONDS,
         )
         bus = await Bus.connect(
             URL,

@@ -45,13 +45,15 @@ class RunnerOfWorld:
 
     SERVICE = runner.SERVICE
 
-    def __init__(self, machines: Callable[[str], VirtualMachine]) -> None:
+    def __init__(self, machines: Callable[[str], VirtualMachine], claim_seconds: float) -> None:
         self._machines = machines
+        self._claim_seconds = claim_seconds
 
     async def run(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         """Runs admitted jobs until stop is set."""
         machine = self._machines(settings.instance)
-        await runner.run(bus, settings, claim_ttl=CLAIM_SECONDS, machine=machine, stop=stop)
+        ttl = self._claim_seconds
+        await runner.run(bus, settings, claim_ttl=ttl, machine=machine, stop=stop)
 
 
 class Disk:

@@ -29,7 +29,7 @@ PART: Final = 10
 """Seeds that a process plays at once."""
 AHEAD: Final = 4
 """Parts for each process that are begun before the first of them is done."""
-SUITE: Final = range(int(os.environ.get("ADMIT_SEEDS", "1600")))
+SUITE: Final = range(int(os.environ.get("ADMIT_SEEDS", "1530")))
 """Seeds that the suite plays."""
 SHORTENED: Final = ("faults", "admin_changes", "user_facts")
 """The parts of a scenario of which something can be left out."""

@@ -161,10 +161,10 @@ class Api:
         since = asked.get("start_time")
         after = _virtual(since) if since else 0.0
         matches, left, sent = matching([asked.get("next_by_subj") or ">"]), asked.get("batch", 1), 0
-        for message in stream.since(asked.get("seq", 1)):
+        for message in stream.since(asked.get("seq", 1), time=after):
             if sent == left:
                 break
-            if message.time >= after and matches(message.subject):
+            if matches(message.subject):
                 sent += 1
                 headers = header_block(_placed(name, message))
                 server.deliver(reply, reply, "", message.data, headers)

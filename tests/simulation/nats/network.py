@@ -66,10 +66,15 @@ class Way:
         if waiting and waiting[-1][0] >= loop.now - TOGETHER_SECONDS:
             waiting[-1][2].append((call, args))
             return
-        self._last = max(self._last, loop.now + self._wire.delay())
-        waiting.append((loop.now, self._last, [(call, args)]))
-        self._wire.look_whether_stale(self._last - loop.now)
-        loop.at(self._last, self._arrive)
+        now = loop.now
+        last = now + self._wire.delay()
+        if last < self._last:
+            last = self._last
+        self._last = last
+        waiting.append((now, last, [(call, args)]))
+        if last - now > STALE_SECONDS[0]:
+            self._wire.look_whether_stale(last - now)
+        loop.at(last, self._arrive)
 
     def clear(self) -> None:
         """Loses what is on its way."""

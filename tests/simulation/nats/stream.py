@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from math import inf
@@ -117,6 +118,8 @@ class Stream:
         self.loop = loop
         self._late = late
         self._messages: list[Message | None] = []
+        self._times: list[float] = []
+        """When each of them was stored, also those that are gone."""
         self._newest: Message | None = None
         self._first = 1
         """No message is there before this sequence."""
@@ -157,9 +160,12 @@ class Stream:
         """The message with this sequence."""
         return self._messages[sequence - 1] if 0 < sequence <= self.end else None
 
-    def since(self, sequence: int) -> Iterator[Message]:
-        """All messages from a sequence on."""
-        for at in range(max(sequence, self._first) - 1, self.end):
+    def since(self, sequence: int, *, time: float = 0.0) -> Iterator[Message]:
+        """All messages from a sequence and from a time on."""
+        begin = max(sequence, self._first) - 1
+        if time:
+            begin = max(begin, bisect_left(self._times, time))
+        for at in range(begin, self.end):
             message = self._messages[at]
             if message is not None:
                 yield message
@@ -280,6 +286,7 @@ class Stream:
                 self._replaced[self.last[subject].sequence] = self.last[subject]
             self.remove(self.last[subject])
         self._messages.append(message)
+        self._times.append(now)
         self._count += 1
         self._bytes += _size(message)
         self.last[subject] = self._newest = message
@@ -345,6 +352,7 @@ class Stream:
             if message is not None:
                 self.remove(message)
             self._messages.pop()
+            self._times.pop()
         if self.end == end:
             return
         for sequence, old in sorted(self._replaced.items(), reverse=True):

@@ -62,7 +62,8 @@ class Fault(NamedTuple):
 class Scenario(NamedTuple):
     """``lost_timers``: when the server forgets every schedule that it has. ``heals``: in the end
     there is room for all, and nothing is stopped or turned off, so that everything must end.
-    ``calm``: when that end begins."""
+    ``calm``: when that end begins. ``interval_factor``: lengthens the time between renewals of
+    claims and between comparisons of schedules, which cost most in a long story."""
 
     manifests: Manifests
     user_facts: list[UserFact]
@@ -78,6 +79,7 @@ class Scenario(NamedTuple):
     heals: bool = False
     services: tuple[str, ...] = SERVICES
     calm: float = CALM_SECONDS
+    interval_factor: float = 1.0
 
     def slack(self) -> timedelta:
         """By how much any clock may be ahead."""
