@@ -102,7 +102,7 @@ class Engine:
 
             try:
                 made = create()
-            except docker.errors.ImageNotListedWorker:
+            except docker.errors.ImageNotFound:
                 # Without a tag, the SDK would pull all tags of the image.
                 api.pull(settings.image, tag=None if _is_tagged(settings.image) else "latest")
                 made = create()
