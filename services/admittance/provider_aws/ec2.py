@@ -1,8 +1,9 @@
-"""The calls to EC2 through boto3, and the meaning of EC2's errors. boto3 reads its own variables,
-files and roles (AWS_*). All calls block until EC2 answers, and raise only `Ec2Error`.
+"""The calls to EC2 through boto3, and the meaning of EC2's errors. The library boto3 reads its own
+variables (AWS_*), files and roles. All calls to EC2 block until EC2 answers, and raise only
+`Ec2Error`.
 
 The meaning of an error follows from its code, not from the HTTP status, because EC2 reports missing
-capacity with a 500. A request with an unknown error fails and may be tried again; a workload is
+capacity with a 500. After an unknown error the request fails and may be tried again; a workload is
 rejected only for errors that are certainly permanent.
 """
 
@@ -23,7 +24,7 @@ MESSAGE_MAX: Final = 500
 
 
 class ErrorCause(enum.Enum):
-    """The cause of an error of EC2."""
+    """The cause of an error that EC2 reports."""
 
     LACKING = "no capacity now, or the account's limit is reached"
     WRONG = "the request is not valid"
@@ -89,8 +90,8 @@ _LATER: Final = frozenset(
 
 
 class Ec2Error(Exception):
-    """EC2 refused the call or did not answer. ``status``: the HTTP status; 0 if EC2 did not
-    answer.
+    """The error that EC2 refused a call or did not answer. ``status``: the HTTP status; 0 if EC2
+    did not answer.
     """
 
     def __init__(self, code: str, message: str, status: int = 0) -> None:
@@ -100,8 +101,8 @@ class Ec2Error(Exception):
 
 
 def fault_of(code: str, status: int) -> ErrorCause:
-    """The cause that an error code of EC2 means. Some groups of codes are recognised by a prefix or
-    suffix.
+    """The cause of an EC2 error with this code and HTTP status. Some groups of codes are recognised
+    by a prefix or suffix.
     """
     for known, fault in (
         (_LACKING, ErrorCause.LACKING),
@@ -120,7 +121,7 @@ def fault_of(code: str, status: int) -> ErrorCause:
 
 
 def failed_answer(trouble: Ec2Error) -> Failed:
-    """The answer to a request that EC2 refused."""
+    """The answer to a request whose call EC2 refused with the error ``trouble``."""
     wrong = trouble.fault in (ErrorCause.WRONG, ErrorCause.FORBIDDEN)
     return Failed(str(trouble), retryable=not wrong)
 
@@ -154,7 +155,7 @@ class Ec2:
 
     @classmethod
     def connect(cls, provisioning_class: str) -> Ec2:
-        """Makes a client of EC2. Raises SetupError if boto3 is missing or has no region."""
+        """Makes the clients of EC2. Raises SetupError if boto3 is missing or has no region."""
         try:
             import boto3
             from botocore.config import Config
@@ -163,8 +164,8 @@ class Ec2:
             raise SetupError(NEEDED) from None
         more: dict[str, Any] = {}
         if not os.environ.get("AWS_RETRY_MODE"):
-            # When EC2 throttles one call of an adaptive client, the client slows down in all its
-            # threads.
+            # An adaptive client slows down the calls of all its threads when EC2 throttles one
+            # call.
             more["retries"] = {"mode": "adaptive"}
         config = Config(
             connect_timeout=CONNECT_SECONDS,
@@ -174,7 +175,8 @@ class Ec2:
             **more,
         )
         try:
-            # boto3's default session would keep its credentials until the process ends.
+            # A session of its own is made, because boto3's default session would keep its
+            # credentials until the process ends.
             session = boto3.session.Session()
             making, looking = (session.client("ec2", config=config) for _ in range(2))
         except (BotoCoreError, ValueError) as error:
@@ -182,7 +184,7 @@ class Ec2:
         return cls(making, looking, provisioning_class)
 
     def instance_type(self, name: str) -> Mapping[str, Any]:
-        """Returns the entry of DescribeInstanceTypes for the instance type."""
+        """Returns EC2's description of the instance type, from DescribeInstanceTypes."""
         answer = _call(self._looking.describe_instance_types, InstanceTypes=[name])
         for entry in answer.get("InstanceTypes", ()):
             if isinstance(entry, Mapping):
@@ -198,8 +200,8 @@ class Ec2:
         return made._replace(token=arguments["ClientToken"])
 
     def try_out(self, arguments: Mapping[str, Any]) -> None:
-        """Calls `create` as a dry run, which makes no reservation. Raises Ec2Error if EC2 would not
-        allow the reservation.
+        """Calls EC2 as `create` does, but as a dry run, which makes no reservation. Raises Ec2Error
+        if EC2 would not allow the reservation.
         """
         try:
             _call(self._looking.create_capacity_reservation, DryRun=True, **arguments)
@@ -208,7 +210,7 @@ class Ec2:
                 raise
 
     def cancel(self, reservation: str) -> None:
-        """Cancels the reservation. A reservation that does not exist any more is not an error."""
+        """Cancels the reservation. If the reservation does not exist any more, nothing happens."""
         try:
             _call(self._making.cancel_capacity_reservation, CapacityReservationId=reservation)
         except Ec2Error as trouble:
@@ -217,8 +219,8 @@ class Ec2:
                 raise
 
     def ours(self, token: str | None = None) -> list[Reservation]:
-        """All reservations of the provisioning class in any state, or those with the token of one
-        request.
+        """All reservations of the provisioning class, in any state; with ``token``, only the
+        reservations of the request with this token.
         """
         name, value = (CLASS, self._class) if token is None else (REQUEST, token)
         filters = [{"Name": f"tag:{name}", "Values": [value]}]

@@ -1,5 +1,5 @@
-"""The parameters of a request, the number of instances that its pods need, and the arguments of the
-call to EC2. Pure."""
+"""The parameters of a request for capacity, the number of instances that its pods need, and the
+arguments of the call to EC2. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import msgspec
 from admittance.providers.builtin import REQUEST
 
 CLASS: Final = "admittance.dev/class"
-"""Tag with the provisioning class, by which this provider finds its reservations."""
+"""The key of the tag with the provisioning class, by which the provider finds its reservations."""
 TAG_MAX: Final = 256
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """The parameters of a request, named as in CreateCapacityReservation. ``instance_count`` None:
-    as many instances as the pods need. Exactly one of the two zone parameters is required. Unknown
-    parameters are ignored, because the annotations of a workload go to all its providers.
+    """The parameters of a request, named as in CreateCapacityReservation. ``instance_count``: how
+    many instances to reserve; None: as many as the pods need. Exactly one of the two zone
+    parameters is required. Unknown parameters are ignored, because the annotations of a workload go
+    to all its providers.
     """
 
     instance_type: Annotated[str, msgspec.Meta(min_length=1)]
@@ -40,8 +41,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 def token_of(request_id: str) -> str:
-    """The ClientToken and tag of a request: 64 characters that are derived from the request's
-    id.
+    """The token of a request, which is the ClientToken and a tag of its reservation: 64 characters
+    that are derived from the request's id.
     """
     return hashlib.sha256(request_id.encode()).hexdigest()
 
@@ -55,8 +56,8 @@ def creation_arguments(
     namespace: str,
     name: str,
 ) -> dict[str, Any]:
-    """The arguments of CreateCapacityReservation. The arguments are the same for each call of one
-    request: then EC2 returns the existing reservation for a known token.
+    """The arguments of CreateCapacityReservation. The arguments are the same for each call for one
+    request, so that EC2 returns the existing reservation when the call is repeated.
     """
     token = token_of(request_id)
     tags = {
@@ -94,14 +95,15 @@ def creation_arguments(
 
 
 UNCOUNTED: Final = frozenset({"pods", "ephemeral-storage"})
-"""Resources whose amount does not depend on the instance type."""
+"""Resources of pods that do not count in the number of instances, because their amount does not
+depend on the instance type."""
 MEBI: Final = 2**20
 GPUS: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 
 
 class Pods(NamedTuple):
-    """A number of equal pods, and the resources that each pod needs. ``needs``: the resources of
-    one pod, as integers (cpu in thousandths).
+    """The equal pods of one pod set in a request. ``pods``: the number of pods; ``needs``: the
+    resources of one pod, as integers (cpu in thousandths).
     """
 
     name: str
@@ -110,7 +112,7 @@ class Pods(NamedTuple):
 
 
 class TooLarge(NamedTuple):
-    """A pod needs more than one instance has; the message names the pod set."""
+    """The answer that a pod needs more than one instance has; the message names the pod set."""
 
     message: str
 
@@ -143,11 +145,13 @@ def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
 
 
 def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> int | TooLarge:
-    """The number of instances that hold all pods; at least one.
+    """The number of equal instances that hold all pods; at least one. ``machine``: the resources of
+    one instance; ``type_``: the name of the instance type.
 
-    The largest pods are placed first, each on the first instance with room. Resources that a node
-    reserves for itself are not known; the parameter InstanceCount overrides the result. Instances
-    with equal free resources are one group, so thousands of pods take no longer than a few.
+    The largest pods are placed first, each on the first instance with room. The computation does
+    not know which resources a node reserves for itself; the parameter InstanceCount overrides the
+    result. Instances with equal free resources are counted as one group, so the computation for
+    thousands of pods takes no longer than for a few.
     """
     groups = [(one, _counted(one.needs)) for one in pods if one.pods]
     for one, needs in groups:
@@ -157,8 +161,8 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
                 message = f"a pod of {one.name} needs {much} {resource}, {type_} has {has}"
                 return TooLarge(message + (" (thousandths)" if resource == "cpu" else ""))
     groups.sort(key=lambda group: _share(group[1], machine), reverse=True)
-    # One element for each group of instances: the free resources of each instance, and how many
-    # instances have them, in the order in which the groups were opened.
+    # ``left`` has one element for each group of equal instances, in the order in which the groups
+    # were opened: the free resources of one instance, and the number of instances in the group.
     left: list[tuple[dict[str, int], int]] = []
     for one, needs in groups:
         waiting = one.pods
@@ -180,8 +184,8 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
 def _taken(
     free: Mapping[str, int], needs: Mapping[str, int], each: int, full: int, rest: int
 ) -> list[tuple[dict[str, int], int]]:
-    """The free resources of ``full`` machines after ``each`` more pods, and of one machine after
-    ``rest`` more pods.
+    """The free resources that are left on ``full`` instances after each of them gets ``each`` more
+    pods, and on one instance after it gets ``rest`` more pods.
     """
     return [(_less(free, needs, each), full), (_less(free, needs, rest), int(bool(rest)))]
 

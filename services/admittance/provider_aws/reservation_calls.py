@@ -1,5 +1,5 @@
-"""Makes and cancels EC2 capacity reservations. Calls are repeated while EC2 is busy or denies a
-right.
+"""Makes and cancels EC2 capacity reservations. A call to make a reservation is repeated while EC2
+is busy or denies a right.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from admittance.sdk.threads import Threads
 PAUSE_MIN: Final = 0.5
 PAUSE_MAX: Final = 15.0
 MAKING_THREADS: Final = 16
-"""Threads for making reservations; cancelling and listing have their own threads, so they never
-wait for these.
+"""How many threads make reservations. Other threads cancel and list reservations, so these calls
+never wait until a reservation is made.
 """
 
 T = TypeVar("T")
@@ -48,12 +48,12 @@ UNKNOWN: Final = (*NOT_OURS, ErrorCause.LATER)
 
 
 class Ec2Rights(MissingRights):
-    """Keeps the provider's class inactive while EC2 refuses the credentials or forbids a basic
-    call.
+    """Keeps the provider's class inactive while EC2 refuses the provider's credentials or forbids a
+    call that every request needs.
 
-    EC2 does not say whether a policy forbids one reservation or all. So the arguments of a
-    reservation that was allowed before are tried as a dry run: if EC2 still allows them, only the
-    new request is forbidden. ``threads``: the threads in which the dry runs run.
+    EC2 does not say whether a policy forbids one reservation or all reservations. So the provider
+    repeats, as a dry run, the call for a reservation that EC2 allowed before: if EC2 still allows
+    this call, it forbids only the new reservation. ``threads``: the threads that make the dry runs.
     """
 
     def __init__(self, ec2: Ec2, threads: Threads, reasons: InactiveReasons) -> None:
@@ -61,16 +61,16 @@ class Ec2Rights(MissingRights):
         self._ec2 = ec2
         self._threads = threads
         self._allowed: Mapping[str, Any] | None = None
-        """The arguments of the last reservation that EC2 allowed, for a probe of the right to
-        reserve."""
+        """The arguments of the last reservation that EC2 allowed; a dry run with them probes the
+        right to make reservations."""
         self._waiting: set[str] = set()
-        """Ids of the requests that wait for the right to reserve."""
+        """The ids of the requests that wait for the right to make reservations."""
 
     def deny(
         self, right: str, trouble: Ec2Error, *, probe: Callable[[], object] | None = None
     ) -> None:
-        """Records that EC2 denies a right to the provider. ``probe``: a call that works again once
-        the right is back.
+        """Records that EC2 denies a right to the provider. ``probe``: a call that succeeds once EC2
+        grants the right again.
         """
         self.lacks(
             right,
@@ -79,20 +79,20 @@ class Ec2Rights(MissingRights):
         )
 
     def reserved(self, arguments: Mapping[str, Any]) -> None:
-        """Records that EC2 allows this provider to make reservations, and the arguments with which
-        one was made."""
+        """Records that EC2 allows this provider to make reservations. ``arguments``: those of the
+        reservation that EC2 has just made."""
         self._allowed = arguments
         self.has(RESERVE)
 
     async def is_forbidden_for_request_only(self, request_id: str, trouble: Ec2Error) -> bool:
         """Whether EC2 forbids the reservation for this request only. If EC2 forbids all
-        reservations, the class is inactive until the right is back, and the request must be tried
-        again.
+        reservations, the provider's class is inactive until EC2 grants the right again, and the
+        request must be tried again.
         """
         allowed = self._allowed
         if allowed is None:
-            # EC2 has allowed no reservation yet whose arguments a probe could use, so only the
-            # request itself can show that the right is back.
+            # No reservation has been allowed yet, so a probe has no arguments: only a repetition of
+            # the request's call can show that EC2 grants the right.
             self._waiting.add(request_id)
             self.deny(RESERVE, trouble)
             return False
@@ -106,7 +106,8 @@ class Ec2Rights(MissingRights):
         return False
 
     def end_waiting(self, request_id: str) -> None:
-        """Records that the request has ended or was cancelled."""
+        """Records that the request no longer waits for the right to make reservations, because it
+        has ended or was cancelled."""
         if request_id in self._waiting:
             self._waiting.discard(request_id)
             if not self._waiting and self._allowed is None:
@@ -121,15 +122,16 @@ class Ec2Rights(MissingRights):
 
 
 class Made(NamedTuple):
-    """A reservation that EC2 has made, and the number of instances requested."""
+    """A reservation that EC2 has made for a request, and the number of instances that the request
+    asked for."""
 
     reservation: Reservation
     instances: int
 
 
 class ReservationMaker:
-    """``made``: the ids of made reservations by token. EC2's listings may not have these
-    reservations yet.
+    """Makes reservations for requests. ``made``: the id of each reservation made, by the token of
+    its request; EC2's listings may not have the reservation yet.
     """
 
     def __init__(self, ec2: Ec2, provisioning_class: str, rights: Ec2Rights) -> None:
@@ -141,8 +143,8 @@ class ReservationMaker:
         self.made: dict[str, str] = {}
 
     async def make(self, request: Request, parameters: Parameters) -> Made | TooLarge:
-        """Makes a reservation for the request; it may not be active yet. Raises Ec2Error if EC2
-        refuses the reservation permanently.
+        """Makes a reservation for the request; the reservation may not be active yet. Raises
+        Ec2Error if EC2 refuses the reservation permanently.
         """
         try:
             count = await self._count(request, parameters)
@@ -186,8 +188,8 @@ class ReservationMaker:
 
         def create() -> Reservation:
             made = self._ec2.create(arguments)
-            # The id is stored in the thread, because the waiting task may be cancelled during the
-            # call.
+            # The thread of the call stores the reservation's id, because the task that waits for
+            # the call may be cancelled.
             self.made[token] = made.id
             return made
 
@@ -204,8 +206,8 @@ class ReservationMaker:
         return made
 
     async def _found(self, request: Request, token: str, trouble: Ec2Error) -> Reservation:
-        """The reservation that an older version of the provider made with another number of
-        instances. Raises ``trouble`` if there is none.
+        """The reservation that an older version of the provider made for the request with another
+        number of instances. Raises ``trouble`` if EC2 lists no such reservation.
         """
 
         async def is_final(trouble: Ec2Error) -> bool:
@@ -224,9 +226,9 @@ class ReservationMaker:
         call: Callable[[], T],
         is_final: Callable[[Ec2Error], Awaitable[bool]],
     ) -> T:
-        """Repeats the call until EC2 answers, also while EC2 refuses the credentials; the deadline
-        of the request ends it. ``is_final``: returns whether a forbidden call is forbidden for this
-        request only. Raises Ec2Error if EC2 refuses the call permanently.
+        """Repeats the call until EC2 allows it, also while EC2 refuses the credentials, at most
+        until the request's deadline. ``is_final``: a function that returns whether EC2 forbids the
+        call for this request only. Raises Ec2Error if EC2 refuses the call permanently.
         """
         pause = PAUSE_MIN
         is_reported = False
@@ -256,8 +258,9 @@ CANCELLING_THREADS: Final = 4
 
 
 class ReservationCanceller:
-    """``made`` is that of `ReservationMaker`. ``again_seconds``: a cancelled reservation may stay
-    in listings for a while; it is not cancelled again before this time.
+    """Cancels reservations. ``made``: the field `ReservationMaker.made`. ``again_seconds``: time
+    before a reservation that EC2 still lists is cancelled again, because a cancelled reservation
+    may stay in listings for a while.
     """
 
     def __init__(
@@ -269,11 +272,11 @@ class ReservationCanceller:
         self._again_seconds = again_seconds
         self._threads = Threads(CANCELLING_THREADS)
         self._cancelled: dict[str, float] = {}
-        """When each reservation was last cancelled, by its id."""
+        """When each reservation was last cancelled, by the reservation's id."""
 
     async def free(self, cancellation: Cancellation) -> None:
         """Cancels all reservations of the cancelled request. Raises Ec2Error if EC2 does not cancel
-        the reservations; then the call must be repeated.
+        the reservations; then the caller must call this function again.
         """
         token = token_of(cancellation.id)
         known = {one.id for one in await self._threads.call(self._ec2.ours, token) if one.costs}
@@ -293,7 +296,8 @@ class ReservationCanceller:
         return now - self._cancelled.get(reservation, float("-inf")) >= self._again_seconds
 
     async def sweep(self, reservation: str) -> None:
-        """Cancels a reservation that a listing of EC2 shows although its request was cancelled."""
+        """Cancels a reservation that EC2 still lists although the reservation's request was
+        cancelled."""
         try:
             await self._cancel(reservation, "its request was cancelled")
         except Ec2Error as trouble:

@@ -2,8 +2,8 @@
 from a listing of EC2. This module is pure; times are seconds of a monotonic clock.
 
 EC2 is eventually consistent: for minutes, its listings may lack a new reservation. So a reservation
-counts as gone only after it was not listed for a long time. Because of these delays, listings are
-searched for reservations of a cancelled request for as long as the store has the cancellation.
+counts as gone only after EC2 has not listed it for a long time, and listings are searched for
+reservations of a cancelled request for as long as the store of requests has the cancellation.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ COUNT: Final = "instanceCount"
 
 
 class ReservationPhase(enum.Enum):
-    """The phase that a reservation's state means. An unknown state is COMING, so that a new state
-    of EC2 neither starts nor stops a job.
+    """The phase of a reservation, derived from its state at EC2. An unknown state means COMING, so
+    that a state that EC2 introduces later neither starts nor stops a job.
     """
 
     COMING = enum.auto()
@@ -44,8 +44,9 @@ _PHASES: Final = {
 
 
 class Reservation(NamedTuple):
-    """``token``: the token of the reservation's request; "" if this provider did not make the
-    reservation. ``total``: the number of reserved instances.
+    """A capacity reservation at EC2. ``token``: the token of the request that the reservation is
+    for; "" if this provider did not make the reservation. ``total``: the number of reserved
+    instances.
     """
 
     id: str
@@ -62,8 +63,8 @@ class Reservation(NamedTuple):
 
     @property
     def costs(self) -> bool:
-        """Whether the reservation costs money, so that it must be cancelled when it is not
-        needed."""
+        """Whether the reservation costs money, so that it must be cancelled when no request needs
+        it."""
         return self.phase is not ReservationPhase.GONE or self.state == "unavailable"
 
 
@@ -83,8 +84,8 @@ def reservation_of(described: Mapping[str, Any]) -> Reservation:
 
 
 def initial_answer(found: Reservation) -> Provisioned | Failed | None:
-    """The answer to a request that waits for the reservation; None if the request has to wait
-    on.
+    """The answer to a request that waits for the reservation ``found``; None if the request has to
+    wait longer.
     """
     match found.phase:
         case ReservationPhase.COMING:
@@ -104,7 +105,8 @@ def initial_answer(found: Reservation) -> Provisioned | Failed | None:
 
 def revocation(found: Reservation, count: int) -> CapacityRevoked | None:
     """The revocation of a reservation that was provisioned with ``count`` instances; None if the
-    reservation is intact. Repeated revocations have the same message, so that they are recognised.
+    reservation still has them. Repeated revocations of a reservation have the same message, so that
+    duplicates are recognised.
     """
     if found.phase is ReservationPhase.GONE:
         return CapacityRevoked(_gone_message(found))
@@ -122,8 +124,8 @@ ENDED: Final = FINAL_STATUSES | {CANCELLED}
 
 
 class Booking(NamedTuple):
-    """The reservation made for a request. ``instances``: the number of instances that was
-    promised.
+    """The reservation made for a request. ``reservation``: the id of the reservation;
+    ``instances``: the number of instances promised to the request.
     """
 
     request_id: str
@@ -132,8 +134,8 @@ class Booking(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What follows from a listing of EC2: answers to waiting requests and revocations to report,
-    both by request id, and reservations to cancel.
+    """What the provider must do after a listing of EC2: give ``answers`` to waiting requests and
+    report revocations, both with their request ids, and cancel reservations.
     """
 
     answers: list[tuple[str, Status]]
@@ -142,16 +144,16 @@ class Observation(NamedTuple):
 
 
 class TrackedReservations:
-    """The bookings of one provisioning class. ``unseen_seconds``: a reservation that was not listed
-    for this long counts as gone.
+    """The bookings of one provisioning class. ``unseen_seconds``: a reservation that EC2 has not
+    listed for this long counts as gone.
     """
 
     def __init__(self, unseen_seconds: float) -> None:
         self._unseen_seconds = unseen_seconds
         self.waiting: dict[str, Booking] = {}
-        """The bookings, by token, whose reservation is not active yet."""
+        """The bookings whose reservation is not active yet, by the request's token."""
         self.here: dict[str, Booking] = {}
-        """The bookings, by token, that were reported as provisioned."""
+        """The bookings that were reported as provisioned, by the request's token."""
         self.over: set[str] = set()
         """Tokens of requests that were cancelled or have failed."""
         self._seen_at: dict[str, float] = {}
@@ -159,7 +161,8 @@ class TrackedReservations:
         self._ended_at = float("-inf")
 
     def begin_waiting(self, booking: Booking, now: float) -> None:
-        """Records that the reservation was made; it is not active yet."""
+        """Records that a request waits for the booked reservation, which was made but is not active
+        yet."""
         token = token_of(booking.request_id)
         self.waiting[token] = booking
         self._seen_at[token] = now
@@ -181,7 +184,8 @@ class TrackedReservations:
         self._ended_at = now
 
     def status_changed(self, key: str, status: StoredStatus | None, now: float) -> None:
-        """Takes the new stored status at ``key``; None if it was deleted."""
+        """Applies the new status of a request that is stored at ``key``; ``status`` None: the
+        status was deleted."""
         if status is None:
             self.over.discard(self._keys.pop(key, ""))
             return
@@ -198,12 +202,13 @@ class TrackedReservations:
             self._seen_at.setdefault(token, now)
 
     def is_busy(self, now: float) -> bool:
-        """Whether EC2 must be listed often: requests wait for reservations or hold them, or a
-        request has ended recently."""
+        """Whether the provider must list EC2's reservations often: requests wait for reservations
+        or hold them, or a request has ended recently."""
         return bool(self.waiting or self.here) or now - self._ended_at < self._unseen_seconds
 
     def observe(self, listed: Iterable[Reservation], now: float) -> Observation:
-        """Compares the bookings with a listing of EC2; returns what has to be done."""
+        """Compares the bookings with ``listed``, the reservations that EC2 lists; returns what the
+        provider must do."""
         found: dict[str, Reservation] = {}
         observation = Observation([], [], [])
         for one in listed:

@@ -1,9 +1,10 @@
-"""Makes EC2 reservations, waits until they are active, watches them, and cancels reservations that
-are not needed any more.
+"""Makes EC2 capacity reservations for requests, waits until they are active, watches them, and
+cancels reservations that no request needs any more.
 
-A crash loses no state: tags name the request of each reservation, and the store has the cancelled
-requests. EC2's reservations are listed every few seconds, so reservations of earlier processes are
-found. A call that got no answer is repeated with the same token and creates nothing new.
+A crash loses no state: tags name the request of each reservation, and the store of requests has the
+cancelled ones. The provider lists the reservations at EC2 every few seconds, so it finds
+reservations of earlier processes. A call to create a reservation that got no answer is repeated
+with the same token, so it creates no second reservation.
 """
 
 from __future__ import annotations
@@ -66,11 +67,13 @@ log = structlog.get_logger()
 
 
 class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings from ``ADMIT_AWS_*``, in addition to those of every service and of boto3.
+    """Settings of the EC2 provider from ``ADMIT_AWS_*``, in addition to the settings of every
+    service and of boto3.
 
-    ``poll_seconds``: time between two listings of EC2 while there are reservations;
-    ``sweep_seconds``: while there are none. ``unseen_seconds``: a reservation that is not listed
-    for this long counts as gone; EC2 documents delays of up to five minutes.
+    ``poll_seconds``: time between two listings of reservations while the provider has reservations;
+    ``sweep_seconds``: time between two listings while it has none. ``unseen_seconds``: a
+    reservation that EC2 does not list for this long counts as gone; EC2 documents delays of up to
+    five minutes.
     """
 
     provisioning_class: str = DEFAULT_CLASS
@@ -82,12 +85,12 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
     def from_env(
         cls, env: Mapping[str, str] | None = None, *, provisioning_class: str | None = None
     ) -> AwsSettings:
-        """The settings in environment variables. Raises a SetupError that names a wrong
+        """Reads the settings from environment variables. Raises a SetupError that names a wrong
         variable."""
         env = os.environ if env is None else env
         name = provisioning_class or env.get("ADMIT_AWS_CLASS") or DEFAULT_CLASS
-        # No ProvisioningRequestConfig can name another class, and a * or ? in the name would be a
-        # wildcard in EC2's filters.
+        # A class with an invalid name is refused: no ProvisioningRequestConfig can name the class,
+        # and a * or ? in the name would be a wildcard in EC2's filters.
         if complaint := name_error(name):
             raise SetupError(f"ADMIT_AWS_CLASS: {complaint}")
         return cls(
@@ -129,7 +132,8 @@ class AwsReconciler:
         return "" if self._provider.active else self._provider.message
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error of the first task that fails."""
+        """Serves requests and lists reservations until cancelled. Raises the error of the first of
+        these tasks that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._read_statuses(), name="statuses")
             await self._loaded.wait()
@@ -137,7 +141,7 @@ class AwsReconciler:
             tasks.create_task(self._service.run(self._stop), name="requests")
 
     async def close(self) -> None:
-        """Stops all work. The reservations at EC2 are kept."""
+        """Stops all work of this instance. The reservations at EC2 stay."""
         self.ready = False
         self._stop.set()
         for task in self._tasks.values():
@@ -164,8 +168,8 @@ class AwsReconciler:
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Makes a reservation and waits until it is active. Returns Failed if no reservation
-        becomes active.
+        """Makes a reservation for the request and waits until the reservation is active. Returns
+        Failed if it does not become active.
         """
         try:
             outcome = await self._maker.make(request, request.parameters)
@@ -195,9 +199,9 @@ class AwsReconciler:
             self.booked.end_waiting(request.id)
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Cancels the EC2 reservation of the cancelled request. If another process made it and EC2
-        does not list it yet, it is cancelled once it is listed. Raises Ec2Error if EC2 does not
-        cancel it; then it must be called again.
+        """Cancels the EC2 reservation of the cancelled request. A reservation that another process
+        made and that EC2 does not list yet is cancelled once EC2 lists it. Raises Ec2Error if EC2
+        does not cancel the reservation; then the caller must call this function again.
         """
         self.booked.end(cancellation.id, clock.monotonic())
         await self._canceller.free(cancellation)
@@ -226,7 +230,8 @@ class AwsReconciler:
             else:
                 log.warning("listing_failed", reason=str(trouble))
         except asyncio.CancelledError:
-            # A listing has no effect on EC2, so the process does not wait for a cancelled listing.
+            # A listing changes nothing at EC2, so the process does not wait for the end of a
+            # cancelled listing.
             listing.cancel()
             await asyncio.sleep(0)
             listing.cancel()

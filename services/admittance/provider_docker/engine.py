@@ -1,5 +1,5 @@
-"""The container engine through the docker SDK, and its settings. Calls of the SDK block, so each
-runs in a thread."""
+"""The container engine, called through the docker SDK, and the settings of the provider. Calls of
+the SDK block, so each runs in a thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Away(Exception):
 
 
 class Denied(Exception):
-    """The engine refused the call, with the engine's message. ``code``: the HTTP status."""
+    """The container engine refused a call; the text is the engine's message. ``code``: the HTTP
+    status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -43,8 +44,8 @@ class Denied(Exception):
 
 
 class Engine:
-    """The container engine that the environment names. All calls of the engine raise Away or
-    Denied.
+    """The container engine that the environment names. All calls to the engine raise Away if it
+    does not answer, and Denied if it refuses the call.
     """
 
     def __init__(self, settings: DockerSettings) -> None:
@@ -61,7 +62,7 @@ class Engine:
             raise SetupError(NEEDED) from None
 
     async def room(self) -> EngineCapacity:
-        """The capacity of the engine's machine."""
+        """The cpu and memory of the machine on which the engine runs."""
         info = await self._call(lambda api: api.info())
         return EngineCapacity(str(info["Name"]), int(info["NCPU"]) * 1000, int(info["MemTotal"]))
 
@@ -76,7 +77,7 @@ class Engine:
         return [found for one in listed if (found := worker_of(one)) is not None]
 
     async def start(self, worker: WorkerSpec, labels: dict[str, str], env: dict[str, str]) -> None:
-        """Creates and starts the worker's container; pulls the image if it is missing."""
+        """Creates and starts the worker's container; pulls the image if the engine lacks it."""
         settings = self._settings
 
         def work(api: Any) -> None:
@@ -103,7 +104,7 @@ class Engine:
             try:
                 made = create()
             except docker.errors.ImageNotFound:
-                # Without a tag, the SDK would pull all tags of the image.
+                # The tag is named, because without a tag the SDK would pull all tags of the image.
                 api.pull(settings.image, tag=None if _is_tagged(settings.image) else "latest")
                 made = create()
             api.start(made["Id"])
@@ -117,12 +118,12 @@ class Engine:
         try:
             await self._call(lambda api: api.remove_container(container, v=True, force=True))
         except Denied as error:
-            # The container does not exist any more, or is being removed.
+            # 404 and 409: the container does not exist any more, or is being removed.
             if error.code not in (404, 409):
                 raise
 
     async def last_lines(self, container: str) -> str:
-        """The last lines of the container's log; "" if they cannot be read."""
+        """The last lines of the container's log; "" if the log cannot be read."""
         try:
             lines = await self._call(lambda api: api.logs(container, tail=LOG_LINES))
         except (Away, Denied):
@@ -131,7 +132,7 @@ class Engine:
 
     def listen(self, installation: str, on_event: Callable[[], None]) -> None:
         """Calls ``on_event`` in this thread for each worker that ends; blocks until the engine ends
-        the events.
+        the stream of events.
         """
         api = self._new_client(timeout=None)
         wanted = {
@@ -175,7 +176,7 @@ class Engine:
 
 
 def error_sentence(error: Exception) -> str:
-    """The error as one sentence, with what to do if that is known."""
+    """An error of the docker SDK as one sentence, with a remedy if one is known."""
     message = str(error) or type(error).__name__
     where = os.environ.get("DOCKER_HOST") or "/var/run/docker.sock"
     if "Permission denied" in message:
@@ -193,7 +194,8 @@ def _is_tagged(image: str) -> bool:
 
 
 def _is_permanent(message: str) -> bool:
-    """Whether a 500 of the engine with this message is permanent."""
+    """Whether an error 500 of the engine with this message is permanent, so that a repeated call
+    fails again."""
     return "executable file not found" in message or "no such file or directory" in message
 
 
@@ -201,10 +203,11 @@ CLASS: Final = "docker.admittance.dev"
 
 
 class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings from ``ADMIT_DOCKER_*``. ``command`` empty: workers run the image's command.
-    ``network`` None: workers use the engine's default network. ``settle_seconds``: a worker that
-    runs for this long counts as started. ``sweep_seconds``: time between two comparisons; each
-    event of the engine causes a further one.
+    """Settings from ``ADMIT_DOCKER_*``. ``command``: the command of the workers; empty: the command
+    of the image. ``network``: the network of the workers; None: the engine's default network.
+    ``settle_seconds``: a worker that runs for this long counts as started. ``sweep_seconds``: time
+    between two periodic comparisons of workers with requests; each event of the engine causes a
+    further comparison.
     """
 
     image: str
@@ -217,7 +220,7 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> DockerSettings:
-        """The settings in environment variables. Raises a SetupError that names a wrong
+        """Reads the settings from environment variables. Raises a SetupError that names a wrong
         variable."""
         image = env.get("ADMIT_DOCKER_IMAGE", "")
         if not image:

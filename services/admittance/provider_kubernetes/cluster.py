@@ -1,8 +1,8 @@
 """REST calls for ProvisioningRequests and PodTemplates, and the meaning of the API server's errors.
 
-lightkube makes the HTTP client from a kubeconfig, because contexts, certificates, changing tokens
-and login programs are hard to get right. This module makes the calls itself, because lightkube does
-not distinguish permanent refusals, temporary refusals and outdated watches.
+The library lightkube makes the HTTP client from a kubeconfig, because contexts, certificates,
+changing tokens and login programs are hard to get right. This module makes the REST calls itself,
+because lightkube does not distinguish permanent refusals, temporary refusals and outdated watches.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _TEMPORARY: Final = ("exceeded quota", "because it is being terminated")
 
 
 class Away(Exception):
-    """The API server does not answer, or asks to try again. ``after``: the seconds that the server
-    asks to wait.
+    """The API server does not answer, or asks to repeat the call. ``after``: how many seconds the
+    API server asks to wait.
     """
 
     def __init__(self, message: str, after: float | None = None) -> None:
@@ -44,7 +44,8 @@ class Unauthorized(Away):
 
 
 class Denied(Exception):
-    """The API server refused a call permanently, with its message. ``code``: the HTTP status."""
+    """The API server refused a call permanently; the text is the server's message. ``code``: the
+    HTTP status."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -53,8 +54,8 @@ class Denied(Exception):
 
 
 class Right(NamedTuple):
-    """A right that a call to the API server needs. ``namespace`` "": the right holds in all
-    namespaces.
+    """A right that a call to the API server needs. ``namespace``: the namespace of the right; "":
+    all namespaces.
     """
 
     verb: str
@@ -66,8 +67,8 @@ class Right(NamedTuple):
 
 
 class Forbidden(Denied):
-    """A right is missing that an administrator can grant. The request that needs the right is not
-    at fault.
+    """The API server refused a call because the provider lacks a right that an administrator can
+    grant. The request for capacity is not at fault.
     """
 
     def __init__(self, code: int, reason: str, message: str, right: Right) -> None:
@@ -76,26 +77,27 @@ class Forbidden(Denied):
 
 
 class TemporarilyDenied(Denied):
-    """The call was refused because the namespace has used up its quota or is being deleted. The
-    refused call may work later.
+    """The API server refused the call because the namespace has used up its quota or is being
+    deleted. The same call may succeed later.
     """
 
 
 class Exists(Denied):
-    """The cluster has an object of that name already."""
+    """The cluster has an object with the wanted name already."""
 
 
 class Missing(Denied):
-    """The cluster has no object of that name, or no such kind."""
+    """The cluster has no object with the wanted name, or does not know the kind of the object."""
 
 
 class Outdated(Denied):
-    """The version from which the watch starts has expired, so the objects must be listed again."""
+    """The resource version from which a watch starts has expired, so the objects must be listed
+    again."""
 
 
 def event_of(line: str) -> tuple[str, dict[str, Any]]:
-    """The type and the object of a line of a watch. Raises Outdated or Away if the line reports an
-    error or is not valid.
+    """The event type and the object in a line of a watch's answer. Raises Outdated or Away if the
+    line reports an error or is not valid.
     """
     try:
         event = msgspec.json.decode(line, type=dict[str, Any])
@@ -167,13 +169,13 @@ class Cluster:
         await self._http.aclose()
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
-        """Returns the object. Raises Missing if the cluster has no such object; Denied and Away as
-        all calls."""
+        """Returns the object of this kind with the name ``name``. Raises Missing if the cluster has
+        no such object, Denied if it refuses the call, Away if it does not answer."""
         right = Right("get", kind, namespace)
         return await self._call("GET", _path(kind, namespace, name), right)
 
     async def create(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Creates the object. Raises Exists if there is an object of that name."""
+        """Creates the object ``body``. Raises Exists if the cluster has an object with its name."""
         namespace = body["metadata"]["namespace"]
         right = Right("create", kind, namespace)
         return await self._call("POST", _path(kind, namespace), right, body=body)
@@ -181,13 +183,13 @@ class Cluster:
     async def merge(
         self, kind: str, namespace: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Merges ``body`` into the object of that kind and name."""
+        """Merges ``body`` into the object of the kind ``kind`` with the name ``name``."""
         right = Right("patch", kind, namespace)
         return await self._call("PATCH", _path(kind, namespace, name), right, body=body)
 
     async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
-        """Deletes the object with that uid. An object that does not exist any more, or has another
-        uid now, is not an error.
+        """Deletes the object with the uid ``uid``. If the object does not exist any more, or has
+        another uid now, nothing happens.
         """
         options = {
             "apiVersion": "v1",
@@ -204,8 +206,8 @@ class Cluster:
     async def list(
         self, kind: str, namespace: str | None, selector: str
     ) -> tuple[list[dict[str, Any]], str]:
-        """Returns the objects, and the version from which to watch for changes. ``namespace`` None
-        lists all namespaces.
+        """Returns the objects of the kind that the selector selects, and the resource version from
+        which to watch for changes. ``namespace`` None: the objects of all namespaces.
         """
         found: list[dict[str, Any]] = []
         more = ""
@@ -222,8 +224,8 @@ class Cluster:
                 return found, str(metadata.get("resourceVersion", ""))
 
     async def has(self, right: Right) -> bool:
-        """Whether the cluster grants this right to the provider. Raises Denied if the API server
-        refuses to say.
+        """Whether the cluster grants the right to the provider. Raises Denied if the API server
+        refuses to answer the question.
         """
         attributes = {
             "verb": right.verb,
@@ -242,8 +244,9 @@ class Cluster:
     async def watch(
         self, kind: str, namespace: str | None, selector: str, version: str
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-        """Yields the changes after ``version``, with bookmarks, until the server ends the watch.
-        Raises Outdated if ``version`` has expired."""
+        """Yields the type and object of each change after the resource version ``version``, also
+        bookmarks, until the API server ends the watch. Raises Outdated if ``version`` has
+        expired."""
         import httpx2 as httpx
 
         params = {

@@ -1,9 +1,9 @@
-"""Makes and deletes the objects in the cluster for each request. Calls are repeated while the
-cluster is away or a right is missing.
+"""Makes and deletes the objects in the cluster for each request. A call is repeated while the API
+server does not answer or a right is missing.
 
-The templates are made first, then the ProvisioningRequest, then its ownership of the templates.
-Names of objects are derived from the request's id, so every step can be repeated. A crash may leave
-templates without an owner; the sweeper finds these templates by their label.
+The PodTemplates are made first, then the ProvisioningRequest, which then becomes their owner.
+Names of objects are derived from the request's id, so each of these steps can be repeated. A crash
+may leave PodTemplates without an owner; the sweeper finds such templates by their label.
 """
 
 from __future__ import annotations
@@ -48,27 +48,28 @@ log = structlog.get_logger()
 
 
 class ClusterRights(MissingRights):
-    """Calls the cluster, repeats calls while a right is missing, and meanwhile keeps the provider's
-    classes inactive.
+    """Calls the cluster, repeats a call while a right is missing, and keeps the provider's classes
+    inactive until the right is there.
 
-    A missing right to create in one namespace is an exception: while objects can be made in another
-    namespace, the classes stay active and only requests of that namespace wait. A missing right to
-    delete makes the classes inactive in any case: a provider that cannot free capacity must not
-    obtain more."""
+    A missing right to create objects in one namespace is an exception: while objects can be made in
+    another namespace, the classes stay active, and only requests for the namespace without the
+    right wait. A missing right to delete makes the classes inactive in any case: a provider that
+    cannot free capacity must not obtain more."""
 
     def __init__(self, cluster: Cluster, reasons: InactiveReasons) -> None:
         super().__init__(reasons)
         self._cluster = cluster
         self._waiting: Counter[Right] = Counter()
         self._served: set[str] = set()
-        """Namespaces where an object was made, and where creation was not forbidden since then."""
+        """The cluster's namespaces where the provider has made an object and was not forbidden to
+        make another since then."""
 
     def blocks(self, right: Hashable) -> bool:
-        """Whether the missing right makes the provider's classes inactive."""
+        """Whether the lack of the right makes the provider's classes inactive."""
         return not (isinstance(right, Right) and right.verb == "create" and self._served)
 
     def serves(self, namespace: str) -> None:
-        """Records that this provider has made an object in that namespace."""
+        """Records that this provider has made an object in the namespace."""
         self._served.add(namespace)
         self.update()
 
@@ -78,8 +79,9 @@ class ClusterRights(MissingRights):
         *arguments: Any,
         on_wait: OnWait | None = None,
     ) -> T:
-        """Calls the function until the cluster answers. ``on_wait`` is called with the reason if
-        the call waits for a right. Raises Denied if the cluster refuses permanently.
+        """Calls ``function`` until the cluster answers; returns the answer. ``on_wait`` is called
+        with the reason if the call waits for a right. Raises Denied if the cluster refuses
+        permanently.
         """
         pause = PAUSE_MIN
         refused: dict[Right, None] = {}
@@ -123,8 +125,9 @@ class ClusterRights(MissingRights):
             log.warning("rights_unknown", reason=str(error))
             return False
         except Denied:
-            # The API server refuses to say whether the right is there. A request that waits for the
-            # right will find out; if no request waits, assume that the right is back.
+            # The API server refuses to say whether the provider has the right. A request that waits
+            # for the right will find out; if no request waits, the provider assumes that it has the
+            # right again.
             return not self._waiting[right]
 
     async def _is_logged_in(self) -> bool:
@@ -139,11 +142,12 @@ class ClusterRights(MissingRights):
 
 
 class NameTaken(Exception):
-    """The object of that name belongs to another request or installation."""
+    """The cluster has an object with the wanted name that belongs to another request or
+    installation."""
 
 
 class ObjectMaker:
-    """Makes and deletes the objects of this installation."""
+    """Makes and deletes the objects in the cluster for requests of this installation."""
 
     def __init__(self, cluster: Cluster, installation: str, rights: ClusterRights) -> None:
         self._cluster = cluster
@@ -151,8 +155,9 @@ class ObjectMaker:
         self._rights = rights
 
     async def make(self, identity: ObjectIdentity, request: Request) -> Seen | Failed:
-        """Makes all objects of the request. Returns the ProvisioningRequest object, or why the
-        request failed. Raises Missing if the cluster does not have the kind ProvisioningRequest.
+        """Makes all objects for the request in the cluster. Returns the ProvisioningRequest, or why
+        the request failed. Raises Missing if the cluster does not have the kind
+        ProvisioningRequest.
         """
 
         async def on_wait(reason: str) -> None:
@@ -182,8 +187,9 @@ class ObjectMaker:
     async def _create(
         self, kind: str, body: dict[str, Any], identity: ObjectIdentity, on_wait: OnWait
     ) -> dict[str, Any]:
-        """Returns the object, made now or earlier. Raises NameTaken if the object belongs to
-        another request.
+        """Creates the object ``body`` and returns it; if an earlier attempt made the object,
+        returns that one. Raises NameTaken if another request or installation has an object with the
+        same name.
         """
         metadata = body["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
@@ -214,7 +220,7 @@ class ObjectMaker:
             log.warning("template_gone", name=place[1])
 
     async def is_there(self, seen: Seen) -> bool:
-        """Whether the object that was seen still exists with the same uid."""
+        """Whether the cluster still has the object ``seen`` with the same uid."""
         try:
             found = await self._rights.call(self._cluster.get, REQUESTS, seen.namespace, seen.name)
         except Missing:

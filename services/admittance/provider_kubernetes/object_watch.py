@@ -1,8 +1,8 @@
 """Lists and watches the ProvisioningRequests of this installation.
 
-When a watch ends, the next watch continues from the last version. If that version has expired, the
-objects are listed again. Calls are repeated while the API server does not answer. The watch always
-reports the latest state of each object; it may miss earlier states.
+When a watch ends, the next watch continues from the last resource version. If this version has
+expired, the objects are listed again. While the API server does not answer, calls are repeated. The
+watch always reports the latest state of each object; it may miss earlier states.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ log = structlog.get_logger()
 
 
 class ObjectWatch:
-    """``seen``: the ProvisioningRequest objects by request id. ``on_change`` is called with the
-    request id of each changed object; ``on_listed`` is called after each listing. ``on_health`` is
-    called with "" when the API server answers, and with the error when it has not answered for
-    ``away_seconds``.
+    """Lists and watches the ProvisioningRequests. ``seen``: the last known state of each
+    ProvisioningRequest, by the id of the request for capacity. ``on_change`` is called with the
+    request id of each changed object; ``on_listed`` is called after each listing of the objects.
+    ``on_health`` is called with "" when the API server answers, and with the error when the API
+    server has not answered for ``away_seconds``.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class ObjectWatch:
         self._last_answer = 0.0
         self._pause = PAUSE_MIN
         self._version: str | None = None
-        """The version from which the next watch starts; None if the objects must be listed
+        """The resource version from which the next watch starts; None if the objects must be listed
         first.
         """
         self.seen: dict[str, Seen] = {}
@@ -68,18 +69,20 @@ class ObjectWatch:
         these objects again.
         """
         self.listing = False
-        """Whether changes come from a listing of the objects that is not complete yet."""
+        """Whether a listing of the objects is being applied, so that a reported change comes from
+        the listing."""
 
     def note(self, seen: Seen) -> None:
-        """Adds an object that was just made or read, unless the watch already knows a newer state
-        of it or its deletion.
+        """Adds an object that was just made or read, unless the watch knows a newer state of the
+        object, or that it was deleted.
         """
         known = self.seen.get(seen.id)
         if (known is None or known.uid != seen.uid) and seen.uid not in self._deleted_uids:
             self._put(seen)
 
     def gone(self, request_id: str) -> None:
-        """Removes an object of which a read has just shown that the cluster no longer has it."""
+        """Removes the object of a request, because a read has just shown that the cluster no longer
+        has the object."""
         known = self.seen.get(request_id)
         if known is not None:
             self._drop(known)
@@ -136,7 +139,7 @@ class ObjectWatch:
                 else:
                     self._put(seen)
         self._answered()
-        # The pause matters only if the API server ends every watch at once.
+        # The pause between two watches matters only if the API server ends every watch immediately.
         await self._wait(PAUSE_MIN)
 
     def _put(self, seen: Seen) -> None:

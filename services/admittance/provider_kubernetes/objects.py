@@ -1,9 +1,9 @@
-"""The objects in the cluster for a request: names, labels and bodies, and the statuses that follow
-from their conditions. Pure.
+"""The objects in the cluster for a request: their names, labels and bodies, and the answers to the
+request that follow from the conditions of its ProvisioningRequest. Pure.
 
-A name consists of the workload's name, which is cut if it is too long, and a hash of the request's
-id. Therefore the name is stable and unique for the request. An annotation has the full id, which
-proves that an object belongs to the request with that id.
+The name of an object consists of the workload's name, which is cut if it is too long, and a hash of
+the request's id. Therefore the name is stable and unique for the request. An annotation of the
+object has the full id, which proves that the object belongs to the request.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ _DOTS = re.compile(r"[.-]*\.[.-]*")
 
 
 def digest(request_id: str) -> str:
-    """The label value that stands for the request's id."""
+    """The label value that stands for the request's id: a hash of the id."""
     return blake2b(request_id.encode(), digest_size=16).hexdigest()
 
 
 def request_name(workload: str, request_id: str) -> str:
-    """The name of the ProvisioningRequest, which is the same for the same request id."""
+    """The name of the ProvisioningRequest for a request: always the same for the same request
+    id."""
     return _named(workload, digest(request_id)[:10])
 
 
 def template_name(request: str, pod_set: str) -> str:
-    """The name of the pod template of one pod set."""
+    """The name of the PodTemplate object for one pod set of the ProvisioningRequest ``request``."""
     plain = f"ppt-{request}-{pod_set}"
     if plain == _plain(plain) and len(plain) <= NAME_MAX:
         return plain
@@ -70,7 +71,8 @@ def _plain(text: str) -> str:
 
 
 class ObjectIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The request to which objects belong. ``namespace``: the namespace in the cluster."""
+    """The request for capacity to which objects in the cluster belong. ``namespace``: the cluster's
+    namespace of the objects."""
 
     id: str
     provisioning_class: str
@@ -117,7 +119,8 @@ def template_body(
 def request_body(
     asked: ObjectIdentity, counts: Sequence[tuple[str, int]], parameters: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The body of a ProvisioningRequest with the number of pods of each pod set."""
+    """The body of a ProvisioningRequest. ``counts``: the name of each pod set, and the number of
+    its pods."""
     spec: dict[str, Any] = {
         "provisioningClassName": asked.provisioning_class,
         "podSets": [
@@ -136,8 +139,8 @@ def request_body(
 
 
 def adoption_patch(request: str, uid: str) -> dict[str, Any]:
-    """A patch that makes the request the owner of a template, so that the cluster deletes both
-    together."""
+    """A patch that makes the ProvisioningRequest the owner of a PodTemplate, so that the cluster
+    deletes both together."""
     owner = {
         "apiVersion": API,
         "kind": KIND,
@@ -150,12 +153,13 @@ def adoption_patch(request: str, uid: str) -> dict[str, Any]:
 
 
 def selector_of_others(installation: str) -> str:
-    """The label selector of objects of other installations of Admittance."""
+    """The label selector that selects the objects of other installations of Admittance."""
     return f"{INSTALLATION},{INSTALLATION}!={installation}"
 
 
 def selector(installation: str, request_id: str | None = None) -> str:
-    """The label selector of all objects of this installation, or of those of one request."""
+    """The label selector that selects all objects of this installation, or only the objects of one
+    request."""
     found = f"{MANAGED}=true,{INSTALLATION}={installation}"
     return f"{found},{REQUEST}={digest(request_id)}" if request_id is not None else found
 
@@ -173,7 +177,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The condition's message for users."""
+        """The message of the condition for users, or the reason if the condition has no message."""
         return (self.message or self.reason)[:MESSAGE_MAX]
 
 
@@ -194,14 +198,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     details: Mapping[str, str] = {}
 
     def true(self, kind: str) -> Condition | None:
-        """The condition of that type if its status is True, else None."""
+        """The condition of the type ``kind`` if the status of the condition is True, else None."""
         found = self.conditions.get(kind)
         return found if found is not None and found.status == "True" else None
 
 
 def seen_of(manifest: Mapping[str, Any]) -> Seen | None:
-    """The ProvisioningRequest of a manifest; None if the manifest has no labels of Admittance, or
-    is not valid.
+    """The ProvisioningRequest that a manifest describes; None if the manifest has no labels of
+    Admittance, or is not valid.
     """
     try:
         return _seen_of(manifest)
@@ -233,11 +237,12 @@ def _seen_of(manifest: Mapping[str, Any]) -> Seen | None:
 
 
 def status_of(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
-    """The status of a request in progress; None if there is none yet. Of the conditions that are
-    True, the first in the order of docs/spec/lifecycle.md#5.2 decides.
+    """The answer to a request that follows from its ProvisioningRequest; None if no condition gives
+    an answer yet. Of the conditions that are True, the first in the order of
+    docs/spec/lifecycle.md#5.2 decides.
 
-    ``pod_sets``: the pod sets that get the object's name as an annotation, so that their pods
-    consume the capacity."""
+    ``pod_sets``: the names of the pod sets that get the name of the ProvisioningRequest as an
+    annotation, so that their pods consume the capacity."""
     if (failed := seen.true("Failed")) is not None:
         return Failed(failed.text or "the request failed")
     over = end_of(seen)
@@ -250,14 +255,14 @@ def status_of(seen: Seen, pod_sets: Sequence[str] = ()) -> Status | None:
         text = provisioned.text or "the capacity is provisioned"
         return Provisioned(text, details, pod_set_updates=updates)
     if (accepted := seen.true("Accepted")) is not None:
-        # Until the Provisioned condition is True, its message is an estimate.
+        # Until the condition Provisioned is True, the message of this condition is an estimate.
         estimate = seen.conditions.get("Provisioned", accepted)
         return Accepted(estimate.text or accepted.text, details)
     return None
 
 
 def end_of(seen: Seen) -> BookingExpired | CapacityRevoked | None:
-    """How provisioned capacity has ended; None if it has not ended."""
+    """How the capacity of the ProvisioningRequest has ended; None if it has not ended."""
     if (revoked := seen.true("CapacityRevoked")) is not None:
         return CapacityRevoked(revoked.text or "the capacity was revoked")
     if (expired := seen.true("BookingExpired")) is not None:

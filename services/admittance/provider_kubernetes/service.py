@@ -1,9 +1,10 @@
-"""Makes, watches and deletes objects in the cluster for requests: one provider for each
-provisioning class, one watch of the cluster for all classes.
+"""Makes, watches and deletes objects in the cluster for requests for capacity. The service has one
+provider for each provisioning class, and one watch of the cluster for all classes.
 
-All instances of the service work. The instance that receives a request makes its object. All
-instances watch the objects; an answer that several instances give is published once. A request gets
-the status Accepted before its object is made, so the store has the request of every live object.
+All instances of the service are active. The instance that receives a request makes the request's
+object. All instances watch the objects; an answer that several instances give is published once. A
+request gets the status Accepted before its object is made, so the store of requests has the request
+of every live object.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ log = structlog.get_logger()
 
 
 class KubernetesReconciler:
-    """Makes and deletes objects in the cluster as the requests need them. Several instances of the
-    service may work at once.
+    """Makes and deletes objects in the cluster as the requests for capacity need them. Several
+    instances of the service may be active at once.
     """
 
     def __init__(
@@ -83,7 +84,8 @@ class KubernetesReconciler:
         return self._reasons.message
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Works until ``stop`` is set. Raises the error of the first task that fails."""
+        """Serves the provisioning classes and watches the cluster until ``stop`` is set. Raises the
+        error of the first task that fails."""
         services = [
             asyncio.create_task(
                 ProviderService(one, self._bus, self._settings).run(stop), name=one.name
@@ -109,7 +111,8 @@ class KubernetesReconciler:
     # Obtaining and freeing. ---------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Makes the request's objects and waits for the final condition."""
+        """Makes the request's objects in the cluster and waits for the final condition of the
+        ProvisioningRequest."""
         identity = ObjectIdentity(
             id=request.id,
             provisioning_class=request.provisioning_class,
@@ -138,7 +141,8 @@ class KubernetesReconciler:
             self._on_changed(request.id)
 
     async def _until_end(self, request: Request) -> Status | None:
-        """The final answer to the request; None if its object was deleted before there was one."""
+        """The final answer to the request; None if the request's object was deleted before it had a
+        final condition."""
         changed = self._in_progress[request.id]
         names = [name for one in request.pod_sets for name in one.names]
         last_message = ""
@@ -157,11 +161,12 @@ class KubernetesReconciler:
             await changed.wait()
 
     async def free(self, cancellation: Cancellation) -> None:
-        """Deletes all objects of the request."""
+        """Deletes all objects of the request from the cluster."""
         places = {self._kube.namespace(cancellation.namespace)}
         seen = self._objects.seen.get(cancellation.id)
         if seen is not None:
-            # The object may have been made while another mapping of namespaces was set.
+            # The object may be in another namespace: it may have been made while
+            # ADMIT_KUBE_NAMESPACES had another value.
             places.add(seen.namespace)
         for namespace in places:
             await self._maker.delete(cancellation.id, namespace)

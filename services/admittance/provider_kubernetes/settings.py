@@ -1,6 +1,6 @@
-"""Settings from ``ADMIT_KUBE_*`` variables, and the cluster and user that they select.
+"""Settings from ``ADMIT_KUBE_*`` variables, and the cluster and user that these settings select.
 
-The kubeconfig is checked here before lightkube reads it, so that each error is one sentence that
+This module checks the kubeconfig before lightkube reads it, so that each error is one sentence that
 names the file."""
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _NAMESPACE = re.compile(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``namespaces``: for each namespace of Admittance the one in the cluster; ``*`` stands for all
-    others; a namespace that is not listed has the same name in the cluster. ``kubeconfig`` None:
-    the pod's service account is used, else KUBECONFIG, else ``~/.kube/config``. ``installation``:
-    the label that distinguishes several installations in one cluster; None: the installation's name
-    in the bucket of providers is used. ``away_seconds``: when the API server has not answered for
-    this long, the provider's classes become inactive. ``sweep_seconds``: time between two searches
-    for orphans.
+    """Settings of the Kubernetes provider. ``namespaces``: the cluster's namespace for each
+    namespace of Admittance; ``*`` stands for all namespaces that are not listed, which otherwise
+    have the same name in the cluster. ``kubeconfig``: the path of the kubeconfig; None: the pod's
+    service account is used, else KUBECONFIG, else ``~/.kube/config``. ``installation``: the value
+    of the label that distinguishes several installations in one cluster; None: the installation's
+    name in the bucket of providers. ``away_seconds``: when the API server has not answered for this
+    long, the provider's classes become inactive. ``sweep_seconds``: time between two searches for
+    orphans.
     """
 
     classes: tuple[str, ...] = CLASSES
@@ -53,7 +54,7 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> KubeSettings:
-        """The settings in environment variables. Raises a SetupError that names a wrong
+        """Reads the settings from environment variables. Raises a SetupError that names a wrong
         variable."""
         installation = env.get("ADMIT_KUBE_INSTALLATION") or None
         if installation is not None and not _LABEL.match(installation):
@@ -74,8 +75,8 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def only_namespace(self) -> str | None:
-        """The cluster's namespace if only one is used, so that a Role in it is enough; None if
-        several are used.
+        """The cluster's namespace if the settings use only one, so that a Role in this namespace is
+        enough; None if the settings use several namespaces.
         """
         return self.namespaces[ANY] if set(self.namespaces) == {ANY} else None
 
@@ -100,9 +101,7 @@ class BadKubeconfig(ValueError):
 
 
 def login(settings: KubeSettings) -> SingleConfig:
-    """The cluster and user that the settings select. Raises SetupError if cluster or user cannot be
-    used.
-    """
+    """The cluster and user that the settings select. Raises SetupError if they cannot be used."""
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.core.exceptions import ConfigError
 
@@ -110,7 +109,9 @@ def login(settings: KubeSettings) -> SingleConfig:
         try:
             account = KubeConfig.from_service_account()
         except ConfigError:
-            pass  # This process does not run in a pod, so it has no service account.
+            # A ConfigError means that this process does not run in a pod, so it has no service
+            # account.
+            pass
         except (LookupError, OSError) as error:
             raise SetupError(
                 f"the pod's service account cannot be used: {error_sentence(error)}"
@@ -153,8 +154,8 @@ def _read(path: Path) -> Any:
 
 
 def context_of(document: Any, context: str | None) -> dict[str, Any]:
-    """The part of a kubeconfig for the context ``context``; with None, for the current context.
-    Raises BadKubeconfig if the part is missing or not valid.
+    """The part of a kubeconfig that belongs to the context ``context`` (None: to the current
+    context). Raises BadKubeconfig if this part is missing or not valid.
     """
     if not isinstance(document, dict):
         raise BadKubeconfig(
@@ -206,7 +207,7 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
 
 
 def error_sentence(error: Exception) -> str:
-    """The error of a kubeconfig as a sentence, with what to do if that is known."""
+    """An error in reading a kubeconfig as a sentence, with a remedy if one is known."""
     if isinstance(error, FileNotFoundError) and not error.filename:
         # Python's ssl module does not say which file is missing, so this sentence cannot name it.
         return "a certificate file is missing; `kubectl config view --flatten` writes it in"

@@ -1,4 +1,4 @@
-"""Handles the objects of requests on which this instance does not work: reports the end of
+"""Handles the objects of requests that this instance is not working on: reports the end of
 provisioned capacity, and deletes orphans.
 """
 
@@ -33,14 +33,15 @@ from admittance.runtime.tasks import set_within
 
 AGAIN_SECONDS: Final = 0.2
 HOLDING: Final = ("provisioned", "booking_expired")
-"""Stored statuses of a request in which a loss of its capacity must still be reported."""
+"""The stored statuses of a request after which a loss of the request's capacity must still be
+reported."""
 
 log = structlog.get_logger()
 
 
 class ObjectSweeper:
-    """``in_progress``: the requests that this instance works on. The work on these requests handles
-    the objects of the requests.
+    """Reports the end of provisioned capacity, and deletes orphans. ``in_progress``: the ids of the
+    requests that this instance is working on; the sweeper leaves their objects alone.
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class ObjectSweeper:
         self._others_logged = False
 
     def begin(self) -> None:
-        """Starts a sweep soon, because the objects were listed again."""
+        """Starts the next sweep now; called after the objects were listed again."""
         self._is_listed = True
         self._due.set()
 
     async def run(self) -> None:
-        """Sweeps periodically, until cancelled."""
+        """Sweeps the objects of the cluster periodically, until cancelled."""
         while True:
             await set_within(self._due, self._kube.sweep_seconds)
             self._due.clear()
@@ -97,8 +98,8 @@ class ObjectSweeper:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def look(self, request_id: str) -> None:
-        """Checks after a change of the request's object whether its capacity has ended or the
-        object is an orphan."""
+        """Checks, after the request's object has changed, whether the request's capacity has ended
+        and whether the object is an orphan."""
         if request_id not in self._looking:
             self._looking.add(request_id)
             self._start(self._look(request_id))
@@ -129,8 +130,8 @@ class ObjectSweeper:
             self._looking.discard(request_id)
 
     async def _report_end(self, seen: Seen, status: StoredStatus | None) -> bool:
-        """Reports the end of provisioned capacity. Returns False if the request's previous answer
-        is not stored yet, so the object must be checked again.
+        """Reports the end of the request's capacity if the object shows the end. Returns False if
+        the previous answer to the request is not stored yet, so the object must be checked again.
         """
         if seen.id in self._in_progress or seen.deleting:
             return True
@@ -138,7 +139,7 @@ class ObjectSweeper:
         if over is None or status is None or status.status == over.word:
             return True
         if status.status in HOLDING:
-            # The provider of the class has not started, or has stopped.
+            # RuntimeError: the provider of the object's class has not started, or has stopped.
             with suppress(RuntimeError):
                 await self._providers[seen.provisioning_class].report(seen.id, over)
                 return True
@@ -158,8 +159,9 @@ class ObjectSweeper:
         self._others.log(one["metadata"]["labels"][INSTALLATION] for one in found)
 
     async def _find_deleted(self, seen: Collection[Seen], listed: Collection[str]) -> None:
-        """Reports objects to the watch that were deleted without an event of the watch. ``seen``:
-        the objects known before the listing; ``listed``: the uids in the listing.
+        """Tells the watch which objects were deleted from the cluster without an event. ``seen``:
+        the objects that the watch knew before the last listing; ``listed``: the uids of the objects
+        in that listing.
         """
         for one in seen:
             is_lost = one.uid not in listed and self._watch.seen.get(one.id) is one

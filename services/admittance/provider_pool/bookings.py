@@ -16,12 +16,12 @@ from admittance.api.workload import Kept
 from admittance.provider_pool.manifests import Machine, Pool
 
 Node = tuple[str, int]
-"""A machine: the name of its kind, and its number."""
+"""A machine of a pool: the name of the machine's kind, and the machine's number in its kind."""
 
 
 class Pods(NamedTuple):
-    """A number of equal pods. ``needs``: the resources of each pod; ``labels``: the labels that its
-    machine must have.
+    """A group of equal pods in a request. ``needs``: the resources of each pod; ``labels``: the
+    labels that the machine of a pod must have.
     """
 
     pods: int
@@ -30,8 +30,8 @@ class Pods(NamedTuple):
 
 
 class HeldPart(Kept, frozen=True, kw_only=True):
-    """The part of a machine that a booking holds. ``ready_at``: when the machine is ready; None
-    means when the booking is ready.
+    """The part of a machine that a booking holds. ``ready_at``: when the machine is ready; None:
+    the machine is ready when the booking is.
     """
 
     kind: str
@@ -41,9 +41,10 @@ class HeldPart(Kept, frozen=True, kw_only=True):
 
 
 class Booking(Kept, frozen=True, kw_only=True):
-    """``namespace`` and ``name``: those of the workload. ``provisioning_class``: the class of the
-    pool at the time of booking. ``ready_at``: when all machines of the booking are ready.
-    ``expires_at`` None: the booking never expires.
+    """The machines that a request has booked in a pool. ``namespace`` and ``name``: the workload of
+    the request. ``provisioning_class``: the provisioning class of the pool at the time of booking.
+    ``ready_at``: when all machines of the booking are ready. ``expires_at``: when the booking
+    expires; None: never.
     """
 
     id: str
@@ -56,7 +57,7 @@ class Booking(Kept, frozen=True, kw_only=True):
 
 
 class NoRoom(NamedTuple):
-    """Why nothing is booked for a request. ``ever``: whether there may be room after other bookings
+    """Why a request got no booking. ``ever``: whether the pool may have room after other bookings
     have ended.
     """
 
@@ -73,10 +74,10 @@ class Bookings:
         self._used: dict[Node, dict[str, int]] = {}
         self._holders: Counter[Node] = Counter()
         self._ready: dict[Node, datetime] = {}
-        """For each booked machine, when it is ready."""
+        """For each booked machine, the time when the machine is ready."""
 
     def restore(self, bookings: Iterable[Booking]) -> None:
-        """Adds bookings that were stored."""
+        """Adds bookings that were read from the bucket."""
         for booking in bookings:
             self._keep(booking)
 
@@ -89,8 +90,9 @@ class Bookings:
         namespace: str = "",
         name: str = "",
     ) -> Booking | NoRoom:
-        """Books all pods of the request, or returns why there is no room. If the request has a
-        booking already, returns it unchanged. ``namespace`` and ``name``: those of the workload.
+        """Books machines for all pods of the request, or returns why the pool has no room. If the
+        request has a booking already, returns this booking unchanged. ``namespace`` and ``name``:
+        the workload of the request.
         """
         known = self.known.get(request_id)
         if known is not None:
@@ -134,7 +136,8 @@ class Bookings:
         return booking
 
     def free(self, request_id: str) -> Booking | None:
-        """Removes the booking of the request and returns it, or returns None if there is none."""
+        """Removes the booking of the request and returns it; returns None if the request has no
+        booking."""
         booking = self.known.pop(request_id, None)
         for held in booking.held if booking is not None else ():
             node = held.kind, held.number
@@ -150,7 +153,7 @@ class Bookings:
 
     def change(self, pool: Pool) -> list[Booking]:
         """Applies a changed manifest of the pool. Frees and returns the bookings that lost
-        machines; if the pool's class changed, these are all bookings.
+        machines. A new provisioning class of the pool ends all bookings of the old class.
         """
         self.pool = pool
         kinds = {one.name: one for one in pool.machines}
@@ -222,14 +225,14 @@ class Bookings:
 
 
 def _may_hold(kind: Machine, group: Pods) -> bool:
-    """Whether an empty machine of that kind can hold one pod of the group."""
+    """Whether an empty machine of the kind can hold one pod of the group."""
     if any(kind.labels.get(key) != value for key, value in group.labels.items()):
         return False
     return all(much <= kind.resources.get(name, 0) for name, much in group.needs.items())
 
 
 def _most(kind: Machine, group: Pods) -> int:
-    """How many pods of the group an empty machine of that kind holds."""
+    """How many pods of the group an empty machine of the kind can hold."""
     fits = [kind.resources.get(name, 0) // much for name, much in group.needs.items() if much]
     return min(fits, default=group.pods)
 
@@ -243,7 +246,8 @@ def _is_there(kind: Machine | None, held: HeldPart) -> bool:
 
 
 class MachineCounts(NamedTuple):
-    """The number of machines, of booked machines, and of booked machines that still boot."""
+    """How many machines a pool, or a kind of its machines, has; how many of them are booked; how
+    many booked machines still boot."""
 
     machines: int
     booked: int
@@ -256,8 +260,8 @@ class MachineCounts(NamedTuple):
 
 
 def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> MachineCounts:
-    """The machine counts of the whole pool. The counts follow from the manifest and the stored
-    bookings, so the CLI computes them without the service.
+    """The machine counts of the whole pool. The counts follow from the pool's manifest and the
+    stored bookings, so the CLI computes them without asking the pool provider.
     """
     each = list(machine_counts_by_kind(pool, bookings, now).values())
     return MachineCounts(
@@ -270,8 +274,8 @@ def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> Ma
 def machine_counts_by_kind(
     pool: Pool, bookings: Iterable[Booking], now: datetime
 ) -> dict[str, MachineCounts]:
-    """The machine counts of each kind, without bookings of removed machines, which are about to be
-    revoked.
+    """The machine counts of each kind in the pool. Bookings of removed machines do not count,
+    because they are about to be revoked.
     """
     ready: dict[str, dict[int, datetime]] = {one.name: {} for one in pool.machines}
     for booking in bookings:

@@ -1,10 +1,10 @@
-"""All pools and their bookings, in memory and in the bucket of providers, where the next leader
-finds these bookings.
+"""All pools of machines and their bookings, in memory and in the bucket of providers, where the
+next leader finds the bookings.
 
-A new booking takes its machines in memory first; it is reported after the bucket has it. A freed
-booking is deleted from the bucket first, so that it cannot come back after a crash. Writes are
-fenced, so a stale leader cannot book machines that the new leader has booked, or free the new
-leader's bookings.
+A new booking takes its machines in memory first; the provider reports the booking after the bucket
+has it. A booking that is freed is deleted from the bucket first, so that it cannot come back after
+a crash. Writes are fenced, so a stale leader cannot book machines that the new leader has booked,
+or free the new leader's bookings.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _booking = Reader(Booking)
 
 def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
     """The booking at a key of the bucket of providers, and the name of its pool. Raises Unreadable
-    if key or value are not valid.
+    if the key or the value is not valid.
     """
     booking = _booking(value)
     pool = pool_of_key(key)
@@ -67,18 +67,20 @@ class Ledger:
         self._bus = bus
         self.pools: dict[str, Bookings] = {}
         self._without_pool: dict[str, list[Booking]] = {}
-        """By pool name: bookings of pools that are not read yet, not readable, or deleted."""
+        """By pool name: the bookings of each pool whose manifest is not read yet, not readable, or
+        deleted."""
         self._unreadable: set[str] = set()
         """The names of pools whose manifest cannot be read."""
         self._unconfirmed: set[str] = set()
         """Ids of requests whose booking may not be stored in the bucket yet."""
         self.superseded = asyncio.Event()
-        """Set when another instance has taken over, so that this ledger is stale."""
+        """The event that is set when another instance has become leader, so that this ledger is
+        stale."""
         self._revision = 0
         self._fence: dict[str, str] = {}
 
     async def confirm(self) -> None:
-        """Raises Superseded if another instance has taken over and may have booked or freed
+        """Raises Superseded if another instance has become leader: it may have booked or freed
         machines."""
         found = await bucket.get(self._bus, LEADER, bucket=PROVIDERS)
         if found is None or found.revision != self._revision:
@@ -87,7 +89,7 @@ class Ledger:
 
     async def restore(self) -> None:
         """Makes this instance the only writer of bookings, and reads the stored bookings. Stored
-        bookings of cancelled requests are deleted, because no message would free them.
+        bookings of cancelled requests are deleted, because no later message would free them.
         """
         led = bucket.put_message(LEADER, b"", expected=None, bucket=PROVIDERS)
         self._revision = await self._bus.publish(led)
@@ -98,7 +100,7 @@ class Ledger:
             try:
                 pool, booking = read_booking(entry.key, entry.value)
             except Unreadable as error:
-                # This service did not write the entry of the bucket.
+                # Another program wrote this entry of the bucket, so the entry is not a booking.
                 log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
             found.append(PooledBooking(pool, booking))
@@ -120,8 +122,8 @@ class Ledger:
     # Pools. -------------------------------------------------------------------------------
 
     def change_pool(self, name: str, pool: Pool | None) -> list[PooledBooking]:
-        """Takes the new state of a pool; None if it was deleted. Returns the bookings that lost
-        machines, which are freed in memory, but not in the bucket.
+        """Applies the new state ``pool`` of a pool; None if the pool was deleted. Returns the
+        bookings that lost machines, which are freed in memory, but not in the bucket.
         """
         self._unreadable.discard(name)
         known = self.pools.pop(name, None)
@@ -261,12 +263,11 @@ AGAIN_SECONDS: Final = 0.2
 
 
 class BookingEnder:
-    """Ends bookings: reports the end to the workload, then deletes the booking from the bucket.
-    After a crash between report and deletion, the next leader finds the booking and reports its end
-    again.
+    """Ends bookings: reports the end of a booking to the workload, then deletes the booking from
+    the bucket. After a crash between report and deletion, the next leader finds the booking and
+    reports its end again.
 
-    ``providers``: the providers by provisioning class. The providers publish reports once they
-    run.
+    ``providers``: the providers by provisioning class; a provider publishes reports once it runs.
     """
 
     def __init__(self, bus: Bus, ledger: Ledger, providers: Mapping[str, Provider]) -> None:
@@ -284,18 +285,18 @@ class BookingEnder:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def classes(self) -> set[str]:
-        """The provisioning classes of the bookings that are being ended."""
+        """The provisioning classes of the bookings whose end is under way."""
         return {pooled.booking.provisioning_class for pooled, _ in self._ending.values()} - {""}
 
     async def ended(self, request_id: str) -> None:
-        """Waits until no booking of the request is being ended."""
+        """Waits until no end of a booking of the request is under way."""
         if request_id in self._ending:
             await asyncio.wait([self._ending[request_id][1]])
 
     @contextmanager
     def waiting(self, request_id: str) -> Iterator[asyncio.Event]:
         """Yields an event that is set when the machines for which the request waits are revoked.
-        After that event the work on the request reports the revocation itself.
+        Then the work on the request, which waits for the machines, reports the revocation itself.
         """
         revoked = self._waiting[request_id] = asyncio.Event()
         try:
@@ -304,9 +305,10 @@ class BookingEnder:
             del self._waiting[request_id]
 
     def revoke(self, pooled: PooledBooking, *, earlier: bool) -> None:
-        """Ends a booking after its machines were removed. ``earlier``: the machines were removed
-        while no leader was active. If the request has no final answer yet, it gets other machines
-        when it is delivered again.
+        """Ends a booking after its machines were removed from the pool. ``earlier``: whether the
+        machines were removed while no leader was active; then the end is reported only if the
+        request was provisioned. A request without a final answer gets other machines when it is
+        delivered again.
         """
         log.warning("revoked", pool=pooled.pool, id=pooled.booking.id)
         waiting = self._waiting.get(pooled.booking.id)
@@ -318,7 +320,7 @@ class BookingEnder:
         self._begin(pooled, status, only_provisioned=earlier)
 
     def end(self, pooled: PooledBooking, status: BookingExpired) -> None:
-        """Ends a booking that has expired, with this status."""
+        """Ends a booking that has expired; reports the status ``status`` to its workload."""
         self._begin(pooled, status)
 
     def _begin(
@@ -356,7 +358,8 @@ class BookingEnder:
                 await self._ledger.delete(pooled)
                 return
             except (KeyError, RuntimeError, AdmittanceError) as error:
-                # The provider of the class has not started yet, or the bus is not available.
+                # The provider of the booking's class has not started yet, or the bus is not
+                # available: the report is repeated.
                 log.debug("not_reported_yet", id=booking.id, reason=str(error))
             await asyncio.sleep(AGAIN_SECONDS)
 

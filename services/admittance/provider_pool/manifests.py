@@ -52,8 +52,9 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of equal machines in a pool. ``boot_seconds``: time from the booking until a machine
-    is ready. ``resources``: the resources of one machine, as integers (cpu in thousandths).
+    """The machines of one kind in a pool: ``count`` equal machines. ``boot_seconds``: time from the
+    booking of a machine until it is ready. ``resources``: the resources of one machine, as integers
+    (cpu in thousandths).
     """
 
     name: str
@@ -64,8 +65,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """``booking_seconds``: how long a workload that has not started keeps its booking; 0 means
-    until the request is cancelled.
+    """A pool of machines that a MachinePool manifest describes. ``booking_seconds``: how long a
+    workload that has not started keeps its booking; 0 means until the request is cancelled.
     """
 
     name: str
@@ -138,14 +139,14 @@ POOLS: Final = f"{POOL}.>"
 """The pattern of the keys of all MachinePool manifests."""
 BOOKED: Final = "_pool"
 LEADER: Final = "_pool_led"
-"""The key that each new leader writes, so that the server refuses late writes of earlier
-leaders.
+"""The key of the bucket of providers that each new leader writes, so that the server refuses late
+writes of earlier leaders.
 """
 
 
 def pool_of_manifest(key: str) -> str | None:
-    """The name of the pool whose manifest is at that key of the bucket; None if the key is not
-    valid. A pool has no namespace, because the keys of its bookings have no namespace.
+    """The name of the pool whose manifest is at the key ``key`` of the bucket; None if the key is
+    not valid. A pool has no namespace, because the keys of its bookings have no namespace.
     """
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == POOL and len(rest) == 1 else None
@@ -159,17 +160,18 @@ def _plain(escaped: str) -> str | None:
 
 
 def key_of(pool: str, request_id: str) -> str:
-    """The key of one booking."""
+    """The key of a request's booking in the bucket of providers."""
     digest = blake2b(request_id.encode(), digest_size=16).hexdigest()
     return f"{BOOKED}.{token(pool)}.{digest}"
 
 
 def pattern_of(pool: str | None = None) -> str:
-    """The pattern of the keys of all bookings of a pool; with None, of all pools."""
+    """The pattern of the keys of all bookings of the pool; ``pool`` None: of all pools."""
     return f"{BOOKED}.{token(pool)}.*" if pool is not None else f"{BOOKED}.>"
 
 
 def pool_of_key(key: str) -> str | None:
-    """The name of the pool of the booking at that key; None if it is not the key of a booking."""
+    """The name of the pool that has the booking at the key ``key``; None if it is not the key of a
+    booking."""
     kind, *rest = key.split(".")
     return _plain(rest[0]) if kind == BOOKED and len(rest) == 2 else None

@@ -58,7 +58,8 @@ class PoolReconciler:
         self._stop = asyncio.Event()
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
-        """Set when a pool has changed, so that its class may need a provider."""
+        """The event that is set when pools have changed, because a changed pool may serve a
+        provisioning class that has no provider yet."""
         self.ready = False
 
     @property
@@ -67,7 +68,8 @@ class PoolReconciler:
         return self._ledger.pools
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error of the first task that fails, and Superseded."""
+        """Reads pools and serves requests until cancelled. Raises the error of the first task that
+        fails, and Superseded if another instance has become leader."""
         await self._ledger.restore()
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="pools")
@@ -76,13 +78,13 @@ class PoolReconciler:
             tasks.create_task(self._watch_successor(), name="successor")
 
     async def _watch_successor(self) -> None:
-        # Superseded is raised even if the newer leader has ended, because this instance must read
-        # the bookings of that leader.
+        # Superseded is raised even if the newer leader has ended: this instance must then start
+        # again and read the bookings that the newer leader made.
         await self._ledger.superseded.wait()
         raise Superseded("another instance of provider-pool has taken over")
 
     async def close(self) -> None:
-        """Stops all work. The bookings are kept."""
+        """Stops all work of this instance. The bookings stay in the bucket."""
         self.ready = False
         self._stop.set()
         self._changed.set()
@@ -108,7 +110,8 @@ class PoolReconciler:
     def _read(self, entry: Entry) -> None:
         name = pool_of_manifest(entry.key)
         if name is None:
-            # The manifest was written without validation, so it is reported here.
+            # The service reports a manifest with a wrong key, because some program wrote the
+            # manifest without validation.
             if entry.value is not None:
                 log.error("bad_pool", key=entry.key, reason="a MachinePool has no namespace")
             return
@@ -124,8 +127,8 @@ class PoolReconciler:
     # Bookings. ----------------------------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Books machines for the request in the first pool of its class with room, and waits until
-        they are ready.
+        """Books machines for the request in the first pool of its provisioning class that has room,
+        and waits until the machines are ready.
         """
         await self._loaded.wait()
         await self._ender.ended(request.id)
@@ -206,7 +209,7 @@ def _is_expired(booking: Booking, now: datetime) -> bool:
 
 
 def _seconds(booking: Booking) -> float:
-    """The seconds for which the booking was kept."""
+    """The seconds from the time when the machines were ready until the booking expired."""
     assert booking.expires_at is not None, "the booking has expired"
     return (booking.expires_at - booking.ready_at).total_seconds()
 

@@ -3,6 +3,6 @@ starts.
 
 Consumes: AdmissionChecks, their configuration, flavors, request records and workloads from the
 bucket; answers and heartbeats of providers. Publishes: ``requested`` and ``cancelled`` to
-providers; verdicts of its checks. Owns: the request records (``provisioningrequest.>``).
-Leadership: one active instance. Source: docs/spec/lifecycle.md#5.
+providers; the verdicts of this controller's checks. Owns: the request records
+(``provisioningrequest.>``). Leadership: one active instance. Source: docs/spec/lifecycle.md#5.
 """

@@ -1,5 +1,5 @@
-"""Reads the bucket into the observed state; workloads are read only once there is a check that
-needs them.
+"""Reads the bucket into the observed state of the provisioning check; reads workloads only once a
+check or a request record needs them.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ PATTERNS: Final = (
 )
 
 NAMESPACES_MAX: Final = 20
-"""The most namespaces with a filter of their own in the watch; with more, one wildcard covers all
-namespaces."""
+"""The most namespaces that get a filter of their own when requests of deleted records are read from
+the log; for more namespaces, one wildcard covers all."""
 
 log = structlog.get_logger()
 
 
 class BucketWatch:
-    """Keeps the observed state up to date with the bucket.
+    """Keeps the observed state of the provisioning check up to date with the bucket.
 
-    ``changed`` is called after each batch of entries, ``objects_changed`` after each
-    AdmissionCheck, configuration or flavor. ``needed`` is set once this controller has checks or
-    request records; then workloads are read. ``loaded`` is set once the whole bucket has been read.
+    ``changed``: a function that is called after each batch of entries; ``objects_changed``: a
+    function that is called after each change of an AdmissionCheck, configuration or flavor.
+    ``needed``: an event that is set once this controller has checks or request records; from then
+    on workloads are read. ``loaded``: an event that is set once the whole bucket has been read.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class BucketWatch:
         self._changed = changed
         self._objects_changed = objects_changed
         self._deleted_by_hand: dict[Name, int] = {}
-        """Names of records deleted by hand before this leader started, with the revisions of the
-        delete markers."""
+        """The names of request records that were deleted by hand before this leader started, with
+        the revisions of their delete markers."""
         self.ready = False
         self.needed = asyncio.Event()
         self.loaded = asyncio.Event()
@@ -109,9 +110,10 @@ class BucketWatch:
         self._changed()
 
     async def _recover(self, deleted: Mapping[Name, int]) -> None:
-        """Rebuilds from the log the requests of records that were deleted by hand. If no request is
-        left to cancel for a name, its delete marker gets the header of this service, so that the
-        next leader does not look again. Raises Unavailable if the log cannot be read.
+        """Rebuilds, from the log, the capacity requests of records that were deleted by hand. If a
+        deleted record has no request left to cancel, its delete marker gets the header of this
+        service, so that the next leader does not search for a request again. Raises Unavailable if
+        the log cannot be read.
         """
         recovery = DeletedRequestRecovery(deleted)
         namespaces = {token(namespace) for namespace, _ in deleted}
@@ -131,7 +133,8 @@ class BucketWatch:
                     recovery.read(fact, one.time)
             after = page[-1].sequence if page else after
             if len(page) < PAGE and after < newest:
-                # The replica that answered lags behind the leader.
+                # The page ends too early: the replica of the log that answered lags behind the
+                # leader.
                 raise Unavailable(f"a replica of the log lags: it ends before {newest}")
             if len(page) < PAGE:
                 break
@@ -141,13 +144,14 @@ class BucketWatch:
             self._observed.recovered(record, deleted[name])
             log.info("recovered", id=record.spec.id, workload=record.spec.workload)
         settled = deleted.keys() - {(one.metadata.namespace, one.metadata.name) for one in found}
-        # If the server refuses a deletion, a new record has been stored at the name.
+        # The outcome does not matter: if the server refuses a deletion, a new record has been
+        # stored at the same key.
         await self._bus.publish_all([deletion(name, deleted[name]) for name in sorted(settled)])
 
     async def reread(self, step: Step) -> None:
-        """Reads the key of the step's write again, because the write was refused: another writer
-        changed the key, or it has an unknown delete marker. Raises Unavailable or Refused if the
-        read fails.
+        """Reads the key of the step's write again after the server refused the write: another
+        writer changed the key, or the key has a delete marker that this service does not know.
+        Raises Unavailable or Refused if the read fails.
         """
         assert step.write is not None, "a write was refused"
         name = step.slot.namespace, step.write.name
@@ -155,8 +159,8 @@ class BucketWatch:
         revision = found.revision if found is not None else 0
         record = _record_of(found) if found is not None else None
         if record is None and found is not None and HEADER_CANCELLED not in found.headers:
-            # A record of this leader may have been written without an acknowledgement and then
-            # deleted by hand.
+            # This leader may have stored a record, without getting the acknowledgement, and the
+            # record was then deleted by hand.
             await self._recover({name: revision})
         self._observed.record(name, record, revision)
         if record is None:
@@ -180,7 +184,9 @@ class BucketWatch:
     def _read_record(self, name: Name, entry: Entry) -> None:
         record = _record_of(entry)
         if self.loaded.is_set():
-            pass  # `ObservedState.lost_records` keeps the records that are deleted from now on.
+            # `ObservedState.lost_records` keeps the records that are deleted after the bucket was
+            # read.
+            pass
         elif record is None and HEADER_CANCELLED not in entry.headers:
             self._deleted_by_hand[name] = entry.revision
         else:
@@ -200,8 +206,8 @@ class BucketWatch:
 
 
 def _record_of(entry: Entry) -> Record | None:
-    """The record in the entry; None if it was deleted. An entry that cannot be read counts as
-    deleted by hand.
+    """The request record in an entry of the bucket; None if the record was deleted. An entry that
+    cannot be read counts as deleted by hand.
     """
     if entry.value is None:
         return None

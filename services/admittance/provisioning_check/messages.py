@@ -1,5 +1,5 @@
-"""The messages of a step: the put or deletion of the record, the fact for the provider, the
-verdict.
+"""The messages of a provisioning step: the write or deletion of the request record, the fact for
+the provider, the verdict of the check.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from admittance.runtime.bus.bus import Outgoing
 
 MARKER_SECONDS: Final = 86_400.0
 HEADER_CANCELLED: Final = "Admit-Taken-Back"
-"""Header of the delete markers that this service writes. A delete marker without this header was
-written by hand, and the provider may still hold capacity.
+"""The header of the delete markers that the provisioning check writes for records. A delete marker
+without this header was written by hand, so the provider may still hold capacity for the deleted
+record's request.
 """
 
 
 def key_of(slot: RequestSlot, write: Write) -> str:
-    """The key of the record that the step writes."""
+    """The key of the request record that a step for the slot writes."""
     return object_key(CAPACITY, slot.namespace, write.name)
 
 
 def record_message(slot: RequestSlot, write: Write) -> Outgoing:
-    """The message that stores or deletes the record."""
+    """The message that stores or deletes the request record in the bucket, as ``write`` says."""
     if write.record is None:
         return deletion((slot.namespace, write.name), write.expected)
     return bucket.put_message(key_of(slot, write), encode(write.record), expected=write.expected)
 
 
 def deletion(name: tuple[str, str], expected: int) -> Outgoing:
-    """The message that deletes the record of that namespace and name. The message's header says
-    that this service deleted the record.
+    """The message that deletes the request record with this namespace and name. The message's
+    header says that the provisioning check deleted the record.
     """
     return bucket.delete_message(
         object_key(CAPACITY, *name),
@@ -48,8 +49,9 @@ def deletion(name: tuple[str, str], expected: int) -> Outgoing:
 
 
 def fact_message(fact: ProvisioningFact, repetition: int) -> Outgoing:
-    """The message that sends the fact to the provider. ``repetition``: how often the request was
-    sent before. Raises ValueError if the request's id does not fit into a header.
+    """The message that sends the fact to the provider. ``repetition``: how often the provisioning
+    check has sent the request before. Raises ValueError if the request's id does not fit into a
+    header.
     """
     kind = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
     if not fact.id.isprintable():
@@ -63,7 +65,8 @@ def fact_message(fact: ProvisioningFact, repetition: int) -> Outgoing:
 
 
 def reference_of(step: Step) -> Reference:
-    """The reference of the request to the check that the step's verdict answers."""
+    """The reference that identifies the request for an admission check which the step's verdict
+    answers."""
     assert step.report is not None, "the caller reports a verdict"
     return Reference(
         namespace=step.slot.namespace,
@@ -75,7 +78,7 @@ def reference_of(step: Step) -> Reference:
 
 
 def verdict_of(found: CheckVerdict) -> Verdict:
-    """The verdict in the form of `admittance.checks`."""
+    """Converts the core's verdict to a verdict of `admittance.checks`."""
     match found.state:
         case "Ready":
             return Ready(found.message, pod_set_updates=found.updates)

@@ -1,5 +1,5 @@
-"""Listens to heartbeats of providers, sets checks active or inactive, and asks a provider that has
-restarted for the state of its requests."""
+"""Listens to heartbeats of providers, sets AdmissionChecks active or inactive, and asks a provider
+that has restarted for the state of its requests."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from admittance.runtime.tasks import set_within
 HEARTBEAT_MAX: Final = 64 * 1024
 """The most bytes of a heartbeat; larger heartbeats are ignored."""
 CLASSES_MAX: Final = 10_000
-"""The most provisioning classes; heartbeats of further classes are ignored."""
+"""The most provisioning classes with heartbeats; heartbeats of further classes are ignored."""
 ANSWER_SECONDS: Final = 2.0
 AT_ONCE: Final = 32
 """The most queries to one provider that are in flight at once."""
 LATE_SECONDS: Final = 5.0
-"""A wake-up that is late by this time means that the process was suspended and missed
-heartbeats.
+"""If the monitor wakes up later than planned by more than this time, the process was suspended and
+has missed heartbeats.
 """
 PREFIX: Final = len(ALIVE_PROVISIONING)
 
@@ -48,22 +48,24 @@ _read_reply = Reader(ProviderReply)
 
 
 class AnswerHandler(Protocol):
-    """Takes the answers to queries of the provider monitor."""
+    """Takes the answers of providers that the provider monitor has queried."""
 
     async def apply_answers(self, answers: Sequence[ProvisioningStatus], /) -> object: ...
 
     async def note_unreadable(self, workload: Name, provisioning_class: str, why: str, /) -> None:
-        """Adds a note to the request: an answer of its provider cannot be decoded."""
+        """Adds a note to the workload's capacity request that an answer of the provider cannot be
+        decoded."""
         ...
 
     def send_again(self, slot: RequestSlot, request_id: str, /) -> None:
-        """Sends again a request that the provider does not know."""
+        """Sends a capacity request again, because the provider does not know the request."""
         ...
 
 
 class ProviderMonitor:
-    """``changed`` is called when an AdmissionCheck becomes active or inactive. ``handler`` gets the
-    providers' answers to queries.
+    """Watches the providers by their heartbeats. ``changed``: a function that is called when an
+    AdmissionCheck becomes active or inactive. ``handler``: the object that takes the providers'
+    answers to queries.
     """
 
     def __init__(
@@ -87,7 +89,8 @@ class ProviderMonitor:
         self._handler = handler
 
     def reevaluate(self) -> None:
-        """Causes all checks to be evaluated again, because checks or configurations changed."""
+        """Causes all AdmissionChecks to be evaluated again; called when checks, configurations or
+        flavors have changed."""
         self._wake.set()
 
     async def run(self, loaded: asyncio.Event) -> None:
@@ -122,14 +125,14 @@ class ProviderMonitor:
         self._wake.set()
 
     def on_heartbeat(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
-        """Takes a message of a heartbeat subject. An unreadable or too large heartbeat is ignored,
-        as if it had not been sent.
+        """Records the heartbeat of a provider. An unreadable or too large heartbeat is ignored, as
+        if it had not been sent.
         """
         try:
             name = plain(subject[PREFIX:].decode())
             known = self._heartbeats.knows(name)
             if len(data) > HEARTBEAT_MAX or not (data or known):
-                return  # An empty message does not make a provisioning class known.
+                return  # an empty message does not make a provisioning class known
             heartbeat = _read_heartbeat(data) if data else ProviderAlive()
         except (Unreadable, UnicodeError, BadToken):
             return
@@ -175,12 +178,12 @@ class ProviderMonitor:
         self._queries.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            # A failed query does no harm: the provider has the requests in its durable.
+            # A failed query does no harm: the provider's durable consumer still has the requests.
             log.error("query_failed", task=task.get_name(), error=str(error), exc_info=error)
 
     async def _query(self, provisioning_class: str, records: list[Record]) -> None:
-        """Queries a provider for the state of its requests, `AT_ONCE` at a time. The answers are
-        applied in the order of the records.
+        """Queries a provider for the state of its requests, `AT_ONCE` requests at a time. The
+        answers are applied in the order of ``records``, the records of these requests.
         """
         subject = f"admit.api.provider.{token(provisioning_class)}"
         for start in range(0, len(records), AT_ONCE):
@@ -194,7 +197,8 @@ class ProviderMonitor:
             is_away, unreadable = False, 0
             for record, message in zip(part, replies, strict=True):
                 if isinstance(message, Unavailable | Refused):
-                    # The provider serves no queries: it will answer the requests in its durable.
+                    # The provider serves no queries now: it will read the requests from its durable
+                    # consumer and answer them.
                     is_away = True
                     continue
                 if isinstance(message, BaseException):
@@ -222,7 +226,7 @@ class ProviderMonitor:
 
 
 def reply_of(data: bytes) -> ProviderReply:
-    """The provider's reply to a query. Raises Undecodable if the reply is not valid."""
+    """Decodes a provider's reply to a query. Raises Undecodable if the reply is not valid."""
     try:
         return _read_reply(data)
     except Unreadable as error:
@@ -230,8 +234,8 @@ def reply_of(data: bytes) -> ProviderReply:
 
 
 def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None:
-    """The status in the reply; None if the provider has given the request none yet. Raises
-    Undecodable if the status is not valid.
+    """The status of a request in the provider's reply; None if the provider has not given the
+    request a status yet. Raises Undecodable if the status is not valid.
     """
     kind = PROVISIONING_FACTS.get(reply.status)
     if kind is None or not issubclass(kind, ProvisioningStatus):

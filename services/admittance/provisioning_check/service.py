@@ -1,5 +1,5 @@
 """The provisioning check: reads the bucket and the answers of providers, performs the steps that
-follow from them, and reports verdicts.
+the core derives from these, and reports verdicts.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ FILTERS: Final = [
     f"admit.provisioning.{word}.>" for word in sorted(PROVISIONING_FACTS.keys() - ASKED)
 ]
 AGAIN_SECONDS: Final = 0.2
-"""Seconds before steps are decided again after a step has failed."""
+"""Seconds after a failed step before the core decides again which steps are due."""
 
 log = structlog.get_logger()
 
 
 class ProvisioningReconciler:
-    """Keeps one capacity request for each reservation that needs one.
+    """Keeps one capacity request for each quota reservation that needs capacity.
 
-    A provider's answer is acknowledged once everything that follows from the answer is on the
-    log. ``unusable`` counts the answers that became dead letters.
+    A provider's answer is acknowledged once all writes that follow from the answer are on the log.
+    ``unusable``: the counter of answers that became dead letters.
     """
 
     def __init__(
@@ -83,11 +83,12 @@ class ProvisioningReconciler:
 
     @property
     def lag(self) -> int:
-        """How many answers of providers are not read yet."""
+        """How many answers of providers on the log are not read yet."""
         return self._puller.pending
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error of the first task that fails, and Superseded."""
+        """Watches the bucket, reads answers and performs steps until cancelled. Raises the error of
+        the first task that fails, and Superseded if another instance has become leader."""
         async with task_group() as tasks:
             tasks.create_task(self._watch.objects(), name="objects")
             tasks.create_task(self._watch.workloads(), name="workloads")
@@ -97,19 +98,21 @@ class ProvisioningReconciler:
             tasks.create_task(self._serve_checks(), name="checks")
 
     async def close(self) -> None:
-        """Stops all work. Capacity requests stay as they are."""
+        """Stops all work of this instance. Capacity requests stay as they are."""
         self._stop.set()
         await self._puller.close()
 
     # Checks. ------------------------------------------------------------------------
 
     async def _serve_checks(self) -> None:
-        # Without an AdmissionCheck of this controller there is nothing to serve.
+        # The service waits for the first AdmissionCheck of this controller, because it has no check
+        # to serve before.
         await self._watch.needed.wait()
         await CheckService(self.controller, self._bus, self._settings).run(self._stop)
 
     async def _on_check_requested(self, request: Request) -> Later:
-        """Answers a request to the check with `Later`: the verdict follows from the bucket."""
+        """Answers a request to the admission check with `Later`: the service derives the verdict
+        from the bucket, not from this request."""
         log.debug("asked", workload=f"{request.namespace}/{request.name}", check=request.check)
         return Later()
 
@@ -118,8 +121,8 @@ class ProvisioningReconciler:
     async def _perform_steps(self) -> None:
         await self._watch.loaded.wait()
         while True:
-            # The event is cleared before the steps, so that a change during the steps causes
-            # another round.
+            # The event ``_changed`` is cleared before the steps, so that a change during the steps
+            # causes another round.
             self._changed.clear()
             self.core.mark_overdue(clock.now())
             failed = False
@@ -135,7 +138,7 @@ class ProvisioningReconciler:
             await set_before(self._changed, self.core.next_deadline())
 
     async def _settle(self) -> None:
-        """Waits until all steps that follow from the observed state are performed."""
+        """Waits until the service has performed all steps that follow from the observed state."""
         while self.core.is_busy:
             self._changed.set()
             async with self._steps_done:
@@ -171,8 +174,8 @@ class ProvisioningReconciler:
             self._note_all_read()
 
     async def _note_unusable(self, bad: Sequence[UnusableDelivery]) -> None:
-        """Notes each unusable answer on the request that the answer's subject names, because users
-        look there.
+        """Notes each unusable answer on the capacity request that the answer's subject names,
+        because users look at the request.
         """
         for one in bad:
             with suppress(BadToken):
@@ -180,7 +183,7 @@ class ProvisioningReconciler:
                 await self.note_unreadable((to.namespace, to.name), to.detail, one.reason)
 
     async def note_unreadable(self, workload: Name, provisioning_class: str, why: str) -> None:
-        """Notes on the workload's request that an answer of the provisioning class could not be
+        """Notes on the workload's capacity request that an answer of the provider could not be
         decoded.
         """
         step = self.core.note_unreadable(workload, provisioning_class, why, clock.now())
@@ -188,8 +191,8 @@ class ProvisioningReconciler:
             await self._performer.perform([step])
 
     def _note_all_read(self) -> None:
-        """Allows deadlines to pass once all answers on the log are read: an answer that was
-        published in time counts, also if no leader was active then.
+        """Allows deadlines of requests to pass once all answers on the log are read: an answer that
+        was published in time counts, also if no leader was active at that time.
         """
         if not self.core.observed.answers_read and self._puller.idle:
             self.core.observed.answers_read = True
@@ -197,7 +200,7 @@ class ProvisioningReconciler:
 
     async def apply_answers(self, answers: Sequence[ProvisioningStatus]) -> list[str]:
         """Applies the answers in their order, concurrently for different requests. Returns for each
-        answer why it becomes a dead letter; "" if it does not.
+        answer the reason why it becomes a dead letter; "" if it does not become one.
         """
         whys = [""] * len(answers)
         broken: set[int] = set()
@@ -221,7 +224,8 @@ class ProvisioningReconciler:
                 if step is not None:
                     steps[i] = step
             failed = await self._performer.perform(list(steps.values()))
-            # Other writers changed the records of these answers while the steps were performed.
+            # The steps of these answers failed, because other writers changed the records
+            # meanwhile; the answers are applied again.
             again = [i for number, i in enumerate(steps) if number in failed]
             left = sorted([*later, *again])
             self._changed.set()
@@ -241,7 +245,7 @@ class ProvisioningReconciler:
         return whys
 
     def send_again(self, slot: RequestSlot, request_id: str) -> None:
-        """Publishes the capacity request once more, because the provider does not know the
+        """Publishes a capacity request once more, because its provider does not know the
         request."""
         self._performer.repeat(request_id)
         self.core.send_again(slot, request_id)
@@ -249,7 +253,8 @@ class ProvisioningReconciler:
 
 
 def _status_of(delivery: Delivery) -> ProvisioningStatus | str:
-    """The provider's answer in the message, or why the message cannot be used."""
+    """The provider's answer in a delivered message, or a text that says why the message cannot be
+    used."""
     try:
         fact = decode(delivery.subject, delivery.data)
     except Undecodable as error:

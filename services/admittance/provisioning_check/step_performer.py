@@ -1,5 +1,5 @@
-"""Performs steps on the bus: writes the record, then publishes to the provider, then reports the
-check's verdict. In this order a crash between two of the writes loses nothing.
+"""Performs provisioning steps on the bus: writes the request record, then publishes the fact to the
+provider, then reports the check's verdict. In this order a crash in between loses nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ log = structlog.get_logger()
 
 
 class StepPerformer:
-    """Performs the steps that the core returns. ``controller`` publishes verdicts; ``watch`` reads
-    a record again after a refused write."""
+    """Performs the steps that the core of the provisioning check returns. ``controller`` publishes
+    verdicts; ``watch`` reads a request record again after a refused write."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class StepPerformer:
         self._watch = watch
         self._repetitions: dict[str, int] = {}
         """For each request id: how often the request was sent again because its provider did not
-        know it."""
+        know the request."""
 
     def repeat(self, request_id: str) -> None:
-        """Gives the request's next message another message id, so that the bus does not drop it as
-        a duplicate."""
+        """Gives the request's next message another message id, so that the server does not drop the
+        message as a duplicate."""
         self._repetitions[request_id] = self._repetitions.get(request_id, 0) + 1
 
     async def perform(self, steps: Sequence[Step]) -> set[int]:
@@ -120,14 +120,14 @@ class StepPerformer:
     async def _publish(
         self, batch: StepBatch, message_of: Callable[[Step], Outgoing | None]
     ) -> list[tuple[int, Step, int | Refused | Unavailable]]:
-        """Publishes the message of each step that has one. Returns the outcomes of the
-        publications.
+        """Publishes the message that ``message_of`` returns for each step, if any. Returns each
+        publication's step and outcome.
         """
         messages: dict[int, Outgoing] = {}
         for i, step in list(batch.left.items()):
             try:
                 message = message_of(step)
-            except Exception as error:  # The step has a value that no message can carry.
+            except Exception as error:  # the step has a value that no message can carry
                 batch.end(i, error)
                 continue
             if message is not None:
@@ -144,8 +144,8 @@ class StepPerformer:
 
 
 class StepBatch:
-    """Steps that are being performed, by index. ``left``: the steps that have not failed.
-    ``cannot``: the steps that can never succeed, each with its error.
+    """Steps that are being performed. ``left``: the steps that have not failed, by their index.
+    ``cannot``: the errors of the steps that can never succeed, by the steps' index.
     """
 
     def __init__(self, left: dict[int, Step], revisions: dict[int, int]) -> None:
@@ -155,15 +155,15 @@ class StepBatch:
         self.cannot: dict[int, Exception] = {}
 
     def fail(self, number: int) -> None:
-        """Ends a failed step, so that the core decides it again later."""
+        """Ends a step that has failed for now: the core decides the step again later."""
         del self.left[number]
         self.failed.add(number)
 
     def end(self, number: int, error: Exception) -> None:
-        """Ends a failed step; the error decides whether the slot is blocked or the step is tried
-        again."""
+        """Ends a step that has failed with ``error``; the error decides whether the step's slot is
+        blocked or the step is tried again."""
         if isinstance(error, Unavailable | Refused) and not isinstance(error, TooBig):
-            # The step may succeed later: for instance, a full log may get room again.
+            # The step may succeed later, for instance when a full log has room again.
             self.fail(number)
             return
         if isinstance(error, AdmittanceError) and not isinstance(error, TooBig):
@@ -173,6 +173,6 @@ class StepBatch:
 
 
 def log_blocked(slot: RequestSlot, error: Exception) -> None:
-    """Logs the error that blocks one slot; the other slots continue."""
+    """Logs the error that blocks the slot of a capacity request; steps for other slots continue."""
     about = {"workload": f"{slot.namespace}/{slot.workload}", "check": slot.check}
     log.error("step_blocked", **about, error=str(error), exc_info=error)

@@ -1,4 +1,5 @@
-"""Takes the heads of queues, finds flavors for them, and reserves quota.
+"""The scheduler takes the workloads at the heads of queues, finds flavors for them, and reserves
+quota.
 
 Consumes: the bucket, in the order of its revisions; epochs and echoes of barriers. Publishes:
 decisions such as ``assigned`` and ``refused``, fenced with the epoch of their domain. Owns: the

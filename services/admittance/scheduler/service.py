@@ -63,8 +63,8 @@ INADMISSIBLE: Final = ("inadmissible",)
 
 
 class AttemptMetrics:
-    """Attempts to admit: cycles of one domain. The label ``result`` is success if any workload
-    got quota in the cycle."""
+    """Counts and times the attempts to admit: the scheduling cycles of one domain. The label
+    ``result`` is success if a workload got quota in the cycle, else inadmissible."""
 
     def __init__(self) -> None:
         about = "Cycles of a domain; success: a workload got quota, inadmissible: none did"
@@ -72,12 +72,15 @@ class AttemptMetrics:
             "admission_attempts", about, ("result",), start=(SUCCESS, INADMISSIBLE)
         )
         self.durations = Histogram(
-            "admission_attempt_duration_seconds", "How long such a cycle took", ("result",)
+            "admission_attempt_duration_seconds",
+            "How long a scheduling cycle of a domain took",
+            ("result",),
         )
         self.metrics: tuple[Metric, ...] = (self.attempts, self.durations)
 
     def count(self, decided: Sequence[Decided], seconds: float) -> None:
-        """Counts one cycle, with its decisions and duration."""
+        """Counts one scheduling cycle. ``decided``: the decisions of the cycle; ``seconds``: its
+        duration."""
         got = any(isinstance(one, Assigned) for one in decided)
         result = SUCCESS if got else INADMISSIBLE
         self.attempts.add(result)
@@ -86,16 +89,18 @@ class AttemptMetrics:
 
 SERVICE: Final = "scheduler"
 REFUSED_PAUSE_SECONDS: Final = 0.5
-"""Seconds to wait after the log refused a decision for another reason than its fence."""
+"""Seconds that the scheduler waits after the log has refused a decision for another reason than the
+decision's fence."""
 LEAVING_SECONDS: Final = 2.0
-"""Most seconds to wait at a stop until the bucket has stored the usages of LocalQueues."""
+"""Most seconds that a scheduler waits, before it ends, until the bucket has stored the usages of
+LocalQueues."""
 LONG_WORK_SECONDS: Final = 0.005
-"""After this many seconds of work without a pause the service pauses, so that other tasks of the
-process can run."""
+"""Seconds of scheduling work after which the scheduler pauses, so that other tasks of the process
+can run."""
 PAUSE_FACTOR: Final = 3
-"""Length of the pause after long work, relative to the work. With 50,000 workloads at once,
-admission took 42 s with a factor of 3, and 46 s and a fifth more CPU with a factor of 1, because of
-failed searches."""
+"""Length of the pause after long scheduling work, as a multiple of the time of this work. With
+50,000 workloads at once, admission took 42 s with a factor of 3, and 46 s and a fifth more CPU with
+a factor of 1, because of failed searches."""
 log = structlog.get_logger()
 
 
@@ -151,7 +156,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 
 
 class SchedulerService:
-    """One scheduler: its state, and the decisions that it is about to publish."""
+    """The scheduler of one instance: the core with its state, the lease of the instance, and the
+    decisions that are being published."""
 
     def __init__(self, bus: Bus, leading: LeaderElector, config: Config | None = None) -> None:
         self._bus = bus
@@ -184,8 +190,8 @@ class SchedulerService:
             try:
                 self._take(entry, now)
             except Unreadable as error:
-                # The scheduler keeps the last readable value of the entry, so that a workload keeps
-                # its quota, because its job may run.
+                # The scheduler keeps the last readable value of the entry: a workload keeps its
+                # quota, because its job may run.
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             except Exception as error:
                 # One invalid value must not hide the rest of the bucket.
@@ -263,8 +269,8 @@ class SchedulerService:
     # Deciding. ----------------------------------------------------------------------
 
     async def decide(self) -> None:
-        """Runs scheduling cycles while a cycle could make a decision. The state may change between
-        cycles."""
+        """Runs scheduling cycles while a cycle could make a decision. Between two cycles, changes
+        from the bucket reach the scheduler's state."""
         await self._loaded.wait()
         loop = asyncio.get_running_loop()
         while True:
@@ -287,8 +293,8 @@ class SchedulerService:
                     cycle_begun = cycle_ended
                     spent = cycle_ended - begun
                     if spent > LONG_WORK_SECONDS:
-                        # Pause, so that the task that reads the bucket can run: decisions made from
-                        # an outdated state are refused.
+                        # The scheduler pauses, so that the task that reads the bucket can run:
+                        # decisions made from an outdated state are refused.
                         self._publish_soon(decisions)
                         decisions = []
                         await asyncio.sleep(PAUSE_FACTOR * spent)
@@ -296,7 +302,8 @@ class SchedulerService:
             decisions += self._core.refusals(now=now)
             self._publish_soon(decisions)
             if self._core.has_work():
-                # Entries of the bucket that have arrived are read before the next cycle.
+                # The sleep lets the scheduler read entries of the bucket that have arrived before
+                # the next cycle.
                 await asyncio.sleep(0)
                 continue
             wake = self._core.next_wake()
@@ -309,13 +316,14 @@ class SchedulerService:
                 alarm.cancel()
 
     async def leave(self) -> None:
-        """Stores what LocalQueues have consumed up to now, for the next leader."""
+        """Stores the consumption of LocalQueues up to now in the bucket, for the next leader."""
         self._usages.write(self._core.usages_to_write(now=clock.now(), at_once=True))
         await self._usages.settled(LEAVING_SECONDS)
 
     def _publish_soon(self, decisions: list[Decision]) -> None:
-        # The next cycle does not wait for acknowledgements. The next cycle builds on assumed
-        # decisions, and the fence accepts or refuses all decisions alike.
+        # The next cycle does not wait until the log has acknowledged the decisions of this cycle:
+        # it assumes that they hold, and the fence of the domain accepts or refuses the decisions of
+        # both cycles.
         messages: list[tuple[Decision, Outgoing]] = []
         if not decisions:
             return
@@ -328,8 +336,8 @@ class SchedulerService:
             headers = {
                 **fence(decision.domain, epoch),
                 HEADER_SCHEMA: SCHEMA_VERSION,
-                # The message id must be unguessable, because a foreign message with an equal id
-                # would suppress the decision.
+                # The message id must be unguessable: if another program published a message with
+                # the same id first, the server would drop the decision as a duplicate.
                 HEADER_MSG_ID: chance.token_hex(12),
             }
             if trace:
@@ -351,7 +359,8 @@ class SchedulerService:
     def _on_published(self, task: asyncio.Task[None]) -> None:
         self._publishing.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # The decisions of the failed task would stay assumed forever, so the service fails.
+            # The scheduler would assume the decisions of the failed task forever, so the service
+            # ends with the task's error.
             self._failed = task.exception()
             self._changed.set()
 
@@ -359,9 +368,10 @@ class SchedulerService:
         try:
             outcomes = await self._bus.publish_all([message for _, message in messages])
         except Unavailable as error:
-            # Some of the decisions with an unknown outcome may be on the log. The instance takes
-            # the domains with a new epoch: after the echo of the new barrier, every decision that
-            # reached the log is in the bucket, and no other decision follows.
+            # The bus gave no answer, so some of the decisions may be on the log. The instance takes
+            # the lead of the domains with a new epoch: when the new barrier's echo arrives, every
+            # decision of the old epoch that reached the log is in the bucket, and no further
+            # decision of the old epoch can reach the log.
             log.warning("decisions_unknown", error=str(error), decisions=len(messages))
             for domain in {decision.domain for decision, _ in messages}:
                 await self._lose(domain)
@@ -371,7 +381,7 @@ class SchedulerService:
                 await self._lose(decision.domain)
             elif isinstance(outcome, Refused):
                 # The log refused a decision, for example because the log is full. The scheduler
-                # decides again after a pause.
+                # forgets the decision and decides again after a pause.
                 log.error("decision_refused", error=str(outcome), workload=decision.name)
                 self._unwilling = True
                 self._core.forget(decision.namespace, decision.name, decision.revision)
@@ -404,7 +414,8 @@ class SchedulerService:
         return self._core.queues(request, namespace=_namespace(subject))
 
     def gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """The gauges of the queues that this scheduler leads. Called in another thread."""
+        """The gauges of the queues in the domains that this scheduler leads. The thread that serves
+        the metrics calls this function."""
         return self._core.gauges()
 
     async def health(self, _: bytes, __: str) -> HealthReply:
@@ -426,8 +437,8 @@ _echo = Reader(BarrierEcho)
 
 
 def read_echo(key: str, value: bytes) -> BarrierEcho:
-    """Returns the echo of a barrier at a key of the bucket. Raises Unreadable for an invalid
-    value."""
+    """Returns the echo of a barrier that is stored at the key of the bucket. Raises Unreadable for
+    an invalid value."""
     echo = _echo(value)
     if not echo.domain or key != f"barrier.{token(echo.domain)}":
         raise Unreadable(f"the echo is about the domain {echo.domain}")

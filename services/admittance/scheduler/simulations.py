@@ -1,9 +1,9 @@
-"""``admit.api.simulate``: answers which decisions would follow from a change. Each simulation runs
-in its own process.
+"""The endpoint ``admit.api.simulate``: answers which decisions would follow from a change. Each
+simulation runs in its own process.
 
-Copying the bucket and deciding on the copy takes seconds, and the scheduler would make no decisions
-during those seconds. The simulating process reads the bucket itself and decides with the same
-configuration. The simulating process does not change the scheduler's state.
+To copy the bucket and to decide on the copy takes seconds, in which the scheduler would make no
+decisions. The simulating process reads the bucket itself, decides with the scheduler's
+configuration, and does not change the scheduler's state.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from admittance.workload.limits import changed_limits, limits_of
 
 PROGRAM: Final = ("-m", "admittance.whatif")
 AT_ONCE: Final = 1
-"""The most simulations that run at once. Each takes a CPU core, and as much memory as the
-scheduler."""
+"""The most simulations that run at once. Each simulation takes a CPU core, and as much memory as
+the scheduler."""
 WAITING_MAX: Final = 4
 SECONDS: Final = 120.0
-"""Time limit for one answer, including the wait for earlier simulations. The command that asks for
-the simulation waits a little longer."""
+"""Seconds in which a simulation request must be answered, including the wait for earlier
+simulations. The command that asks for the simulation waits a little longer."""
 
 log = structlog.get_logger()
 
 
 class Simulations:
-    """Answers simulation requests one after the other, and lets a few requests wait. ``program``:
-    the Python arguments of the simulating process."""
+    """Answers simulation requests one after the other; at most WAITING_MAX further requests wait.
+    ``program``: the Python arguments of the simulating process."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class Simulations:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=environ,
-            # Ctrl-C at the terminal reaches only the scheduler's process, which then ends the
-            # simulating one.
+            # With a session of its own, the simulating process does not get Ctrl-C at the terminal;
+            # the scheduler's process gets it and ends the simulating process.
             start_new_session=True,
         )
         try:

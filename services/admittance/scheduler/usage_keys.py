@@ -1,9 +1,10 @@
 """The stored consumption of LocalQueues: each LocalQueue has one key in the bucket,
 ``_usage.<namespace>.<name>``.
 
-The leader of the domain writes the key a second after a change, and in every sampling interval in
-which a workload runs. The next leader continues from the stored consumption. A put names the
-revision that it replaces, so a former leader cannot overwrite a value of its successor.
+The leader of the LocalQueue's domain writes the key a second after a change of the consumption, and
+in every sampling interval in which a workload of the LocalQueue runs. The next leader continues
+from the stored consumption. Each write names the revision that it replaces, so a former leader
+cannot overwrite a value of its successor.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from admittance.scheduling.state.equivalence import Key
 from admittance.workload.bucket_reader import names_of
 
 PAUSE_SECONDS: Final = 1.0
-"""Seconds before a failed write of usage is repeated."""
+"""Seconds before a failed write of consumption is repeated."""
 log = structlog.get_logger()
 
 Record = tuple[Key, ConsumedUsage | None]
@@ -47,9 +48,9 @@ def read_usage(value: bytes) -> ConsumedUsage:
 
 
 class UsageKeys:
-    """Writes the keys with stored consumption, one batch after the other, because each put names
-    the revision that it replaces. If a record changes several times during a write, only its newest
-    value is written afterwards."""
+    """Writes the consumption of LocalQueues to their keys, one batch after the other, because each
+    write names the revision that it replaces. If the consumption of a LocalQueue changes several
+    times during a write, only the newest value is written afterwards."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -58,8 +59,8 @@ class UsageKeys:
         self._writing: asyncio.Task[None] | None = None
 
     def read(self, entry: Entry) -> Record:
-        """Returns the record of consumption in an entry of the bucket. Raises Unreadable for an
-        invalid entry."""
+        """Returns the LocalQueue and its consumption from an entry of the bucket; the consumption
+        is None if the entry is a deletion. Raises Unreadable for an invalid entry."""
         key = names_of(entry.key)
         self._revisions[key] = max(entry.revision, self._revisions.get(key, 0))
         if entry.value is None:
@@ -73,7 +74,7 @@ class UsageKeys:
             self._writing = asyncio.create_task(self._write(), name="usages")
 
     async def settled(self, timeout: float) -> None:
-        """Waits until all records that wait have been written, or until the timeout."""
+        """Waits until the bucket has all records passed to `write`, at most ``timeout`` seconds."""
         if self._writing is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._writing, timeout)
@@ -94,8 +95,8 @@ class UsageKeys:
                 continue
             for key, outcome in zip(batch, outcomes, strict=True):
                 if isinstance(outcome, Refused):
-                    # Another leader has written the key of the LocalQueue. The record of the other
-                    # leader arrives through the bucket.
+                    # Another leader has written the key of the LocalQueue; the value that this
+                    # leader wrote arrives through the bucket.
                     log.info(
                         "usage_refused", namespace=key[0], local_queue=key[1], error=str(outcome)
                     )
