@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -23,7 +24,9 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import ConnectionOptions
-from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused
+from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, Unavailable
+from admittance.runtime.process import supervise
+from admittance.runtime.process.settings import Settings
 from support.servers import ConfiguredServer, until, within
 from support.service_process import ServiceProcess
 
@@ -43,6 +46,8 @@ accounts {{
       {{user: deaf, password: secret, permissions: {{subscribe: ["admit.>"]}}}}
       {{user: blind, password: secret, permissions: {{publish: ["$JS.API.INFO"]}}}}
       {{user: reader, password: secret, permissions: {{publish: ["$JS.API.>"]}}}}
+      {{user: reading, password: secret, permissions: {{
+        publish: ["$JS.API.INFO", "$JS.API.STREAM.INFO.*"]}}}}
     ]
   }}
   BARE: {{ users: [{{user: bare, password: secret}}] }}
@@ -99,6 +104,45 @@ async def test_a_percent_encoded_password_is_decoded(guarded: ConfiguredServer) 
     await streams.ensure(bus)
     assert await bus.publish(Outgoing("admit.workload.submitted.a.b", b"{}")) == 1
     await bus.close()
+
+
+async def test_services_wait_for_streams_of_the_workload_controller(
+    guarded: ConfiguredServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "PAUSE_MIN", 0.01)
+    monkeypatch.setattr(supervise, "PAUSE_MAX", 0.05)
+    waited = asyncio.Event()
+    ensure = streams.ensure
+
+    async def observed(bus: Bus, **settings: Any) -> None:
+        try:
+            await ensure(bus, **settings)
+        except Unavailable as error:
+            assert "the workload-controller creates it" in str(error)
+            assert bus.nc.denials == {}
+            waited.set()
+            raise
+
+    monkeypatch.setattr(supervise.streams, "ensure", observed)
+    stops = {name: asyncio.Event() for name in ("scheduler", "workload-controller")}
+    began = {name: asyncio.Event() for name in stops}
+
+    async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+        await bus.api("STREAM.INFO.ADMITTANCE")  # is made by then
+        began[settings.service].set()
+        await stop.wait()
+
+    def serve(name: str, user: str) -> asyncio.Task[None]:
+        settings = Settings(service=name, instance="i", url=guarded.url(user))
+        return asyncio.create_task(supervise.serve(settings, run, stops[name]))
+
+    running = [serve("scheduler", "reading:secret")]
+    await within(waited.wait())
+    running.append(serve("workload-controller", f"admit:{ENCODED}"))
+    for name in stops:
+        await within(began[name].wait())
+        stops[name].set()
+    await within(asyncio.gather(*running))
 
 
 async def test_a_denied_request_fails_at_once(guarded: ConfiguredServer) -> None:

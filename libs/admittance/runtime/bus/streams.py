@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
-    AccessDenied,
     AdmittanceError,
     Meaning,
     Refused,
@@ -172,16 +171,21 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
     )
 
 
-async def ensure(bus: Bus, *, replicas: int = 1) -> None:
+async def ensure(bus: Bus, *, replicas: int = 1, may_write: bool = True) -> None:
     """Creates missing streams, corrects adjustable settings, and adds missing subjects and
     replicas. Replicas that cannot be added to an existing stream are logged.
 
+    ``may_write`` False: the streams are only checked, because this program has no permission to
+    create or update a stream; a stream that must be created or updated raises Unavailable.
     Raises SetupError with stream, setting and both values for a wrong required setting, and
     Unavailable, Busy or Full if the servers cannot create or correct a stream now.
     """
     bus.nc.replicas_wanted = replicas
     for stream in all_streams(replicas):
         found = await _config(bus, stream.name)
+        if not may_write:
+            _check(stream, found)
+            continue
         if found is None:
             made = {"name": stream.name, **stream.required, **stream.adjustable}
             try:
@@ -209,11 +213,22 @@ async def ensure(bus: Bus, *, replicas: int = 1) -> None:
             await _add_replicas(bus, stream.name, found, replicas)
 
 
+def _check(stream: Stream, found: Mapping[str, Any] | None) -> None:
+    """Raises Unavailable if the stream must be created or updated first, and SetupError for a wrong
+    required setting."""
+    if found is None:
+        raise Unavailable(f"stream {stream.name} is missing: the workload-controller creates it")
+    lacks_subjects = set(found.get("subjects") or ()) < set(stream.required["subjects"])
+    if lacks_subjects:
+        raise Unavailable(f"stream {stream.name} is old: the workload-controller updates it")
+    wrong = _differences(stream.required, found)
+    if wrong:
+        raise SetupError(f"stream {stream.name}: {wrong[0]}")
+
+
 async def _add_replicas(bus: Bus, name: str, found: Mapping[str, Any], replicas: int) -> None:
     try:
         await bus.api(f"STREAM.UPDATE.{name}", {**found, "num_replicas": replicas})
-    except AccessDenied:
-        return  # the workload-controller may update streams, and adds the replicas
     except Refused as error:
         reason = _why_no_replicas(name, error, replicas) or str(error)
         log.warning("replicas_not_added", stream=name, reason=reason)

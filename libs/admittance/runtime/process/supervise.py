@@ -17,6 +17,7 @@ import uvloop
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.opening import is_open
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, is_temporary
 from admittance.runtime.process.admin import AdminPort, admin_port
 from admittance.runtime.process.health import why_not_ready
@@ -265,9 +266,18 @@ def makes_streams(service: str) -> bool:
     return service not in ("runner", "telemetry")
 
 
+STREAMS_OWNER: Final = "workload-controller"
+"""The service that may create and update streams on a server that demands credentials."""
+
+
 async def _make_streams(bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
-    """Creates missing streams, unless ``stop`` is set first."""
-    making = asyncio.create_task(streams.ensure(bus, replicas=settings.replicas))
+    """Creates missing streams, unless ``stop`` is set first. On a server that demands credentials
+    only the workload-controller has the permission, and other services raise Unavailable until the
+    workload-controller has created and updated the streams."""
+    may_write = settings.service == STREAMS_OWNER or is_open(bus.nc)
+    making = asyncio.create_task(
+        streams.ensure(bus, replicas=settings.replicas, may_write=may_write)
+    )
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([making, stopping], return_when=asyncio.FIRST_COMPLETED)
