@@ -118,6 +118,13 @@ class AuthStore:
         """The user of that name. Raises SetupError if no user has that name."""
         return _named(self.users, name, self.folder)
 
+    @property
+    def known_by_servers(self) -> tuple[User, ...] | tuple[Revoked, ...]:
+        """What servers must read again after a change: the users, in a folder with JWTs the
+        revoked users."""
+        content = self._read()
+        return content.users if content.issuer is None else content.revoked
+
     def account_jwts(self) -> dict[str, str] | None:
         """In a folder with JWTs those of the accounts, by public key; None: it has NKeys only."""
         content = self._read()

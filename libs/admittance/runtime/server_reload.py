@@ -175,18 +175,24 @@ async def remove_expired_users(
     store: AuthStore, told: Callable[[Sequence[User]], Awaitable[None]]
 ) -> None:
     """Removes each user from the store when the user expires, until cancelled. ``told`` is called
-    with the removed users and reloads the servers; after a failure ``told`` is called again. Errors
+    with the removed users and reloads the servers: at the start, when users expire, and when
+    another process has changed the users; after a failure ``told`` is called again. Errors
     of the store and of ``told`` are logged, and the next reading of the store tries again.
     """
     throttle = LogThrottle()
     untold: list[User] = []
+    # A process that removed users may have ended before it could tell the servers.
+    known: Sequence[object] | None = None
     while True:
         pause = LOOK_SECONDS
         try:
             untold += store.remove_expired(clock.now())
-            if untold:
+            wanted = store.known_by_servers
+            if untold or known != wanted:
                 await told(untold)
-                log.info("users_expired", users=[user.name for user in untold])
+                known = wanted
+                if untold:
+                    log.info("users_expired", users=[user.name for user in untold])
                 untold = []
             soonest = next_expiry(store.users, clock.now())
             if soonest is not None:

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from admittance.access.users import User
-from admittance.runtime import clock
+from admittance.runtime import clock, server_reload
 from admittance.runtime.auth_store import AuthStore
+from admittance.runtime.errors import Unavailable
 from admittance.runtime.server_reload import remove_expired_users
-from support.servers import within
+from admittance.runtime.tasks import cancel_and_wait
+from support.servers import until, within
 
 
 async def test_a_cancellation_that_a_reload_loses_ends_the_removal(tmp_path: Path) -> None:
@@ -35,3 +39,32 @@ async def test_a_cancellation_that_a_reload_loses_ends_the_removal(tmp_path: Pat
     done, _ = await asyncio.wait([removing], timeout=20)
     assert done, "the removal goes on after its cancellation"
     assert removing.cancelled()
+
+
+@pytest.mark.parametrize("jwt", [False, True], ids=["nkeys", "jwts"])
+async def test_servers_are_told_what_an_ended_process_did_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jwt: bool
+) -> None:
+    monkeypatch.setattr(server_reload, "LOOK_SECONDS", 0.01)
+    store = AuthStore(tmp_path / "auth")
+    store.create("", jwt=jwt)
+    soon = clock.now() + timedelta(seconds=0.01)
+    store.add(User(name="ada", role="viewer", key="", expires=soon), tmp_path / "ada.creds")
+    store.add(User(name="bob", role="viewer", key=""), tmp_path / "bob.creds")
+
+    async def server_is_away(_: Sequence[User]) -> None:
+        raise Unavailable("the server does not answer")
+
+    ending = asyncio.create_task(remove_expired_users(store, server_is_away))
+    await until(lambda: [user.name for user in store.users] == ["bob"])
+    await cancel_and_wait(ending)
+    told: list[int] = []
+
+    async def tell(_: Sequence[User]) -> None:
+        told.append(len(store.users))
+
+    going = asyncio.create_task(remove_expired_users(store, tell))
+    await until(lambda: told == [1])
+    store.remove("bob")  # in another process, which could not tell the servers
+    await until(lambda: told == [1, 0])
+    await cancel_and_wait(going)
