@@ -39,9 +39,14 @@ class _Error(msgspec.Struct, frozen=True):
     description: str = ""
 
 
+class _Statistics(msgspec.Struct, frozen=True):
+    active_servers: int = 1
+
+
 class _Answer(msgspec.Struct, frozen=True):
     server: _Server
     error: _Error | None = None
+    statsz: _Statistics = _Statistics()
 
 
 _answer = msgspec.json.Decoder(_Answer)
@@ -132,20 +137,27 @@ async def _reload_all(connection: Connection) -> int:
     subscription = await connection.subscribe(inbox := connection.new_inbox())
     await connection.publish("$SYS.REQ.SERVER.PING", b"", reply=inbox)
     told: set[str] = set()
+    known = 0
     with suppress(TimeoutError, asyncio.TimeoutError):
         while True:
-            limit = QUIET_SECONDS if told else ANSWER_SECONDS
+            limit = QUIET_SECONDS if told and len(told) >= known else ANSWER_SECONDS
             message = await subscription.next_msg(timeout=limit)
             if not message.data:
                 break  # No responder: the server has no such system account.
-            server = _answer.decode(message.data).server
-            if server.id not in told:
-                await _reload_one(connection, server)
-                told.add(server.id)
+            answer = _answer.decode(message.data)
+            known = max(known, answer.statsz.active_servers)
+            if answer.server.id not in told:
+                await _reload_one(connection, answer.server)
+                told.add(answer.server.id)
     if not told:
         raise Unavailable(
             "the server does not include this auth.conf: it lets the key in system.nk connect, but "
             "not reload"
+        )
+    if len(told) < known:
+        raise Unavailable(
+            f"{len(told)} of the {known} servers of the cluster answer: a server that does not "
+            "answer keeps the users that it had until it restarts"
         )
     return len(told)
 

@@ -20,14 +20,21 @@ from nats.aio.client import Client
 
 from admittance.access.users import User
 from admittance.cli.commands.program import invoke
-from admittance.runtime import clock
+from admittance.runtime import clock, server_reload
 from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, SetupError
+from admittance.runtime.errors import (
+    AccessDenied,
+    AdmittanceError,
+    Refused,
+    SetupError,
+    Unavailable,
+)
 from admittance.runtime.server_reload import apply_users, reload, remove_expired_users
 from support.requests import eventually
 from support.servers import ConfiguredServer, until, within
+from support.three_servers import three_servers
 
 pytestmark = pytest.mark.bus
 
@@ -181,6 +188,29 @@ async def test_revoked_user_is_disconnected_from_each_server_of_a_cluster(
     finally:
         for server in servers:
             server.stop()
+
+
+async def test_server_of_a_cluster_that_does_not_answer_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_reload, "ANSWER_SECONDS", 1.0)
+    async with three_servers(tmp_path, locked=True, with_streams=False) as cluster:
+        store = AuthStore(tmp_path / "auth")
+
+        async def told() -> str:
+            try:
+                return str(await apply_users(cluster.url_of(0), store, NO_OPTIONS))
+            except Unavailable as error:
+                return str(error)
+
+        async def all_told() -> bool:
+            return await told() == "3"
+
+        await eventually(all_told)
+        cluster.pause(2)
+        assert (await told()).startswith("2 of the 3 servers of the cluster answer")
+        cluster.resume(2)
+        await eventually(all_told)
 
 
 def _accounts(config: str, jwt: bool, folder: Path) -> str:
