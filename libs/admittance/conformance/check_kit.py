@@ -1,4 +1,4 @@
-"""The test cases for a check controller."""
+"""The conformance kit for check controllers: its test cases, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ FLOOD: Final = 200
 
 
 class CheckKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
-    """The results of all cases. ``usual``: the verdict state with which the controller answers
-    these parameters; empty if it did not answer.
+    """The results of all test cases for a check controller. ``usual``: the state of the
+    controller's verdict on an ordinary request with the given parameters; empty if the controller
+    did not answer.
     """
 
     controller: str
@@ -69,7 +70,7 @@ class CheckKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
 
 
 class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
-    """The test cases for one check controller."""
+    """Runs the test cases for one check controller."""
 
     def __init__(
         self,
@@ -116,8 +117,8 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
     async def _answers(self) -> bool:
         if not await self._first_answer():
             return False
-        # The answer time is measured with a second request, because the program may have started
-        # during the first.
+        # The controller's answer time is measured with a second request, because the controller may
+        # still have been starting when the first request was sent.
         began = clock.monotonic()
         [request] = await self._requester.send("answers.2")
         if not await self._until_answered(request):
@@ -159,8 +160,8 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         self._record_faults("twice", why)
 
     async def _withdrawn(self) -> None:
-        """Withdraws one request after its answer, and another one at once, before a slow program
-        answers.
+        """Sends two requests, and withdraws one of them after the controller's answer, the other
+        one at once, before a slow controller can answer.
         """
         answered, unanswered = await self._requester.send("withdrawn.1", "withdrawn.2")
         await self._requester.withdraw([unanswered], "Preempted")
@@ -169,7 +170,7 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         await self._listen_for(kit.GRACE_SECONDS)
         await self._requester.withdraw([answered], "Preempted")
         second_at = clock.monotonic()
-        # Listens long enough for two answers of the program.
+        # Listens as long as the controller takes for two answers: a late Ready must be found.
         await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
         for one in self._requester.answers_to(answered, unanswered):
             since = one.at - (first_at if one.request == unanswered else second_at)
@@ -249,8 +250,9 @@ def _is_ready(message: CheckAnswer) -> bool:
 
 
 class CheckKitOptions(KitOptions, frozen=True, kw_only=True):
-    """``controller``: the controller to test. ``check`` and ``parameters``: the AdmissionCheck that
-    the requests name, and its parameters.
+    """Options of the kit for check controllers. ``controller``: the name of the controller to test.
+    ``check``, ``parameters``: the name of the AdmissionCheck in the test's requests, and the
+    parameters of that check.
     """
 
     controller: str
@@ -266,7 +268,9 @@ async def run_check_kit(
     on_case: Callable[[str], None],
     on_ready: Callable[[], None],
 ) -> CheckKitReport:
-    """Tests one check controller on this bus. Callbacks and exceptions are those of `run_kit`."""
+    """Tests one check controller on this bus. Calls ``on_case`` and ``on_ready`` as `run_kit` does,
+    and raises the same exceptions.
+    """
     requester = CheckRequester(bus, options.controller, options.check, options.parameters)
 
     def kit_of(process: ProgramProcess | None, first_timeout: float) -> CheckKit:

@@ -1,5 +1,5 @@
 """Sends requests to a check controller, as the workload-controller does, and finds the faults of
-each verdict, in its form and compared with its request.
+each verdict: a wrong form, or fields that do not fit the verdict's request.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ FIELDS: Final = ("namespace", "name", "check", "cycle", "state")
 
 
 class CheckRequestKey(NamedTuple):
-    """Identifies a request that the test sent. ``pod_sets``: the names of the workload's pod
-    sets.
+    """Identifies a check request that the conformance test sent. ``pod_sets``: the names of the pod
+    sets of the request's workload.
     """
 
     controller: str
@@ -53,7 +53,7 @@ class CheckRequestKey(NamedTuple):
 
 
 def verdict_subject(request: CheckRequestKey) -> str:
-    """The subject on which verdicts about the request are published."""
+    """The subject on which a check controller must publish verdicts about the request."""
     tail = f"{token(request.namespace)}.{token(request.name)}"
     return f"admit.check.reported.{token(request.controller)}.{tail}"
 
@@ -61,15 +61,16 @@ def verdict_subject(request: CheckRequestKey) -> str:
 def parse_verdict(
     subject: str, data: bytes, request: CheckRequestKey | None
 ) -> ParsedMessage[CheckReported]:
-    """The content of a verdict message, and its faults. ``request``: the request that the message
-    answers; None if unknown.
+    """Returns the decoded verdict in a message, and the faults of the message. ``request``: the
+    request that the message answers; None if unknown.
     """
     found = object_of(data)
     if isinstance(found, Fault):
         return ParsedMessage(None, (found,))
     faults = missing(found, FIELDS)
     state = found.get("state")
-    # The faults of state and delay can be found even if other fields have wrong types.
+    # A wrong state or delay in a verdict is reported even if other fields of the verdict have wrong
+    # types.
     known = [*_state(state), *delay_faults(found.get("requeueAfterSeconds"), state, "Retry")]
     try:
         verdict = msgspec.json.decode(data, type=CheckReported)
@@ -114,7 +115,9 @@ def _names(verdict: CheckReported, request: CheckRequestKey) -> list[Fault]:
 
 
 FIRST_CYCLE: Final = 7
-"""The cycle of the first request: not 1, to detect a controller that always reports cycle 1."""
+"""The cycle in the test's first request: not 1, so that the test detects a check controller that
+always reports cycle 1.
+"""
 
 
 CheckAnswer = ReceivedMessage[CheckRequestKey, CheckReported]
@@ -124,7 +127,9 @@ KIND: Final = ProgramKind(
 
 
 class CheckRequester(Requester[CheckRequestKey, CheckReported]):
-    """Sends requests to one check controller and records its messages."""
+    """Sends check requests to one check controller and records the messages that the controller
+    sends.
+    """
 
     def __init__(self, bus: Bus, controller: str, check: str, parameters: Any) -> None:
         super().__init__(bus, KIND, controller)
@@ -143,8 +148,8 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
     async def send(
         self, *names: str, cycle: int = FIRST_CYCLE, more: Mapping[str, Any] | None = None
     ) -> list[CheckRequestKey]:
-        """Sends one request for each workload name in ``names``. ``more``: further fields of the
-        requests.
+        """Sends one check request for each workload name in ``names``. ``more``: fields that are
+        added to each request, or replace the request's own.
         """
         keys = [
             CheckRequestKey(self.program, self.namespace, name, f"uid-{name}", self.check, cycle)
@@ -215,7 +220,9 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
     # Answers. -----------------------------------------------------------------------------
 
     def states(self, *requests: CheckRequestKey) -> list[str]:
-        """The verdict states that the controller sent for these requests, in order."""
+        """The states in the verdicts that the controller sent for these requests, in the order
+        received.
+        """
         return [one.content.state for one in self.answers_to(*requests) if one.content is not None]
 
     def _parse(
@@ -224,9 +231,9 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
         return parse_verdict(subject, data, request)
 
     def _request_of(self, subject: str, data: bytes) -> CheckRequestKey | None:
-        """Finds the request by the subject of the message, else by the workload's name in the
-        message. If the message has a cycle that was not sent, returns the newest request of the
-        workload.
+        """Finds the request that a verdict message answers, by the workload in the message's
+        subject, else by the workload's name in the message. If the test sent no request with the
+        message's cycle, returns the newest request for the workload.
         """
         name, cycle = workload_in(subject), 0
         with suppress(msgspec.DecodeError, AttributeError, UnicodeDecodeError):

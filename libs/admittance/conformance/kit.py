@@ -1,5 +1,5 @@
-"""Runs conformance cases against a program and reports the results. The kit for checks and the kit
-for providers add their own cases.
+"""Runs conformance cases against a program and reports the results. The kit for check controllers
+and the kit for providers add their own cases.
 
 How long the kit waits depends on how long the program takes for its first answer. ``timeout``
 limits each wait of a test case.
@@ -23,14 +23,18 @@ FAILED: Final = "failed"
 NOT_APPLICABLE: Final = "not applicable"
 
 QUIET_SECONDS: Final = 1.0
-"""After this time without a message the kit expects no further message."""
+"""After this many seconds without a message from the tested program, the kit expects no further
+message.
+"""
 GRACE_SECONDS: Final = 1.0
-"""How long an answer may still arrive after its request was withdrawn."""
+"""For how many seconds after a request was withdrawn an answer to the request is still allowed."""
 WATCH_SECONDS: Final = 2.0
-"""Shortest time to watch a request that must get no answer."""
+"""For how many seconds, at least, the kit watches that the program sends no answer to a withdrawn
+or surplus request.
+"""
 HEARTBEAT_SECONDS: Final = 10.5
 REPEAT_SECONDS: Final = 5.0
-"""Time after which the first request is sent again."""
+"""Seconds after which the kit sends the first request again, if the program has not answered."""
 REPEATS_MAX: Final = 20
 DETAILS_MAX: Final = 3
 NOT_STARTED: Final = "the test did not start the program: add its command"
@@ -43,8 +47,8 @@ Attempt = Callable[[], Awaitable[None]]
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one case. ``details``: the faults found by the case, or why the case does not
-    apply.
+    """The result of one test case. ``details``: the program's faults that the test case found, or
+    why the test case does not apply.
     """
 
     case: str
@@ -54,8 +58,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KitReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The results of all cases. ``usual``: the program's usual answer to a request; empty if the
-    program did not answer.
+    """The results of all test cases. ``usual``: the tested program's usual answer to a request;
+    empty if the program did not answer.
     """
 
     outcomes: tuple[CaseResult, ...]
@@ -73,27 +77,28 @@ class KitReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return all(one.outcome != FAILED for one in self.outcomes)
 
     def count(self, outcome: str) -> int:
-        """The number of test cases with this outcome."""
+        """The number of test cases with this outcome: passed, failed or not applicable."""
         return sum(one.outcome == outcome for one in self.outcomes)
 
 
 class CaseList(NamedTuple):
-    """``titles``: the title of every test case, in the order of the report. ``message_cases``: the
-    test cases that check every message.
+    """The test cases of a kit. ``titles``: the title of every test case by its name, in the order
+    of the report. ``message_cases``: the names of the test cases that check every message of the
+    tested program.
     """
 
     titles: Mapping[str, str]
     message_cases: Collection[str]
 
     def result(self, case: str, outcome: str, *details: str) -> CaseResult:
-        """The result of one case."""
+        """Makes the result of one test case."""
         return CaseResult(case=case, title=self.titles[case], outcome=outcome, details=details)
 
 
 class ConformanceKit(ABC, Generic[A, T]):
-    """Runs all test cases, or those in ``only``. ``first_timeout``: how many seconds to wait for
-    the program's first answer. ``runs``: returns whether the program's process still runs, as far
-    as the test knows.
+    """Runs all test cases of a kit against one program, or only those named in ``only``.
+    ``first_timeout``: how many seconds to wait for the program's first answer. ``runs``: returns
+    False when the program's process has ended, if the test started the process.
     """
 
     def __init__(
@@ -116,7 +121,9 @@ class ConformanceKit(ABC, Generic[A, T]):
         self._answer_seconds = 0.0
         self._results: dict[str, CaseResult] = {}
         self.usual = ""
-        """The program's final answer to the first request."""
+        """The tested program's final answer to an ordinary request, with which later answers are
+        compared.
+        """
 
     # Methods that each kit implements. -----------------------------------------------------
 
@@ -130,7 +137,7 @@ class ConformanceKit(ABC, Generic[A, T]):
 
     @abstractmethod
     def _cases(self) -> Mapping[str, Attempt]:
-        """The test cases of this kit for a program that answers."""
+        """The test cases of this kit that need a program that answers, by name."""
 
     @abstractmethod
     def _content(self, message: ReceivedMessage[A, T]) -> Hashable:
@@ -140,10 +147,12 @@ class ConformanceKit(ABC, Generic[A, T]):
 
     @abstractmethod
     def _shown(self, message: ReceivedMessage[A, T]) -> str:
-        """A sentence about a repeated message, with %s where the count belongs."""
+        """A sentence that reports a message as repeated, with %s where the number of repeats
+        belongs.
+        """
 
     async def clean_up(self) -> None:
-        """Cleans up before the program is asked to end."""
+        """Cleans up after the test cases, before the kit asks the tested program to end."""
 
     # Running. -----------------------------------------------------------------------------
 
@@ -179,8 +188,8 @@ class ConformanceKit(ABC, Generic[A, T]):
         self._record(case, FAILED if found else PASSED, *found)
 
     async def _until_answered(self, *requests: A, seconds: float = 0.0) -> bool:
-        """Waits until each of the requests has an answer, or for ``seconds``. Returns False if some
-        requests have no answer in time.
+        """Waits until the program has answered each of the requests, at most ``seconds``. Returns
+        False if some requests have no answer by then.
         """
 
         def answered() -> bool:
@@ -202,13 +211,13 @@ class ConformanceKit(ABC, Generic[A, T]):
         return await self._base.until(lambda: len(self._base.messages) > count, QUIET_SECONDS)
 
     async def _listen_for(self, seconds: float) -> None:
-        """Keeps receiving messages for ``seconds``."""
+        """Waits for ``seconds``, while the program's messages are received."""
         await self._base.until(lambda: False, seconds)
 
     async def _first_answer(self) -> bool:
-        """Waits for the program's first answer; returns whether it came in time, and records a
-        fault if not. Sends the first request again and again, because a plain subscription misses
-        requests from before it began.
+        """Waits for the program's first answer; returns whether the answer came in time, and
+        records a fault if not. Sends the first request again and again, because a program with a
+        plain subscription misses requests that were sent before the program subscribed.
         """
         requests: list[A] = []
         deadline = clock.monotonic() + self._first_timeout
@@ -234,8 +243,8 @@ class ConformanceKit(ABC, Generic[A, T]):
     # Test cases of both kits. -------------------------------------------------------------
 
     async def _until_acknowledged_or(self, seconds: float) -> tuple[int, int, int] | None:
-        """Waits until all deliveries of the program's consumer are acknowledged, or for
-        ``seconds``. Returns the consumer's counts of messages.
+        """Waits until the program has fetched and acknowledged all messages of its durable, at most
+        ``seconds``. Returns the durable's counts of messages, as `Requester.deliveries` does.
         """
         deadline = clock.monotonic() + seconds
         while True:
@@ -323,7 +332,9 @@ class ConformanceKit(ABC, Generic[A, T]):
         return message.request, self._content(message)
 
     def _sentences(self, case: str) -> list[str]:
-        """The different faults of a test case, at most `DETAILS_MAX` of them."""
+        """The sentences about the different faults of a test case: at most `DETAILS_MAX`, and one
+        about how many more there are.
+        """
         found = list(dict.fromkeys(one.sentence for one in self._base.faults if one.case == case))
         if len(found) > DETAILS_MAX:
             return [*found[:DETAILS_MAX], f"and {len(found) - DETAILS_MAX} more like these"]
@@ -331,11 +342,12 @@ class ConformanceKit(ABC, Generic[A, T]):
 
 
 class KitOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the kit for checks and the kit for providers. ``timeout``: how many seconds an
-    answer may take. ``command``: starts the program, with ADMIT_NATS_URL set; if empty, the program
-    runs already, or starts within ``first_timeout`` seconds. ``only``: the names of the test cases
-    to run; empty means all. ``own_server``: the server was started for the test, so the program
-    gets no login and no TLS of the environment.
+    """Options of the kit for check controllers and the kit for providers. ``timeout``: how many
+    seconds the program may take for an answer. ``command``: the command that starts the program,
+    with ADMIT_NATS_URL set; if empty, the program runs already, or the user starts it within
+    ``first_timeout`` seconds. ``only``: the names of the test cases to run; empty means all.
+    ``own_server``: the NATS server was started for the test, so the program gets no login and no
+    TLS settings from the environment.
     """
 
     timeout: float
@@ -346,7 +358,9 @@ class KitOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KitResult(NamedTuple):
-    """The fields that the reports of both kits have."""
+    """The result of `run_kit`: the fields that the report on a check controller and the report on a
+    provider share.
+    """
 
     outcomes: tuple[CaseResult, ...]
     usual: str
@@ -363,11 +377,13 @@ async def run_kit(
     on_case: Callable[[str], None],
     on_ready: Callable[[], None],
 ) -> KitResult:
-    """Starts the program, if it has a command, runs the test cases, and ends the program.
+    """Starts the program if the options have a command, runs the test cases, and then ends the
+    program that was started.
 
-    ``kit_of`` makes the kit from the started process and the seconds to wait for its first answer.
-    ``on_ready`` is called when a program without a command may be started. Raises SetupError if the
-    program cannot be started or the bus has no log.
+    ``kit_of`` makes the kit from the program's process (None if the kit did not start the program)
+    and the seconds to wait for the program's first answer. ``on_ready`` is called when the kit is
+    ready for requests, so that the user may start a program without a command. Raises SetupError if
+    the program cannot be started or the bus has no log.
     """
     began = clock.monotonic()
     await requester.start()

@@ -1,4 +1,4 @@
-"""The process of the tested program, and a server for the test."""
+"""The process of the program that a conformance kit tests, and a NATS server for the test."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
 
 START_SECONDS: Final = 20.0
-"""How long a started program may take until it listens."""
+"""How many seconds a started program may take until it can receive requests."""
 END_SECONDS: Final = 12.0
 
 
 class ProgramProcess:
-    """The tested program, started with ADMIT_NATS_URL and NATS_URL set."""
+    """The process of the tested program. ADMIT_NATS_URL and NATS_URL in its environment hold the
+    server's address.
+    """
 
     def __init__(self, command: Sequence[str], url: str, *, is_ours: bool = False) -> None:
-        """``is_ours``: the server at ``url`` was started for the test, so the program gets no
-        variables of a login or of TLS, which are for another server."""
+        """``is_ours``: the NATS server at ``url`` was started for the test. Then the program's
+        environment gets no login and no TLS settings, because those are for another server.
+        """
         self._command = command
         self._url = url
         self._is_ours = is_ours
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Raises SetupError if the command cannot be run."""
+        """Starts the tested program. Raises SetupError if its command cannot be run."""
         base = NO_OPTIONS.environment(os.environ) if self._is_ours else os.environ
         environment = {**base, "ADMIT_NATS_URL": self._url, "NATS_URL": self._url}
         try:
@@ -45,7 +48,7 @@ class ProgramProcess:
             raise SetupError(f"cannot start {self._command[0]}: {error.strerror}") from None
 
     def runs(self) -> bool:
-        """Whether the program was started and has not ended."""
+        """Whether the tested program was started and has not ended."""
         return self._process is not None and self._process.returncode is None
 
     async def kill(self) -> None:
@@ -55,8 +58,8 @@ class ProgramProcess:
             await self._process.wait()
 
     async def end(self) -> str:
-        """Asks the program to end. Returns what was wrong with the way the program ended; empty if
-        nothing.
+        """Asks the tested program to end, with SIGTERM. Says what was wrong with the way the
+        program ended; empty if nothing was wrong.
         """
         process = self._process
         assert process is not None, "it was started"
@@ -75,7 +78,7 @@ class ProgramProcess:
 
 
 class OwnServer:
-    """A NATS server with the log, which the test can restart on the same port."""
+    """A NATS server of the test's own, which the test can restart on the same port."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder
@@ -83,11 +86,13 @@ class OwnServer:
         self.url = ""
 
     async def start(self) -> None:
-        """Raises SetupError."""
+        """Starts the server. Raises SetupError if the server cannot start."""
         self.url = await self._server.start()
 
     async def restart(self, bus: Bus) -> None:
-        """Restarts the server on its data, and waits until the bus is connected."""
+        """Restarts the NATS server with its stored data, and waits until ``bus`` is connected to it
+        again.
+        """
         port = int(self.url.rpartition(":")[2])
         await self._server.stop()
         self._server = EmbeddedServer(self._folder, port=port)
@@ -96,14 +101,14 @@ class OwnServer:
             await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
-        """Stops the server."""
+        """Stops the NATS server."""
         await self._server.stop()
 
 
 @asynccontextmanager
 async def embedded(port: int, kit: str) -> AsyncIterator[OwnServer]:
-    """A temporary NATS server with the log. ``kit``: prefix of the name of the server's folder.
-    Raises SetupError.
+    """Runs a temporary NATS server with the streams of Admittance for one test. ``kit``: prefix of
+    the name of the server's folder, and the name of the connection. Raises SetupError.
     """
     with tempfile.TemporaryDirectory(prefix=kit) as folder:
         server = OwnServer(Path(folder), port)

@@ -1,4 +1,6 @@
-"""The cases for a provider: their list, the report, and waits and checks that they share."""
+"""The test cases for a provider: their list, their report, and the base class with the waits and
+checks that the test cases share.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +55,15 @@ CASES: Final = CaseList(
     TITLES, ("json", "names", "subject", "delay", "details", "updates", "order", "seq")
 )
 CLEAR_SECONDS: Final = 5.0
-"""How long the cancellations after a test case may take."""
+"""How many seconds a provider may take to acknowledge the cancellations of requests after a test
+case.
+"""
 FINAL: Final = frozenset({"provisioned", "failed"})
 
 
 class ProviderKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
-    """The results of all test cases for a provider. ``usual``: how the first request ended,
-    provisioned or failed; empty if it got no answer.
+    """The results of all test cases for a provider. ``usual``: the provider's final status for an
+    ordinary request, provisioned or failed; empty if the provider did not answer.
     """
 
     provisioning_class: str
@@ -72,9 +76,9 @@ class ProviderKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
 
 class ProviderUnderTest(NamedTuple):
     """What the test knows about the tested provider. ``process``: the provider's process, if the
-    test started it. ``restart``: restarts the test's own server. ``room``: for how many requests
-    the provider has capacity; 0 if unknown. ``wrong``: parameters that the provider must refuse, if
-    known.
+    test started it. ``restart``: restarts the NATS server; None if the server was not started for
+    the test. ``room``: for how many requests of the test the provider has capacity; 0 if unknown.
+    ``wrong``: request parameters that the provider must refuse, if known.
     """
 
     process: ProgramProcess | None = None
@@ -128,16 +132,16 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return run
 
     async def _clear(self, seconds: float = 0.0) -> bool:
-        """Cancels all requests of the test. Returns whether the cancellations were acknowledged in
-        time.
+        """Cancels all requests of the test. Returns whether the provider acknowledged the
+        cancellations within ``seconds``.
         """
         await self._requester.withdraw_all()
         return await self._until_acknowledged(seconds or CLEAR_SECONDS)
 
     async def _until_acknowledged(self, seconds: float = 0.0) -> bool:
-        """Waits until all deliveries to the provider are acknowledged. Returns False if the
-        deliveries are not acknowledged in time. If the provider uses a plain subscription, waits as
-        long as an answer takes.
+        """Waits until the provider has acknowledged all requests and cancellations. Returns False
+        if it has not acknowledged them within ``seconds``. If the provider uses a plain
+        subscription, which acknowledges nothing, waits as long as the provider takes for an answer.
         """
         now = await self._requester.deliveries()
         if now is not None and not self._requester.has_delivered(now):
@@ -147,15 +151,15 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return now is not None and not (now[0] or now[1])
 
     async def clean_up(self) -> None:
-        """Cancels all requests, so that the provider frees its bookings."""
+        """Cancels all requests of the test, so that the provider frees its bookings for them."""
         if self._runs():
             await self._clear()
 
     # The final status of a request. -------------------------------------------------------
 
     async def _until_final(self, *requests: CapacityRequestKey, seconds: float = 0.0) -> bool:
-        """Waits until each request is provisioned or failed. Returns False if a request is not
-        final in time.
+        """Waits until the provider has sent provisioned or failed for each request. Returns False
+        if a request has neither status within ``seconds``.
         """
 
         def all_final() -> bool:
@@ -167,7 +171,9 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return await self._requester.until(settled, seconds or self._timeout) and all_final()
 
     def _final_word(self, request: CapacityRequestKey) -> str:
-        """Provisioned or failed; empty if the request has no final status yet."""
+        """The final status of a request, provisioned or failed; empty if the request has no final
+        status yet.
+        """
         final = [word for word in self._requester.words(request) if word in FINAL]
         return final[-1] if final else ""
 
@@ -176,7 +182,9 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return sum(self._final_word(one) == "provisioned" for one in requests)
 
     def _contradiction(self, request: CapacityRequestKey) -> str:
-        """How the final statuses of one request contradict each other; empty if they agree."""
+        """Says how the final statuses that the provider sent for one request contradict each other;
+        empty if they agree.
+        """
         final = [
             one.content
             for one in self._requester.answers_to(request)
@@ -192,8 +200,9 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         return ""
 
     async def _still_answers(self, case: str, after: str, seconds: float = 0.0) -> bool:
-        """Whether the provider answers one more request; records the fault if not. ``seconds``:
-        time allowed for cancelling the earlier requests, if they are many.
+        """Whether the provider still answers a new request; records a fault of the test case if
+        not. ``seconds``: time allowed for cancelling the earlier requests of the test case, if they
+        are many.
         """
         await self._clear(seconds)
         [request] = await self._requester.send(f"{case}.after")

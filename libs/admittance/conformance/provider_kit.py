@@ -1,4 +1,4 @@
-"""Runs all test cases against a provider."""
+"""The conformance kit for providers: runs all test cases against one provider."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from admittance.runtime.bus.bus import Bus
 
 
 class ProviderKitOptions(KitOptions, frozen=True, kw_only=True):
-    """``shape``: the content of the requests. ``room``: for how many requests of this shape the
-    provider has capacity; 0 if unknown. ``wrong``: parameters that the provider must refuse, if
-    known.
+    """Options of the kit for providers. ``shape``: the content of the capacity requests that the
+    kit sends. ``room``: for how many requests of this shape the provider has capacity; 0 if
+    unknown. ``wrong``: request parameters that the provider must refuse, if known.
     """
 
     provisioning_class: str
@@ -47,8 +47,9 @@ async def run_provider_kit(
     on_ready: Callable[[], None],
     server: OwnServer | None = None,
 ) -> ProviderKitReport:
-    """Tests one provider on this bus. ``server``: the test's own server, which the test may
-    restart. Callbacks and exceptions are those of `run_kit`.
+    """Tests one provider on this bus. ``server``: the NATS server, if it was started for this test,
+    so that the test may restart the server; else None. Calls ``on_case`` and ``on_ready`` as
+    `run_kit` does, and raises the same exceptions.
     """
     requester = ProviderRequester(bus, options.provisioning_class, options.shape)
 
@@ -74,8 +75,8 @@ async def run_provider_kit(
 
 
 class ProviderKit(RequestCases, CancellationCases, FailureCases):
-    """All test cases for one provider. Each test case cancels its requests, so that the next test
-    case finds all capacity free.
+    """All test cases for one provider. Each test case cancels its capacity requests, so that the
+    next test case finds all capacity of the provider free.
     """
 
     async def _first_request(self, number: int) -> CapacityRequestKey:
@@ -89,8 +90,8 @@ class ProviderKit(RequestCases, CancellationCases, FailureCases):
     async def _answers(self) -> bool:
         if not await self._first_answer():
             return False
-        # The answer time is measured with a second request, because the program may have started
-        # during the first.
+        # The provider's answer time is measured with a second request, because the provider may
+        # still have been starting when the first request was sent.
         await self._clear()
         began = clock.monotonic()
         [request] = await self._requester.send("answers.2")

@@ -143,7 +143,9 @@ class RequestCases(ProviderCases):
 
 
 class CancellationCases(ProviderCases):
-    """Test cases for cancellations: nothing more is provisioned, and bookings are freed."""
+    """Test cases for cancelled requests: the provider must provision nothing more for them, and
+    free their bookings.
+    """
 
     def _cancellation_cases(self) -> Mapping[str, Attempt]:
         return {
@@ -165,8 +167,8 @@ class CancellationCases(ProviderCases):
         self._record_faults("unknown-id", why)
 
     async def _cancelled(self) -> None:
-        """Cancels one request after its answer, and another one at once, before a slow program
-        answers.
+        """Sends two requests, and cancels one of them after the provider's answer, the other one at
+        once, before a slow provider can answer.
         """
         answered, unanswered = await self._requester.send("cancelled.1", "cancelled.2")
         limit = self._timeout + 2 * self._answer_seconds
@@ -175,8 +177,8 @@ class CancellationCases(ProviderCases):
             if one == answered:
                 await self._until_answered(answered)
             await self._requester.cancel(one, reason="Preempted")
-            # Only after the acknowledgement the provider knows of the cancellation: a provider that
-            # handles one message at a time may have been busy.
+            # The time since a cancellation is counted from its acknowledgement: a provider that
+            # handles one message at a time may read the cancellation late.
             await self._until_acknowledged(limit)
             known[one] = clock.monotonic()
         await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
@@ -190,8 +192,8 @@ class CancellationCases(ProviderCases):
         self._record("cancelled", PASSED)
 
     async def _overtaken(self) -> None:
-        """Sends a cancellation before its request, as if the replica with the request had crashed
-        and the next replica got the cancellation first.
+        """Sends the cancellation of a request before the request itself, as if a replica of the
+        provider had crashed with the request and the next replica had got the cancellation first.
         """
         request = await self._requester.cancel_unknown("overtaken.1")
         await self._until_acknowledged()
@@ -199,7 +201,8 @@ class CancellationCases(ProviderCases):
         await self._until_acknowledged(self._timeout)
         await self._until_quiet()
         if "provisioned" in self._requester.words(request):
-            # The cancellation frees the booking of the request.
+            # The provider has wrongly booked capacity for the cancelled request: a second
+            # cancellation frees the booking for the next test cases.
             await self._requester.cancel(request, reason="Preempted")
             why = "sent provisioned for a request that was already cancelled: it is never freed"
             self._record("overtaken", FAILED, why)
@@ -213,7 +216,8 @@ class CancellationCases(ProviderCases):
             return
         held = await self._requester.send(*(f"frees.{number}" for number in range(1, room)))
         await self._until_final(*held)
-        # A provider that books again at a redelivery then has no capacity for the last request.
+        # A provider that books a request again when the request is sent again then has no capacity
+        # left for the request "frees.last".
         await self._requester.send_again(*held)
         await self._until_acknowledged()
         held += await self._requester.send("frees.last")
@@ -251,12 +255,12 @@ class CancellationCases(ProviderCases):
 
 BURST: Final = 100
 ACK_WAIT: Final = 6.0
-"""Seconds until the durable redelivers an unacknowledged request."""
+"""Seconds after which the provider's durable redelivers an unacknowledged request."""
 GARBAGE: Final = (b"", b"{", b"[]", b'"x"', b"{}", b'{"id": 7}', b"\xff\xfe", b'{"podSets": null}')
 
 
 class FailureCases(ProviderCases):
-    """Failures that a provider must survive."""
+    """Test cases for failures after which a provider must continue."""
 
     def _failure_cases(self) -> Mapping[str, Attempt]:
         return {
@@ -275,8 +279,8 @@ class FailureCases(ProviderCases):
     async def _burst(self) -> None:
         began = clock.monotonic()
         requests = await self._requester.send(*(f"burst.{number}" for number in range(BURST)))
-        # The limit is the time of twice as many requests handled one by one, but bounded, in case
-        # some are lost.
+        # The provider gets twice the time that it needs to answer the burst of requests one by one,
+        # but at most ten timeouts, because lost requests are never answered.
         limit = self._timeout + min(2 * BURST * self._answer_seconds, 10 * self._timeout)
         await self._until_answered(*requests, seconds=limit)
         count = len({one.request for one in self._requester.answers_to(*requests)})
@@ -297,7 +301,8 @@ class FailureCases(ProviderCases):
             return
         [before] = await self._requester.send("killed.1")
         await self._until_final(before)
-        # One request is sent just before the crash, another one while the program is down.
+        # Of the next two requests one is sent just before the provider is killed, the other one
+        # while the provider is down.
         during = await self._send_and_wait_briefly("killed.2")
         await process.kill()
         [down] = await self._requester.send("killed.3")
@@ -343,8 +348,8 @@ class FailureCases(ProviderCases):
             self._record_faults("remembers", why or await self._leaked(room))
 
     async def _booked_twice(self, process: ProgramProcess, room: int) -> str:
-        """Returns the fault if the provider books one request twice: requests from before and
-        during a crash are sent again, then the rest of the capacity is requested.
+        """Returns the fault if the provider books one request twice. Sends requests from before and
+        during a crash of the provider again, then requests for all remaining capacity.
         """
         held = await self._requester.send("remembers.1")
         await self._until_final(*held)
@@ -369,8 +374,9 @@ class FailureCases(ProviderCases):
         return f"{why}: it booked one twice, or has less capacity than --room"
 
     async def _forgotten(self, process: ProgramProcess, room: int) -> str:
-        """Returns the fault if the provider loses a booking in a crash: all capacity is booked and
-        one more request is sent, before and after a further crash.
+        """Returns the fault if the provider loses a booking in a crash. When all capacity is
+        booked, sends one request too many, once before and once after a crash: the provider must
+        not provision it.
         """
         for number in (1, 2):
             [beyond] = await self._requester.send(f"remembers.beyond.{number}")
@@ -386,8 +392,8 @@ class FailureCases(ProviderCases):
         return ""
 
     async def _leaked(self, room: int) -> str:
-        """Returns the fault if the provider does not free all capacity: all requests are cancelled
-        and all capacity is requested again.
+        """Returns the fault if the provider does not free the capacity of cancelled requests.
+        Cancels all requests and requests all capacity again.
         """
         deadline = clock.monotonic() + self._timeout
         number = 0
@@ -406,7 +412,9 @@ class FailureCases(ProviderCases):
         )
 
     async def _send_and_wait_briefly(self, name: str) -> CapacityRequestKey:
-        """Sends a request, and returns when the provider most likely works on it."""
+        """Sends a request, and returns when the provider most likely works on the request but has
+        not finished it.
+        """
         [request] = await self._requester.send(name)
         await self._requester.until(
             lambda: bool(self._requester.words(request)), min(0.2, self._answer_seconds / 2)
@@ -414,8 +422,8 @@ class FailureCases(ProviderCases):
         return request
 
     async def _crash(self, process: ProgramProcess) -> int:
-        """Kills and restarts the program. Returns the number of unacknowledged deliveries, which
-        the server repeats later.
+        """Kills and restarts the provider. Returns the number of unacknowledged messages, which the
+        NATS server redelivers later.
         """
         await process.kill()
         now = await self._requester.deliveries()
@@ -423,7 +431,9 @@ class FailureCases(ProviderCases):
         return now[0] if now is not None else 0
 
     async def _until_unacknowledged(self, count: int) -> None:
-        """Waits until all requests are fetched, and all but ``count`` acknowledged."""
+        """Waits until the provider has fetched all messages of its durable and has acknowledged all
+        but ``count`` of them.
+        """
         deadline = clock.monotonic() + START_SECONDS + ACK_WAIT + self._timeout
         while clock.monotonic() < deadline and self._runs():
             now = await self._requester.deliveries()

@@ -1,5 +1,6 @@
-"""Sends requests to a provider, as the provisioning check does, and finds the faults of each
-status, also compared with the earlier statuses of the request.
+"""Sends requests to a provider, as the provisioning check does, and finds the faults of each status
+that the provider publishes: wrong fields, or a status that cannot follow the request's earlier
+statuses.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ FIELDS: Final = ("namespace", "name", "id")
 
 
 class CapacityRequestKey(NamedTuple):
-    """Identifies a request that the test sent. ``pod_sets``: the names of the workload's pod
-    sets.
+    """Identifies a capacity request that the conformance test sent. ``pod_sets``: the names of the
+    pod sets of the request's workload.
     """
 
     provisioning_class: str
@@ -66,13 +67,13 @@ class CapacityRequestKey(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id of the request."""
+        """The id of the capacity request, by which the provider knows the request."""
         return request_id(self.uid, self.check, self.cycle, self.attempt)
 
 
 class StatusMessage(NamedTuple):
-    """A status that a provider published. ``word``: the word for the status in its subject, such as
-    provisioned.
+    """A status that a provider published. ``word``: the word for the status in the subject of the
+    message, such as provisioned.
     """
 
     word: str
@@ -80,7 +81,9 @@ class StatusMessage(NamedTuple):
 
 
 def subject_for(request: CapacityRequestKey, word: str) -> str:
-    """The subject of a status of the request, or of the request itself."""
+    """Returns the subject of a message about the request. ``word``: a status, or requested, or
+    cancelled.
+    """
     tail = f"{token(request.namespace)}.{token(request.name)}"
     return f"admit.provisioning.{word}.{token(request.provisioning_class)}.{tail}"
 
@@ -88,8 +91,8 @@ def subject_for(request: CapacityRequestKey, word: str) -> str:
 def parse_status(
     subject: str, data: bytes, request: CapacityRequestKey | None
 ) -> ParsedMessage[StatusMessage]:
-    """The content of a status message, and its faults. ``request``: the request that the message is
-    about; None if unknown.
+    """Returns the decoded status in a message, and the faults of the message. ``request``: the
+    request that the message is about; None if unknown.
     """
     found = object_of(data)
     if isinstance(found, Fault):
@@ -141,15 +144,18 @@ def _details(fact: ProvisioningStatus) -> list[Fault]:
 
 
 def _too_much(fact: ProvisioningStatus) -> str:
-    """The size limit that the status exceeds, in words; empty if the status exceeds no limit."""
+    """Says which size limit the status of a provider exceeds; empty if the status exceeds
+    no limit.
+    """
     if len(fact.details) > DETAILS_MAX:
         return f"sent {len(fact.details)} details; the maximum is {DETAILS_MAX}"
     return too_long("details", fact.details) or too_long("podSetUpdates", fact.pod_set_updates)
 
 
 class History:
-    """The statuses of one request so far, with the record that the provisioning check would
-    have."""
+    """The statuses that the provider has published for one request, and the record that the
+    provisioning check would make from them.
+    """
 
     def __init__(self, request: CapacityRequestKey) -> None:
         self._asked = request
@@ -170,8 +176,8 @@ class History:
         )
 
     def add(self, status: StatusMessage, now: datetime) -> tuple[Fault, ...]:
-        """Adds a status; returns its fault if the provisioning check would ignore it. A repeated
-        status is not a fault.
+        """Adds a status of the provider; returns a fault if the provisioning check would ignore the
+        status. A repeated status is not a fault.
         """
         fact = status.fact
         content = (status.word, fact.seq, content_of(status))
@@ -187,13 +193,14 @@ class History:
             why = f"sent {status.word} with seq {fact.seq} after {before}: {taken.ignored}"
             return (Fault("seq", why),)
         if _too_much(fact):
-            return ()  # `parse_status` reports a status that is not valid
+            return ()  # `parse_status` reports a status above a size limit
         return (Fault("order", f"sent {status.word} after {before}: it is ignored"),)
 
 
 def content_of(status: StatusMessage) -> tuple[Any, ...]:
-    """The content of a status without its publishing time and its number, to compare it with a
-    repeat."""
+    """Returns the content of a status without the time of publishing and the status number, so that
+    repeats of one status have equal content.
+    """
     fact = status.fact
     failed = fact if isinstance(fact, ProvisioningFailed) else None
     return (
@@ -210,8 +217,9 @@ def content_of(status: StatusMessage) -> tuple[Any, ...]:
 def reply_faults(
     request_id: str, data: bytes | None, expected: Collection[str], *, known: bool = True
 ) -> list[str]:
-    """What is wrong with a reply to a query. ``expected``: the statuses that are valid in the
-    reply. ``known`` False: the provider cannot know the request.
+    """Says what is wrong with a provider's reply to a query about a request. ``expected``: the
+    statuses that are valid in the reply. ``known`` False: the request was never sent, so the
+    provider cannot know it.
     """
     query = f"to the query about {request_id} it replied"
     if data is None:
@@ -245,8 +253,8 @@ KIND: Final = ProgramKind(
 
 
 class RequestShape(NamedTuple):
-    """The content that all requests of the test share. ``requests``: the quantities by resource of
-    each pod.
+    """The content that all requests of the test share. ``requests``: the quantity of each resource
+    that one pod requests.
     """
 
     pods: int = 1
@@ -256,7 +264,7 @@ class RequestShape(NamedTuple):
 
 
 class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
-    """Sends requests to one provider and records its messages."""
+    """Sends capacity requests to one provider and records the messages that the provider sends."""
 
     def __init__(self, bus: Bus, provisioning_class: str, shape: RequestShape) -> None:
         super().__init__(bus, KIND, provisioning_class)
@@ -280,8 +288,9 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         parameters: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> list[CapacityRequestKey]:
-        """Sends requests for workloads with these names. ``parameters``: replace the parameters of
-        the shape. ``more``: further fields of the requests.
+        """Sends one capacity request for each workload name in ``names``. ``parameters``: the
+        parameters of these requests; None: those of the test's request shape. ``more``: fields that
+        are added to each request, or replace the request's own.
         """
         keys = [self._add(name, attempt) for name in names]
         for one in keys:
@@ -302,19 +311,23 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         )
 
     async def cancel_unknown(self, name: str) -> CapacityRequestKey:
-        """Cancels a request that was not sent; `send_again` sends it afterwards."""
+        """Makes a request for the workload ``name``, and cancels the request without having sent
+        it; `send_again` can send the request later.
+        """
         request = self._add(name, 1)
         self._payloads[request] = self._request(request, self.shape.parameters)
         await self.cancel(request, reason="Preempted")
         return request
 
     async def publish_garbage(self, name: str, messages: Iterable[bytes]) -> None:
-        """Publishes bytes on the subject of capacity requests."""
+        """Publishes messages that are not requests on the subject of the provider's requests."""
         subject = subject_for(self._request_for(name, 1), "requested")
         await self.publish((subject, data) for data in messages)
 
     async def query(self, request_id: str) -> bytes | None:
-        """The reply to a query about a request; None if nothing replies."""
+        """Asks the provider about a request. Returns the reply; None if the provider does not
+        reply.
+        """
         subject = f"admit.api.provider.{token(self.program)}"
         try:
             return await self._bus.request(
@@ -381,13 +394,13 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
     # Answers. -----------------------------------------------------------------------------
 
     def words(self, *requests: CapacityRequestKey) -> list[str]:
-        """The status words that the provider sent for these requests, in order."""
+        """The words of the statuses, such as provisioned, that the provider sent for these
+        requests, in the order received.
+        """
         return [one.content.word for one in self.answers_to(*requests) if one.content is not None]
 
     def concerns_test(self, subject: str, data: bytes) -> bool:
-        """Whether a message is about this test; also False for messages that the test itself
-        sent.
-        """
+        """Whether a message is about a workload of this test and was not sent by the test itself."""
         return not subject.startswith(OWN) and super().concerns_test(subject, data)
 
     def _parse(
@@ -399,8 +412,8 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         return ParsedMessage(content, faults)
 
     def _request_of(self, subject: str, data: bytes) -> CapacityRequestKey | None:
-        """Finds the request by the id in the message, else by the workload in the subject or in the
-        message.
+        """Finds the request that a status message is about: by the request id in the message, else
+        by the workload's name in the subject or in the message.
         """
         content: Any = {}
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,8 +1,8 @@
-"""Sends requests to a program through its durable, records its messages, and finds faults in a
-single message.
+"""Sends requests to the tested program through the program's durable, records the program's
+messages, and finds faults in a single message.
 
-All requests are about workloads that were never submitted, in a namespace that no cluster has. Real
-services on the same bus find no such workload and ignore the messages.
+All requests of a test are about workloads that were never submitted, in a namespace that no cluster
+has. Real services on the same bus find no such workload and ignore the answers to these requests.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 class ReceivedMessage(NamedTuple, Generic[A, T]):
-    """A message that the tested program sent. ``at``: when the message was received, in monotonic
-    seconds. ``request``: the request that the message is about, if it names one. ``content``: the
-    decoded message, if it can be decoded.
+    """A message that the tested program sent. ``at``: when the test received the message, in
+    monotonic seconds. ``request``: the request that the message is about; None if the message names
+    none. ``content``: the decoded message; None if the message cannot be decoded.
     """
 
     at: float
@@ -49,9 +49,9 @@ class ReceivedMessage(NamedTuple, Generic[A, T]):
 
 
 class ProgramKind(NamedTuple):
-    """The kind of the tested program: check controller or provider. ``kit``: prefix of the test's
-    namespace. ``answers``: the subjects on which programs of this kind answer. ``alive``: prefix of
-    the subjects of heartbeats of this kind.
+    """The kind of the tested program: check controller or provider. ``kit``: prefix of the
+    namespace that the test uses. ``answers``: the subjects on which programs of this kind answer
+    requests. ``alive``: prefix of the subjects of heartbeats of this kind.
     """
 
     kit: str
@@ -92,12 +92,16 @@ class Requester(ABC, Generic[A, T]):
 
     @abstractmethod
     def _parse(self, subject: str, data: bytes, request: A | None) -> ParsedMessage[T]:
-        """The content of a message of the program, and its faults."""
+        """Returns the decoded content of a message of the program, and the faults of the message.
+        ``request``: the request that the message is about; None if unknown.
+        """
 
     # Start and end. -----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Subscribes, and creates the program's durable if it is missing. Raises SetupError."""
+        """Subscribes to the program's answers and heartbeats, and creates the program's durable if
+        it is missing. Raises SetupError.
+        """
         for subject, handler in (
             (self._kind.answers, self._on_answer),
             (f"{self._kind.alive}{token(self.program)}", self._on_heartbeat),
@@ -112,7 +116,9 @@ class Requester(ABC, Generic[A, T]):
             self._delivered_before = found[2]
 
     async def stop(self) -> None:
-        """Withdraws open requests, and deletes the durable if `start` created it."""
+        """Withdraws open requests, unsubscribes, and deletes the program's durable if `start`
+        created it.
+        """
         with suppress(AdmittanceError):
             await self.withdraw_all()
         for subscription in self._subscriptions:
@@ -139,7 +145,9 @@ class Requester(ABC, Generic[A, T]):
     # Received messages. -------------------------------------------------------------------
 
     def answers_to(self, *requests: A) -> list[ReceivedMessage[A, T]]:
-        """The readable messages about these requests, in the order received."""
+        """Returns the program's messages about these requests that could be decoded, in the order
+        received.
+        """
         wanted = set(requests)
         return [one for one in self.messages if one.request in wanted and one.content is not None]
 
@@ -205,7 +213,9 @@ class Requester(ABC, Generic[A, T]):
 
 
 def workload_in(subject: str) -> str:
-    """The workload that the last token of a subject names; empty if the token is not a name."""
+    """The workload's name in the last token of a subject; empty if the token is not a valid
+    name.
+    """
     with suppress(BadToken):
         return plain(subject.rpartition(".")[2])
     return ""
@@ -213,12 +223,12 @@ def workload_in(subject: str) -> str:
 
 DELAY_MAX: Final = 7 * 86_400
 SHOWN: Final = 120
-"""How many characters of a message a sentence quotes."""
+"""How many characters of a message the sentence about the message's fault quotes."""
 
 
 class Fault(NamedTuple):
-    """A fault of a message. ``case``: the name of the test case that fails. ``sentence``: the
-    description for the program's author.
+    """A fault of a message that the tested program sent. ``case``: the name of the test case that
+    fails because of the fault. ``sentence``: describes the fault for the program's author.
     """
 
     case: str
@@ -226,7 +236,9 @@ class Fault(NamedTuple):
 
 
 class ParsedMessage(NamedTuple, Generic[T]):
-    """The content of a message, if it can be read, and its faults."""
+    """A message of the tested program: the decoded content, None if the message cannot be decoded,
+    and the faults of the message.
+    """
 
     content: T | None
     faults: tuple[Fault, ...]
@@ -244,7 +256,9 @@ def object_of(data: bytes) -> dict[str, Any] | Fault:
 
 
 def missing(found: Mapping[str, Any], wanted: Iterable[str]) -> list[Fault]:
-    """The fault of a message that leaves out wanted fields."""
+    """The fault of a message that leaves out required fields; empty if the message has all
+    of them.
+    """
     absent = [field for field in wanted if field not in found]
     if not absent:
         return []
@@ -252,8 +266,8 @@ def missing(found: Mapping[str, Any], wanted: Iterable[str]) -> list[Fault]:
 
 
 def wrong_names(pairs: Iterable[tuple[str, Any, Any]]) -> list[Fault]:
-    """The faults of a message whose names differ from those in the request. ``pairs``: field, name
-    in the message, name in the request.
+    """Returns a fault for each field in which a message differs from its request. ``pairs``: the
+    field, its value in the message, its value in the request.
     """
     return [
         Fault("names", f"sent {field} {said!r}; the request has {wanted!r}")
@@ -263,7 +277,9 @@ def wrong_names(pairs: Iterable[tuple[str, Any, Any]]) -> list[Fault]:
 
 
 def bad_delay(delay: Any) -> str | None:
-    """What is wrong with a delay in seconds; None if it is valid or missing."""
+    """Says what is wrong with the delay that a message asks for, in seconds; None if the delay is
+    valid or missing.
+    """
     if delay is None:
         return None
     if isinstance(delay, bool) or not isinstance(delay, int | float):
@@ -278,8 +294,8 @@ def bad_delay(delay: Any) -> str | None:
 
 
 def delay_faults(delay: Any, state: Any, needed: str) -> list[Fault]:
-    """The fault of a delay. ``state``: the state that the message reports. ``needed``: the only
-    state that can have a delay.
+    """Returns the fault of the delay that a message asks for, or none. ``state``: the state that
+    the message reports. ``needed``: the only state with which a message may ask for a delay.
     """
     why = bad_delay(delay)
     if why is None and delay is not None and state != needed:
@@ -290,8 +306,9 @@ def delay_faults(delay: Any, state: Any, needed: str) -> list[Fault]:
 def update_faults(
     updates: Collection[PodSetUpdate], known: Collection[str], state: str, needed: str
 ) -> list[Fault]:
-    """The faults of pod set updates. ``known``: the pod sets of the workload. ``state``: the state
-    that the message reports. ``needed``: the only state in which updates have an effect.
+    """Returns the faults of the pod set updates in a message. ``known``: the names of the
+    workload's pod sets. ``state``: the state that the message reports. ``needed``: the only state
+    with which pod set updates have an effect.
     """
     faults = []
     if updates and state != needed:
@@ -304,8 +321,8 @@ def update_faults(
 
 
 def wrong_subject(subject: str, expected: str | None) -> list[Fault]:
-    """The fault of a message on another subject than expected; None if the test sent no request
-    that the message answers.
+    """Returns the fault of a message that was not published on ``expected``. ``expected`` None: the
+    test sent no request that the message answers, which is a fault too.
     """
     if expected is None:
         return [Fault("names", f"answered a request that was not sent, on {subject}")]
