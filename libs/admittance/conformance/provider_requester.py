@@ -400,7 +400,7 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         return [one.content.word for one in self.answers_to(*requests) if one.content is not None]
 
     def concerns_test(self, subject: str, data: bytes) -> bool:
-        """Whether a message is about a workload of this test and was not sent by the test itself."""
+        """Whether a message is about a workload of this test and was not sent by the test."""
         return not subject.startswith(OWN) and super().concerns_test(subject, data)
 
     def _parse(

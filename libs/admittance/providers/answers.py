@@ -1,5 +1,5 @@
-"""The statuses with which a provider can answer a request. Making an invalid status raises
-ValueError.
+"""The statuses with which a provider can answer a capacity request. The constructor of a status
+raises ValueError if a field is not valid.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ VALUE_MAX: Final = 32_768
 
 
 class BaseStatus(msgspec.Struct, frozen=True):
-    """The base class of all statuses. ``message``: a sentence for users, cut to 32,768 characters.
-    ``details``: facts about the capacity by name, from which a ProvisioningRequestConfig may make
-    node selectors; at most 64 details and 128 KiB in all.
+    """The base class of all statuses of a provider. ``message``: a sentence for users, cut to
+    32,768 characters. ``details``: facts about the capacity by name, from which a
+    ProvisioningRequestConfig may make node selectors; at most 64 details of 128 KiB in all.
     """
 
     word: ClassVar[str] = ""
@@ -43,7 +43,7 @@ class BaseStatus(msgspec.Struct, frozen=True):
 
 
 class Accepted(BaseStatus, frozen=True):
-    """The provider works on the request. Another status must follow Accepted."""
+    """The provider works on the capacity request. A later status must follow Accepted."""
 
     word: ClassVar[str] = "accepted"
     ends: ClassVar[bool] = False
@@ -52,14 +52,16 @@ class Accepted(BaseStatus, frozen=True):
 class Provisioned(BaseStatus, frozen=True):
     """The capacity is available, and booked for the workload until the request is cancelled.
 
-    ``pod_set_updates``: additions to the pods, as `PodSetUpdate` or dicts of that shape; at most
-    128 KiB in all."""
+    ``pod_set_updates``: additions to the pods of the workload, each a `PodSetUpdate` or a dict with
+    the same fields; at most 128 KiB in all."""
 
     word: ClassVar[str] = "provisioned"
     pod_set_updates: Sequence[PodSetUpdate | Mapping[str, Any]] = ()
 
     def updates(self) -> tuple[PodSetUpdate, ...]:
-        """The additions in ``pod_set_updates``, all as `PodSetUpdate`. Raises ValueError."""
+        """The additions to the pods in ``pod_set_updates``, each as a `PodSetUpdate`. Raises
+        ValueError.
+        """
         return updates_of(self.pod_set_updates)
 
     def __post_init__(self) -> None:
@@ -69,8 +71,8 @@ class Provisioned(BaseStatus, frozen=True):
 
 class Failed(BaseStatus, frozen=True):
     """The capacity is not available, and nothing is booked. ``retryable`` False: the capacity will
-    never be available, so the workload is rejected. ``retry_after``: seconds until the next
-    attempt.
+    never be available, so the workload is rejected. ``retry_after``: seconds after which the
+    capacity is requested again.
     """
 
     word: ClassVar[str] = "failed"
@@ -90,13 +92,15 @@ class BookingExpired(BaseStatus, frozen=True):
 
 
 class CapacityRevoked(BaseStatus, frozen=True):
-    """The capacity is gone, so the workload is stopped and rejected."""
+    """The booked capacity is gone, so the workload is stopped and rejected."""
 
     word: ClassVar[str] = "capacity_revoked"
 
 
 def fitting_details(details: Mapping[str, str]) -> dict[str, str]:
-    """Returns as many of the details, in their order, as one status may have."""
+    """Returns the first of the details, as many as one status may have, without those that are too
+    long.
+    """
     found: dict[str, str] = {}
     left = WHOLE_MAX - 2
     for key, value in details.items():

@@ -1,5 +1,6 @@
-"""Parts that the providers of Admittance share: labels of the objects that they create, the name of
-the installation, the stored requests, and the removal of orphans."""
+"""Parts that the built-in providers share: labels of the objects that a provider creates, the name
+of the installation, the stored requests, and the removal of objects without a request.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +22,15 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
 
 INSTALLATION: Final = "admittance.dev/installation"
-"""Label of an object: the Admittance installation that created the object."""
+"""Label of an object that a provider created: the name of its Admittance installation."""
 REQUEST: Final = "admittance.dev/request"
-"""Label, tag or annotation of an object: the id of the request for which it was created, or a hash
-of the id.
+"""Label, tag or annotation of an object that a provider created: the id of the capacity request for
+which the object was created, or a hash of the id.
 """
 CLASS: Final = "admittance.dev/provisioning-class"
 GRACE_SECONDS: Final = 1.0
-"""Seconds that the functions of a built-in provider get to finish at a stop: few, because they only
-wait, or make calls with a time limit.
+"""Seconds that requests in progress get to finish when a built-in provider stops: few, because its
+functions only wait, or make calls with a time limit.
 """
 
 
@@ -40,7 +41,9 @@ def provider_of(
     *,
     parameters: type[Any] | None = None,
 ) -> Provider:
-    """Makes a provider of the provisioning class from these two functions."""
+    """Makes a provider of the provisioning class from ``obtain``, which obtains capacity, and
+    ``free``, which frees it.
+    """
     provider = Provider(provisioning_class, parameters=parameters, grace_seconds=GRACE_SECONDS)
     provider.requested(obtain)
     provider.cancelled(free)
@@ -48,8 +51,9 @@ def provider_of(
 
 
 async def installation(bus: Bus, provider: str) -> str:
-    """The name of this installation, which is drawn at random once per provider and kept on the
-    bus. ``provider``: the provider's name, as a token of a subject."""
+    """Returns the name of this Admittance installation for one provider. The name is drawn at
+    random once and stored on the bus. ``provider``: the provider's name, as a token of a subject.
+    """
     key = installation_key(provider)
     while True:
         entry = await bucket.get(bus, key, bucket=PROVIDERS)
@@ -65,8 +69,8 @@ async def installation(bus: Bus, provider: str) -> str:
 
 
 def installation_key(provider: str) -> str:
-    """The key of a provider's `installation`. The keys of provisioning classes in the bucket never
-    begin with ``_``.
+    """The key under which a provider's `installation` is stored. It begins with ``_``, as no key of
+    a provisioning class in the bucket does.
     """
     return f"_{provider}.installation"
 
@@ -82,7 +86,7 @@ class StoredRequest(NamedTuple):
 
 
 async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredRequest]:
-    """The stored requests of these provisioning classes, by id."""
+    """Reads the stored requests of these provisioning classes; returns them by request id."""
     found: dict[str, StoredRequest] = {}
     for name in classes:
         for entry in await bucket.read_all(bus, f"{token(name)}.*", bucket=PROVIDERS):
@@ -93,13 +97,14 @@ async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredR
 
 
 class OrphanSweep:
-    """Removes objects that were created for requests that are not live any more.
+    """Removes objects that a provider created for requests that are not live any more.
 
-    A request is stored before any object is created for it. So if the objects are listed before the
-    store is read, either the store has the request of an object, or the request is not live.
-    ``in_progress``: requests that this process works on; their objects are kept.
-    ``only_cancelled``: for a provider that cannot recognise its own objects, or creates them before
-    the first status: objects of unknown and new requests are kept.
+    A provider stores a request before it creates an object for the request. So objects must be
+    listed before the store is read: then an object is an orphan if the store has no live request
+    for it. ``in_progress``: the ids of the requests that this process works on; the objects of
+    these requests are kept. ``only_cancelled``: remove only objects of cancelled requests, and keep
+    objects of unknown and new requests; for a provider that cannot recognise its own objects, or
+    creates them before the first status.
     """
 
     def __init__(
@@ -118,8 +123,10 @@ class OrphanSweep:
     async def sweep(
         self, listed: Iterable[tuple[str, Callable[[], Awaitable[object]]]]
     ) -> dict[str, StoredRequest]:
-        """Removes the orphans among ``listed``: request ids, each with the call that removes its
-        object. Returns the stored requests, by id."""
+        """Removes the objects among ``listed`` that have no live request. ``listed``: for each
+        object the id of its request, and the call that removes the object. Returns the stored
+        requests, by id.
+        """
         stored = await stored_requests(self._bus, self._classes)
         for request_id, remove in listed:
             found = stored.get(request_id)
@@ -128,8 +135,9 @@ class OrphanSweep:
         return stored
 
     def is_orphan(self, request_id: str, status: StoredStatus | None) -> bool:
-        """Whether an object at the provider belongs to no live request, given the stored status of
-        its request."""
+        """Whether an object belongs to no live request and must be removed. ``status``: the stored
+        status of the object's request; None: the request is not stored.
+        """
         if request_id in self._in_progress:
             return False
         if status is None or not status.status:
@@ -138,9 +146,9 @@ class OrphanSweep:
 
 
 class OtherInstallations:
-    """Logs once each other installation of Admittance that has objects in the same place. The
-    objects of other installations are kept, because those installations may still run. ``event``:
-    the name of the log event.
+    """Logs each other installation of Admittance that has objects in the same place, once. The
+    objects of other installations are never removed, because those installations may still run.
+    ``event``: the name of the log event.
     """
 
     def __init__(self, ours: str, event: str) -> None:
@@ -149,7 +157,9 @@ class OtherInstallations:
         self._logged: set[str] = set()
 
     def log(self, owners: Iterable[str]) -> None:
-        """``owners``: for each listed object the installation that owns the object."""
+        """Logs the other installations among ``owners``: for each object the installation that
+        created it.
+        """
         others = Counter(owners)
         del others[self._ours]
         if others.keys() - self._logged:

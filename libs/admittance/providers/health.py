@@ -1,6 +1,7 @@
 """Reasons why a provider can provide no capacity, for instance missing rights.
 
-While there is a reason, all classes of the provider are inactive, and requests wait."""
+While at least one reason is recorded, all provisioning classes of the provider are inactive, and
+capacity requests wait."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ log = structlog.get_logger()
 
 
 class InactiveReasons:
-    """The reasons why the provider's classes are inactive, each for one thing that does not work.
-    The message of inactive classes lists all reasons.
+    """The reasons why a provider's provisioning classes are inactive, by the thing that does not
+    work. The message of an inactive class lists all reasons.
     """
 
     def __init__(self, providers: Iterable[Provider]) -> None:
@@ -30,8 +31,8 @@ class InactiveReasons:
         return what in self._known
 
     def begin(self, what: str, reason: str) -> None:
-        """Adds a reason that holds until `end` is called; it replaces an earlier reason for the
-        same thing.
+        """Adds a reason why the classes are inactive, until `end` is called for ``what``. The
+        reason replaces an earlier reason for ``what``, the thing that does not work.
         """
         if self._known.get(what) == reason:
             return
@@ -41,7 +42,7 @@ class InactiveReasons:
         self._update_providers()
 
     def end(self, what: str) -> None:
-        """Removes the reason recorded for a thing, because the thing works again."""
+        """Removes the reason that was recorded for ``what``, because that thing works again."""
         if self._known.pop(what, None) is None:
             return
         if not self._known:
@@ -62,8 +63,9 @@ class InactiveReasons:
 
 
 class MissingRights:
-    """Keeps the provider's classes inactive while the system behind the provider denies a right.
-    Requests do not fail because of a missing right: they wait until the right is back.
+    """Keeps a provider's provisioning classes inactive while the system behind the provider, such
+    as AWS or Kubernetes, denies a right. Requests do not fail because of a missing right: they wait
+    until the right is back.
     """
 
     def __init__(self, reasons: InactiveReasons) -> None:
@@ -73,14 +75,15 @@ class MissingRights:
         self._any = asyncio.Event()
 
     def blocks(self, right: Hashable) -> bool:  # noqa: ARG002  (subclasses use it)
-        """Whether the provider's classes are inactive while this right is missing."""
+        """Whether the provider's classes must be inactive while this right is missing."""
         return True
 
     def lacks(
         self, right: Hashable, reason: str, probe: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
-        """Records that a right is missing. ``probe`` returns whether the right is back; without a
-        probe, `has` must be called after the next call that succeeds.
+        """Records that a right of the provider is missing. ``probe``: asks the system behind the
+        provider whether the right is back; None: the caller must call `has` after its next call
+        that succeeds.
         """
         self._missing[right] = reason
         if probe is not None:
@@ -89,14 +92,16 @@ class MissingRights:
         self.update()
 
     def has(self, right: Hashable) -> None:
-        """Records that the right is no longer missing."""
+        """Records that a right of the provider is no longer missing."""
         self._missing.pop(right, None)
         self._probes.pop(right, None)
         self._reasons.end(str(right))
         self.update()
 
     def update(self) -> None:
-        """Makes the provider's classes inactive or active, as `blocks` says now."""
+        """Gives the provider's classes a reason for each missing right for which `blocks` is true,
+        and removes the reasons of other rights.
+        """
         for right, reason in self._missing.items():
             if self.blocks(right):
                 self._reasons.begin(str(right), reason)
@@ -104,14 +109,14 @@ class MissingRights:
                 self._reasons.end(str(right))
 
     async def look(self) -> None:
-        """Probes all rights that are recorded as missing."""
+        """Calls the probe of each missing right, and records the rights that are back."""
         for right, probe in list(self._probes.items()):
             if await probe():
                 self.has(right)
 
     async def run(self, seconds: float) -> None:
-        """Probes the missing rights every ``seconds`` until cancelled, because perhaps no request
-        waits that would show a right is back.
+        """Probes the missing rights every ``seconds``, until cancelled: perhaps no request waits
+        that would show that a right is back.
         """
         while True:
             await self._any.wait()

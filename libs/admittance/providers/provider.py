@@ -1,4 +1,6 @@
-"""`Provider`, the class with which you write a capacity provider, and its service."""
+"""`Provider`, the class with which you write a capacity provider, and `ProviderService`, which runs
+one replica of it.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ from admittance.sdk.worker import Worker, secret
 
 STATUSES: Final = (Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked)
 PROGRESS_SECONDS: Final = 2.0
-"""How often the provider tells the server which deliveries are in progress. The server redelivers
-all other deliveries after 6 s.
+"""Seconds between two messages in which a provider tells the NATS server which deliveries are in
+progress. The NATS server redelivers a delivery without such a message after 6 s.
 """
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,10 +52,11 @@ _query = Reader(ProviderQuery)
 class Provider(Program):
     """Provides the capacity of one provisioning class; ProvisioningRequestConfigs name the class.
 
-    ``parameters``: the msgspec Struct of ``request.parameters``; wrong parameters fail the request
-    permanently, with the reason. Without a Struct, the parameters are a dict of texts.
-    ``concurrency``: how many requests one process works on at once. ``grace_seconds``: how long
-    work may take to finish when the process ends.
+    ``parameters``: the msgspec Struct into which ``request.parameters`` is decoded; a request with
+    parameters that do not fit the Struct fails permanently, with the reason. None:
+    ``request.parameters`` is a dict of texts. ``concurrency``: how many requests one process works
+    on at once. ``grace_seconds``: how long the requests in progress may take to finish when the
+    process is asked to end.
     """
 
     kind: ClassVar[str] = "provider"
@@ -75,8 +78,8 @@ class Provider(Program):
             grace_seconds=grace_seconds,
         )
         self.activity = (True, "")
-        """Whether the provider can provide capacity, and the reason if not; one tuple, because any
-        thread may set both at once.
+        """Whether the provider can provide capacity, and the reason if not. A tuple, because any
+        thread may set it, and both values must change at once.
         """
 
     # Methods for the author of a provider. --------------------------------------------
@@ -101,14 +104,16 @@ class Provider(Program):
         return function
 
     def inactive(self, message: str) -> None:
-        """Makes the checks of the provider's class inactive until `ready` is called. Any thread may
-        call `inactive`.
+        """Makes the AdmissionChecks that use the provider's class inactive until `ready` is called.
+        Any thread may call `inactive`.
         """
         self.activity = (False, message)
         self.changes.send()
 
     def ready(self) -> None:
-        """Makes the checks of the provider's class active again. Any thread may call `ready`."""
+        """Makes the AdmissionChecks that use the provider's class active again. Any thread may call
+        `ready`.
+        """
         self.activity = (True, "")
         self.changes.send()
 
@@ -123,24 +128,24 @@ class Provider(Program):
         return self.activity[1]
 
     async def report(self, request_id: str, status: Status) -> bool:
-        """Publishes a status of an earlier request, such as an expired booking or revoked
-        capacity. Returns False if the request was cancelled or is unknown. Raises RuntimeError if
-        the provider is not running.
+        """Publishes a new status of an earlier request, such as `BookingExpired` or
+        `CapacityRevoked`. Returns False if the request was cancelled or is unknown. Raises
+        RuntimeError if the provider is not running.
         """
         return await self._report(request_id, status)
 
     def report_from_thread(self, request_id: str, status: Status) -> bool:
-        """Like `report`, for use outside the event loop: in a plain function or a thread of your
-        own.
+        """Like `report`, but called outside the event loop: from a plain function or from a thread
+        of your own.
         """
         return from_thread(self.report(request_id, status), self._loop)
 
     # Methods for the service. --------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Calls the author's function for the request once, without a bus; for tests and for the
-        service. Raises what the function raises, and TypeError if it returns anything else than a
-        status.
+        """Calls the function of `requested` once for the request and returns its status. Needs no
+        bus: tests may call it too. Raises what the function raises, and TypeError if the function
+        returns anything else than a status.
         """
         if self.main is None:
             raise RuntimeError(self._without_main())
@@ -154,12 +159,14 @@ class Provider(Program):
         answer = await self.threads.outcome(self.main, request)
         if isinstance(answer, STATUSES):
             return answer
-        raise TypeError(f"the function answered {answer!r}: return Provisioned, Failed or Accepted")
+        raise TypeError(
+            f"the requested function returned {answer!r}: return Provisioned, Failed or Accepted"
+        )
 
     @property
     def understands(self) -> tuple[str, ...]:
-        """The names of the known parameters, for the heartbeat; empty if any parameters are
-        accepted.
+        """The names of the parameters that the provider knows, for its heartbeat; empty if the
+        provider accepts any parameters.
         """
         if self.shape is None:
             return ()
@@ -181,8 +188,8 @@ class Provider(Program):
 class ProviderService(Worker[Provider]):
     """One running replica of a provider.
 
-    The service takes a cancellation even if as many requests as allowed are in progress, because
-    other requests may wait for the capacity that is freed.
+    The service handles a cancellation even if as many requests as allowed are in progress, because
+    other requests may wait for the capacity that the cancellation frees.
     """
 
     def __init__(self, provider: Provider, bus: Bus, settings: Settings) -> None:
@@ -229,8 +236,8 @@ class ProviderService(Worker[Provider]):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answers capacity requests until ``stop`` is set."""
-        # Queries are served before the first heartbeat: the provisioning check sends its queries
-        # right after that heartbeat.
+        # The provider answers queries before it sends its first heartbeat: the provisioning check
+        # sends queries right after that heartbeat.
         answering = await micro.serve(
             self._bus,
             f"provider-{self._provider.name}",
@@ -281,8 +288,8 @@ class ProviderService(Worker[Provider]):
             raise
 
     async def report(self, about: str, answer: Status) -> bool:
-        """Publishes a status of an earlier request. Returns False if the request was cancelled or
-        is unknown.
+        """Publishes a new status of an earlier request. Returns False if the request was cancelled
+        or is unknown.
         """
         return await self._worker.report(about, answer)
 

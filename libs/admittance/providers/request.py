@@ -1,4 +1,4 @@
-"""Requests for capacity and cancellations, as a provider receives them."""
+"""The capacity requests and the cancellations that a provider receives."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from admittance.sdk.threads import from_thread
 
 
 class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
-    """The cancellation of a request. The booking of the request must be freed. The provider may
-    never have received the request, and the same cancellation may arrive twice.
+    """The cancellation of a capacity request: the provider must free the request's booking. The
+    provider may never have received the request, and the same cancellation may arrive twice.
     """
 
     id: str
@@ -30,9 +30,10 @@ class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodSet:
-    """``count`` equal pods, each with ``requests`` (whole numbers: millicores of cpu, bytes,
-    pieces). ``template``: the pod template with the additions of flavors. ``names``: the pod sets
-    that were merged into this pod set; ``name`` is the first of them.
+    """A pod set of a capacity request: ``count`` equal pods, each with the resource requests
+    ``requests`` (whole numbers: millicores of cpu, bytes, pieces). ``template``: the pod template,
+    with the labels and tolerations of the assigned flavors added. ``names``: the pod sets of the
+    workload that were merged into this pod set; ``name`` is the first of them.
     """
 
     def __init__(self, given: PodSetToProvision) -> None:
@@ -44,35 +45,38 @@ class PodSet:
 
     @property
     def template(self) -> PodTemplate:
-        """The pod template as a Struct."""
+        """The pod template of the pod set, as a Struct."""
         return msgspec.json.decode(self._raw, type=PodTemplate)
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The pod template as a dict, also with fields that Admittance does not read."""
+        """The pod template of the pod set as a dict, also with fields that Admittance does not
+        read.
+        """
         found: dict[str, Any] = msgspec.json.decode(self._raw)
         return found
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """The resource requests of one pod."""
+        """The resource requests of one pod of the pod set."""
         spec = b'{"podSets":[{"name":"main","count":1,"template":%b}]}' % self._raw
         (found,) = needs(spec).pod_sets
         return dict(found.requests)
 
     @property
     def node_selector(self) -> Mapping[str, str]:
-        """The node selector of the pods: labels that nodes must have."""
+        """The node selector of the pod set: labels that the nodes of its pods must have."""
         return self.template.spec.node_selector
 
 
 class Request:
     """A request for capacity for one workload.
 
-    ``id`` is the same for all deliveries of the request, so book once for each id. ``deadline``: a
-    request that is not provisioned by this time is cancelled. ``parameters``: those of the
-    ProvisioningRequestConfig and the workload, as a dict of texts or the provider's Struct.
-    ``last``: the provider's last status of the request, or None.
+    ``id``: identifies the request; all deliveries of one request have the same id, so the provider
+    must book once for each id. ``deadline``: a request that is not provisioned by this time is
+    cancelled. ``parameters``: the parameters from the ProvisioningRequestConfig and the workload,
+    as a dict of texts or the provider's Struct. ``last``: the word of the provider's last status of
+    the request, or None.
     """
 
     def __init__(
@@ -84,8 +88,8 @@ class Request:
         last: str | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """``say``: publishes a status, in the event loop ``loop``. Without ``say``, statuses are
-        collected in ``said``.
+        """``say``: publishes a status of the request, in the event loop ``loop``; None: the
+        statuses are collected in ``said``.
         """
         self.id = fact.id
         self.namespace = fact.namespace
@@ -100,22 +104,24 @@ class Request:
         self.parameters: Any = dict(fact.parameters) if parameters is None else parameters
         self.last = last
         self.said: list[Status] = []
-        """The statuses that `say` got while the request was not attached to a bus, as in tests."""
+        """The statuses that `say` got, if the request was made without a function that publishes
+        statuses, as in tests.
+        """
         self._say = say
         self._loop = loop
 
     def total(self, resource: str) -> int:
-        """The amount of a resource that all pods need together."""
+        """The amount of a resource that all pods of the request need together."""
         return sum(one.count * one.requests.get(resource, 0) for one in self.pod_sets)
 
     @property
     def pods(self) -> int:
-        """The number of pods in all pod sets."""
+        """The number of pods in all pod sets of the request."""
         return sum(one.count for one in self.pod_sets)
 
     async def say(self, status: Status) -> bool:
-        """Publishes a status while the work on the request continues. Returns False if the request
-        was cancelled.
+        """Publishes a status of the request while the provider continues to work on the request.
+        Returns False if the request was cancelled.
         """
         if self._say is None:
             self.said.append(status)
@@ -123,7 +129,7 @@ class Request:
         return await self._say(status)
 
     def say_from_thread(self, status: Status) -> bool:
-        """Like `say`, for a plain function, which runs in a thread."""
+        """Like `say`, but called from a plain function, which runs in a thread."""
         if self._say is None:
             self.said.append(status)
             return True

@@ -1,14 +1,16 @@
-"""Works on requests for capacity, and releases the capacity of cancelled requests.
+"""Works on the capacity requests that a provider receives, and releases the capacity of cancelled
+requests.
 
-If a redelivered request has a status already, the same status is published again. Deliveries are
-acknowledged when the final status, Provisioned or Failed, is on the log. A request that waits
-(accepted, or to be retried) does not count against the deliveries that this replica may hold.
+If a redelivered request has a status already, the same status is published again. The deliveries of
+a request are acknowledged when its final status, Provisioned or Failed, is on the log. A request
+that waits (it is accepted, or obtaining its capacity is retried later) does not count against the
+deliveries that this replica may hold.
 
 When a request is cancelled, the cancellation is stored first. After that the work on the request is
-cancelled, and the function that frees capacity is called until it returns. Work that obtains
-capacity later finds the cancellation in the store and frees the capacity too. A replica that
-receives the request again does the same, because an earlier replica may have crashed after it
-obtained capacity.
+cancelled, and the provider's function that frees capacity is called until it returns without an
+error. If capacity is obtained for a request after its cancellation was stored, that capacity is
+freed too. A replica that receives a cancelled request also frees the request's capacity, because an
+earlier replica may have crashed after it obtained capacity.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ from admittance.sdk.worker import AGAIN_SECONDS
 
 AWAY_PAUSE_MIN: Final = 0.1
 AWAY_PAUSE_MAX: Final = 5.0
-"""The longest pause between two attempts while the bus is not available."""
+"""The longest pause, in seconds, between two attempts to read or write a request's status while the
+bus is not available.
+"""
 LOOK_SECONDS: Final = 10.0
 """Seconds between two checks whether another replica has finished a request that this replica
 accepted.
@@ -49,8 +53,8 @@ class CapacityReleaser:
     """Releases the capacity of cancelled requests.
 
     ``free``: calls the provider's function that frees capacity. ``requests``, ``cancellations``:
-    the deliveries of requests and cancellations, acknowledged after the release. ``stop_work``:
-    ends the work on a cancelled request.
+    the open deliveries of capacity requests and of cancellations, which are acknowledged after the
+    release. ``stop_work``: ends this replica's work on a cancelled request.
     """
 
     def __init__(
@@ -71,23 +75,24 @@ class CapacityReleaser:
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
-        """The releases in progress, as tasks."""
+        """The tasks that release the capacity of cancelled requests now."""
         return list(self._running)
 
     def on_cancelled(self, fact: ProvisioningCancelled, reply: str) -> None:
-        """Starts the release of a cancelled request, but only once if the cancellation is delivered
-        twice.
+        """Starts the release of a cancelled request's capacity, but only once if the cancellation
+        is delivered twice.
         """
         if self._cancellations.add(fact.id, reply):
             self._start(fact.id, self._cancel(fact))
 
     def start_release(self, request: dict[str, Any]) -> None:
-        """Runs `release` as a task, unless it runs already for that request."""
+        """Starts `release` for a cancelled request as a task."""
         self._start(request["id"], self.release(request))
 
     async def release(self, request: dict[str, Any]) -> None:
-        """Frees the capacity of a cancelled request, then acknowledges its deliveries, so that
-        after a crash before the acknowledgement another replica frees it.
+        """Frees the capacity of a cancelled request, then acknowledges the request's deliveries. If
+        this replica crashes before the acknowledgement, another replica receives the request and
+        frees the capacity.
         """
         await self._free_until_done(Cancellation(**request, reason="the request was cancelled"))
         self._requests.ack(request["id"])
@@ -101,7 +106,7 @@ class CapacityReleaser:
         self._cancellations.ack(fact.id)
 
     async def _store_cancellation(self, request: dict[str, Any]) -> None:
-        """Stores the cancellation, with retries for as long as the bus is not available."""
+        """Stores the cancellation of a request; retries for as long as the bus is not available."""
         pause = AWAY_PAUSE_MIN
         while True:
             raise_if_cancelled()
@@ -130,16 +135,17 @@ class CapacityReleaser:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # A bug. The server never redelivers a delivery that this process keeps open.
+            # The exception is a bug. The NATS server does not redeliver the cancellation while this
+            # process keeps its delivery open.
             log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
             self._cancellations.nak(task.get_name(), AGAIN_SECONDS)
 
 
 class RequestWorker:
-    """The requests that one replica works on, ``concurrency`` at a time.
+    """Works on the capacity requests of one replica, ``concurrency`` at a time.
 
-    ``obtain``: calls the provider's function that obtains capacity. ``deliveries``: the deliveries
-    of requests.
+    ``obtain``: calls the provider's function that obtains capacity. ``deliveries``: the open
+    deliveries of capacity requests.
     """
 
     def __init__(
@@ -162,11 +168,13 @@ class RequestWorker:
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
-        """The requests in progress, as tasks."""
+        """The tasks that work on requests now."""
         return list(self._tasks.values())
 
     def knows(self, request_id: str) -> bool:
-        """Whether this replica works on the request, or holds it while it waits."""
+        """Whether this replica works on the request, or holds its delivery open while the request
+        waits.
+        """
         return request_id in self._tasks or request_id in self._deliveries
 
     def on_requested(self, fact: ProvisioningRequested, reply: str) -> None:
@@ -179,15 +187,15 @@ class RequestWorker:
         task.add_done_callback(lambda done: self._ended(fact.id, done))
 
     async def stop(self, request_id: str) -> None:
-        """Cancels the work on a request and waits until it has ended."""
+        """Cancels this replica's work on a request and waits until that work has ended."""
         task = self._tasks.get(request_id)
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
     async def report(self, request_id: str, status: Status) -> bool:
-        """Publishes a status of an earlier request. Returns False if the request was cancelled or
-        is unknown.
+        """Publishes a new status of an earlier request. Returns False if the request was cancelled
+        or is unknown.
         """
         stored = (await self._store.get(request_id)).status
         if stored is None:
@@ -201,8 +209,8 @@ class RequestWorker:
         return counts
 
     async def watch_accepted(self) -> None:
-        """Acknowledges requests that this replica accepted and another replica finished; runs until
-        cancelled.
+        """Acknowledges, every `LOOK_SECONDS` until cancelled, the requests that this replica
+        accepted and another replica has finished.
         """
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -218,7 +226,8 @@ class RequestWorker:
         if self._tasks.get(request_id) is task:
             del self._tasks[request_id]
         if not task.cancelled() and task.exception() is not None:
-            # The exception is a bug: the server redelivers the request, perhaps to another replica.
+            # The exception is a bug: the NATS server must redeliver the request, perhaps to another
+            # replica.
             log.error("request_not_handled", id=request_id, exc_info=task.exception())
             self._deliveries.nak(request_id, AGAIN_SECONDS)
 
@@ -244,11 +253,12 @@ class RequestWorker:
             self._deliveries.let_wait(fact.id)
 
     async def _stored(self, fact: ProvisioningRequested) -> StoredStatus | None:
-        """The stored status of a request; None if the request is new. Repeats the read or write for
-        as long as the bus is not available.
+        """The stored status of a request; None if the request is new. Repeats the read of the
+        status for as long as the bus is not available.
 
-        A new request is stored before the work starts. Otherwise another replica would answer a
-        query about the request with "unknown", and the request would be sent a second time.
+        Also stores a new request, before the work on it starts. Otherwise another replica would
+        answer a query about the request with "unknown", and the provisioning check would send the
+        request a second time.
         """
         pause = AWAY_PAUSE_MIN
         while True:
@@ -267,8 +277,9 @@ class RequestWorker:
                 pause = min(2 * pause, AWAY_PAUSE_MAX)
 
     async def _call_obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
-        """Returns the status that the provider's function returns. The function is called until it
-        does not raise; meanwhile the request's status says that obtaining fails.
+        """Calls the provider's function that obtains capacity and returns its status. If the
+        function raises, publishes a status that says so, and calls the function again after a
+        pause.
         """
         failures = 0
         while True:
@@ -287,16 +298,16 @@ class RequestWorker:
                     )
                     kind = type(error).__name__
             self._deliveries.let_wait(fact.id)
-            # The message shows only the kind of the error, because the error's text may be
-            # confidential.
+            # The published status shows only the type of the exception, because the exception's
+            # text may be confidential.
             trouble = f"obtaining failed ({kind}), again in {pause:g} s"
             if not await self._publish_trouble(fact, trouble):
                 return Failed(trouble)
             await asyncio.sleep(pause)
 
     async def _publish_trouble(self, fact: ProvisioningRequested, trouble: str) -> bool:
-        """Publishes, as a status of the SDK, that obtaining the capacity fails. Returns False if
-        the request was cancelled or has ended.
+        """Publishes a status that says why the capacity could not be obtained; the SDK gives this
+        status, not the provider. Returns False if the request was cancelled or has a final status.
         """
         try:
             return await self._publisher.publish(
@@ -307,8 +318,9 @@ class RequestWorker:
             return True
 
     async def _publish(self, fact: ProvisioningRequested, status: Status) -> bool:
-        """Publishes a status, and acknowledges the request if the status is final. If the request
-        was cancelled, releases its capacity."""
+        """Publishes a status of the request, and acknowledges the request if the status is final.
+        If the request was cancelled, releases the request's capacity.
+        """
         since = self._deliveries.since(fact.id)
         counts = await self._publisher.publish(identity_of(fact), status, since=since)
         raise_if_cancelled()
@@ -320,5 +332,5 @@ class RequestWorker:
 
 
 def identity_of(fact: ProvisioningFact | StoredStatus) -> dict[str, Any]:
-    """The fields of `StoredStatus` that name the request and its workload."""
+    """Returns the fields of `StoredStatus` that name a capacity request and its workload."""
     return {"id": fact.id, "namespace": fact.namespace, "name": fact.name, "uid": fact.uid}

@@ -1,8 +1,9 @@
-"""The status of each request: stored in a bucket, then published on the log.
+"""The statuses that a provider gives to capacity requests: each status is stored in a bucket, then
+published on the log.
 
-The store has one key for each request of a class. Writes expect a revision, so if two replicas work
-on one request, only one of them publishes a status, and no status is stored after the
-cancellation.
+The bucket has one key for each request of a provisioning class. A write expects a revision of the
+key, so if two replicas work on one request, only one of them publishes a status, and no status is
+stored after the request's cancellation.
 """
 
 from __future__ import annotations
@@ -34,24 +35,27 @@ from admittance.sdk.outbox import Outbox
 
 CANCELLED: Final = "cancelled"
 CANCELLED_SECONDS: Final = 7 * 86_400.0
-"""How long a cancellation stays in the store: longer than a message of the request can be under
-way.
+"""For how many seconds the bucket keeps the status "cancelled" of a request: longer than a message
+about the request can be under way.
 """
 FINAL_STATUSES: Final = frozenset({"failed", "booking_expired", "capacity_revoked"})
-"""No other status follows these statuses, except that capacity_revoked may follow booking_expired.
+"""Statuses that end a request: no other status follows them, except capacity_revoked, which may
+follow booking_expired.
 """
 REFUSED_PAUSE_MIN: Final = 0.5
 REFUSED_PAUSE_MAX: Final = 10.0
-"""The longest pause between two attempts while the log refuses a status, as a full log does."""
+"""The longest pause, in seconds, between two attempts to publish a status that the log refuses, for
+example because the log is full.
+"""
 
 log = structlog.get_logger()
 
 
 class StoredStatus(Kept, frozen=True, kw_only=True):
-    """The last status of one request. ``status``: a word of the subjects, or `CANCELLED`; "" if
-    there is no status yet. ``seq``: the number of the status; 0 if there is none yet.
-    ``by_helper``: the SDK gave this status, because obtaining the capacity failed, and the provider
-    has given none.
+    """The last status of one capacity request, as stored. ``status``: a word of the subjects, such
+    as accepted, or `CANCELLED`; "" if the request has no status yet. ``seq``: the number of the
+    status; 0 if the request has no status yet. ``by_helper``: the SDK gave this status because the
+    provider's function for requests raised, and the provider itself has given none.
     """
 
     id: str
@@ -72,8 +76,8 @@ read_status = Reader(StoredStatus)
 
 
 def status_of(entry: Entry) -> StoredStatus | None:
-    """The status in an entry of the store; None if the entry is not readable, so that Admittance
-    has not written it.
+    """The status in an entry of the bucket; None, with a log message, if the entry cannot be
+    decoded because something else than Admittance wrote it.
     """
     try:
         return read_status(entry.value)
@@ -83,8 +87,8 @@ def status_of(entry: Entry) -> StoredStatus | None:
 
 
 class StoreEntry(NamedTuple):
-    """A status in the store, with the revision of its key. ``status`` None: the key has no readable
-    status.
+    """What the bucket has for one request: the stored status, and the revision of its key.
+    ``status`` None: the request has no stored status, or a status that cannot be decoded.
     """
 
     status: StoredStatus | None
@@ -102,9 +106,11 @@ class StatusStore:
         return f"{self._prefix}.{hashlib.blake2b(request_id.encode(), digest_size=16).hexdigest()}"
 
     async def get(self, request_id: str, *, from_leader: bool = False) -> StoreEntry:
-        """The stored status, from any replica, for a writer that expects its revision.
-        ``from_leader``: for a reader that decides something, in the account of the services. Raises
-        Unavailable or Refused if the store cannot be read."""
+        """Returns the stored status of a request, from any replica of the bucket, which may be old:
+        a write then fails, because it expects the revision. ``from_leader``: read from the bucket's
+        leader, which is never old, to decide without a write; needs the account of the services.
+        Raises Unavailable or Refused if the bucket cannot be read.
+        """
         read = bucket.get if from_leader else bucket.get_directly
         entry = await read(self._bus, self._key(request_id), bucket=PROVIDERS)
         if entry is None:
@@ -112,13 +118,15 @@ class StatusStore:
         if entry.value is None:
             return StoreEntry(None, entry.revision)
         stored = status_of(entry)
-        # A status stored for another id with the same hash counts as absent.
+        # The key is a hash of the request id. A status stored for another request id with the same
+        # hash counts as absent.
         is_ours = stored is not None and stored.id == request_id
         return StoreEntry(stored if is_ours else None, entry.revision)
 
     async def put(self, status: StoredStatus, expected: int) -> int:
-        """Writes a status and returns its revision. Raises StaleRevision if the key's revision is
-        not ``expected``, and Unavailable."""
+        """Writes the status of a request and returns the key's new revision. Raises StaleRevision
+        if the key's revision was not ``expected``, and Unavailable.
+        """
         ttl = CANCELLED_SECONDS if status.status == CANCELLED else None
         message = bucket.put_message(
             self._key(status.id),
@@ -130,9 +138,7 @@ class StatusStore:
         return await self._bus.publish(message)
 
     async def cancel(self, identity: dict[str, Any]) -> StoredStatus | None:
-        """Stores that the request was cancelled. Returns the status that was stored before the
-        cancellation.
-        """
+        """Stores the status "cancelled" for a request. Returns the status stored before."""
         while True:
             found = await self.get(identity["id"])
             if found.status is not None and found.status.status == CANCELLED:
@@ -147,12 +153,12 @@ class StatusStore:
 
 
 class StatusPublisher:
-    """Publishes the statuses of one provisioning class: first to the store, then to the log.
+    """Publishes the statuses of one provisioning class: writes each to the bucket, then to the log.
 
     If a crash prevents the publication on the log, the stored status is published when the request
-    or the status comes again. If a status were published to the log before it is stored, a crash
-    between the two could give its number to another status, which readers would then ignore as a
-    duplicate.
+    is redelivered or the provider gives the status again. The other order is wrong: after a crash
+    between publishing and storing, the next status could get the number of the published one, and
+    readers would ignore the next status as a duplicate.
     """
 
     def __init__(
@@ -164,9 +170,11 @@ class StatusPublisher:
         published: Callable[[str, float | None], None] | None = None,
         secret: bytes = b"",
     ) -> None:
-        """``published`` is called with the word of each new status that is on the log and, if the
-        status is final, the time at which its request arrived. ``secret`` keys the message ids:
-        otherwise a foreign message with a guessed id could suppress a status."""
+        """``published``: called for each new status that the log has stored, with the status's word
+        and, if the status is final, the time at which the request arrived. ``secret``: the key of
+        the hash that makes the message ids; without a secret a foreign message with a guessed id
+        could suppress a status.
+        """
         self._published = published
         self._secret = secret[:64]
         self._class = provisioning_class
@@ -181,9 +189,10 @@ class StatusPublisher:
         by_helper: bool = False,
         since: float | None = None,
     ) -> bool:
-        """Returns True once the log has the status; False if the request was cancelled or has a
-        final status. ``by_helper``: the SDK gives the status, not the provider's author. ``since``:
-        when the request arrived, by `clock.monotonic`, if this process knows.
+        """Stores a status of a request and publishes it. Returns True once the log has this status
+        or a later one of the request; False if the request was cancelled or has another final
+        status. ``by_helper``: the SDK gives the status, not the provider's own function. ``since``:
+        when the request arrived, by `clock.monotonic`; None if this process does not know.
         """
         while True:
             found = await self._store.get(identity["id"])
@@ -199,7 +208,7 @@ class StatusPublisher:
                 if before.status in FINAL_STATUSES and status.word != "capacity_revoked":
                     return False
                 if not status.ends and before.status not in ("", status.word):
-                    # Another replica has given a later status of the request.
+                    # Another replica of the provider has stored a later status of the request.
                     log.info(
                         "status_too_late", id=before.id, status=status.word, after=before.status
                     )
@@ -210,7 +219,7 @@ class StatusPublisher:
             try:
                 await self._store.put(new, found.revision)
             except StaleRevision:
-                # The request was cancelled, or another replica has stored a status.
+                # Since the read the request was cancelled, or another replica has stored a status.
                 continue
             await self._until_published(new)
             if self._published is not None:
@@ -219,8 +228,8 @@ class StatusPublisher:
             return True
 
     async def _until_published(self, stored: StoredStatus) -> None:
-        """Publishes a stored status; repeats this for as long as the log refuses the status,
-        because nothing else publishes it.
+        """Publishes a stored status, again and again while the log refuses the status, because
+        nothing else publishes it.
         """
         pause = REFUSED_PAUSE_MIN
         while True:
@@ -240,8 +249,9 @@ class StatusPublisher:
             pause = min(2 * pause, REFUSED_PAUSE_MAX)
 
     async def repeat(self, stored: StoredStatus) -> None:
-        """Publishes a stored status, perhaps for the second time: the message id drops a
-        duplicate."""
+        """Publishes a stored status, perhaps for the second time: the NATS server drops the
+        duplicate, because both messages have the same id.
+        """
         await self._outbox.put(self._message(stored))
 
     def _message(self, stored: StoredStatus) -> Outgoing:
@@ -262,7 +272,8 @@ class StatusPublisher:
         if kind is facts.ProvisioningFailed:
             fields |= {"retryable": stored.retryable, "retry_after": stored.retry_after}
         fact = kind(**fields)
-        # The id is a hash of the status, so that all replicas give a status the same message id.
+        # The message id is a hash of the status, so that all replicas publish one status with the
+        # same message id.
         digest = hashlib.blake2b(key=self._secret, digest_size=16)
         digest.update(f"{stored.seq}/{stored.status}/{self._class}/{stored.id}".encode())
         headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}
