@@ -1,8 +1,9 @@
-"""Reads the bucket, compares it with the timers stream, sets and cancels schedules.
+"""The retry-timer reads the bucket, compares the schedules that workloads need with the timers
+stream, and sets and cancels schedules.
 
 One instance of the retry-timer is active; the others stand by. A stale leader does no harm: a wrong
 schedule only makes the workload-controller look at a workload without effect, and the next
-comparison corrects it.
+comparison of schedules corrects the schedule.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ duration.
 READ_AGAIN_SECONDS: Final = 1.0
 """Seconds before the timers stream is read again after a failure."""
 LATER_SECONDS: Final = 5.0
-"""Pause before overdue schedules are set again, if the workload-controller may not have processed
-all due timers.
+"""Seconds before the retry-timer looks at overdue schedules again, if the workload-controller may
+not have processed all due timers.
 """
 ANSWER_SECONDS: Final = 35.0
 CANCELS: Final = 200
-"""How many cancellations of schedules are in flight at once."""
+"""The most cancellations of schedules that are in flight at once."""
 SLOTS_LOGGED: Final = 20
 """The most slots (a kind of timer of a workload) that one log line names."""
 
@@ -60,9 +61,9 @@ _settled = Reader(SettledReply)
 
 
 class ScheduleReconciler:
-    """Sets and cancels schedules so that there is one for every time for which a workload waits.
-    ``mended`` counts schedules corrected by comparisons, ``repeated`` schedules that were set again
-    because they came due without effect.
+    """Sets and cancels schedules so that the bus has one schedule for every time for which a
+    workload waits. ``mended``: how many schedules comparisons have corrected. ``repeated``: how
+    many schedules were set again because they came due without effect.
     """
 
     def __init__(self, bus: Bus, settings: Settings, core: Schedules) -> None:
@@ -80,14 +81,15 @@ class ScheduleReconciler:
         self._throttle = LogThrottle()
 
     async def run(self) -> None:
-        """Works until cancelled. Raises the error of the first task that fails."""
+        """Watches the bucket, compares schedules and sets them until cancelled. Raises the error of
+        the first of these tasks that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._compare_periodically(), name="comparing")
             tasks.create_task(self._perform_orders(), name="ordering")
 
     async def close(self) -> None:
-        """Stops answering requests. The schedules stay on the bus."""
+        """Stops answering requests about schedules. The schedules stay on the bus."""
         self.ready = False
         repeating, self._repeating = self._repeating, None
         if repeating is not None:
@@ -130,7 +132,7 @@ class ScheduleReconciler:
             self.core.apply_check(plain(tail), _rules(entry), now)
 
     def _apply_as_deleted(self, entry: Entry) -> None:
-        # An unreadable AdmissionCheck keeps the rules that were last readable.
+        # For an unreadable AdmissionCheck the last readable rules stay in force.
         if entry.key.startswith("workload."):
             self._apply(replace(entry, value=None))
 
@@ -138,7 +140,8 @@ class ScheduleReconciler:
 
     async def _perform_orders(self) -> None:
         while True:
-            # The event is cleared first, so that changes during the orders cause another round.
+            # The event ``_changed`` is cleared before the orders, so that a change of the bucket
+            # during the orders causes another round.
             self._changed.clear()
             while orders := self.core.orders(clock.now()):
                 await self._perform(orders)
@@ -202,8 +205,8 @@ class ScheduleReconciler:
                 await asyncio.sleep(READ_AGAIN_SECONDS)
                 continue
             took = clock.monotonic() - began
-            # The jitter of 20 % keeps several deployments on one machine from comparing at the same
-            # time.
+            # Because of the jitter of 20 %, several deployments on one machine do not compare their
+            # schedules at the same time.
             pause = max(self._settings.compare_seconds, SHARE * took)
             await asyncio.sleep(pause * chance.uniform(0.8, 1.2))
 
@@ -246,8 +249,8 @@ class ScheduleReconciler:
         self._changed.set()
 
     async def _all_due_are_processed(self) -> bool:
-        """Whether the workload-controller has processed every ``timer.due`` on the log, so that an
-        overdue schedule is not merely delayed.
+        """Whether the workload-controller has processed every ``timer.due`` on the log. Only then
+        an overdue schedule has come due without effect; otherwise its effect may still follow.
         """
         try:
             newest = await history.last(self._bus, f"{TIMER_DUE}>")

@@ -1,10 +1,10 @@
 """Keeps the life of every workload: pending, quota reserved, admitted, finished.
 
-Decides: the transition of every fact (`admittance.workload.transitions`), and whether a decision of
-a scheduler is still valid.
-Consumes: facts about workloads, verdicts, decisions, due timers, barriers, changed objects.
-Publishes: ``quota_reserved``, ``admitted``, ``evicted``, ``requeued``, ``rejected``, ``pending``,
-``check.requested``, ``check.withdrawn``, ``object.applied``, ``object.deleted``.
-Owns: the bucket. No other service writes a workload or a manifest.
-Leadership: one active leader; a stale leader's puts expect revisions that are no longer the last.
+Decides: which transition a workload makes for each fact (`admittance.workload.transitions`), and
+whether a decision of a scheduler is still valid. Consumes: facts about workloads, verdicts,
+decisions, due timers, barriers, changed objects. Publishes: ``quota_reserved``, ``admitted``,
+``evicted``, ``requeued``, ``rejected``, ``pending``, ``check.requested``, ``check.withdrawn``,
+``object.applied``, ``object.deleted``. Owns: the bucket. No other service writes a workload or a
+manifest. Leadership: one active leader; the server refuses the puts of a stale leader, because they
+expect outdated revisions.
 """

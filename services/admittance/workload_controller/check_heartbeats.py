@@ -1,8 +1,8 @@
 """Receives the heartbeats of check controllers, and writes the Active conditions of
 AdmissionChecks.
 
-Writes once at a time, with a pause after each write, so that frequent heartbeats cause few writes.
-Between heartbeats the task sleeps until the next controller would count as lost.
+After each write of conditions the listener pauses, so that frequent heartbeats cause few writes.
+Between heartbeats it sleeps until the next check controller would count as lost.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from admittance.workload_controller.manifest_writer import ManifestWriter
 PAUSE_SECONDS: Final = 0.5
 """Seconds between two writes of conditions of AdmissionChecks."""
 OVERSLEPT_SECONDS: Final = 5.0
-"""If the process wakes later than planned by this time, it was suspended and could receive no
-heartbeats.
+"""If the process wakes up later than planned by more than this time, it was suspended and could
+receive no heartbeats.
 """
 BEAT_MAX: Final = 64 * 1024
-"""The most bytes of a heartbeat that are read."""
+"""The most bytes of a heartbeat; a longer heartbeat is ignored."""
 
 log = structlog.get_logger()
 _beat = Reader(CheckAlive)
@@ -50,10 +50,11 @@ _PREFIX: Final = len(ALIVE_CHECK)
 
 
 def decode_heartbeat(data: bytes, *, known: bool) -> CheckAlive | None:
-    """Decodes a heartbeat; returns None if the message is not a heartbeat.
+    """Decodes a heartbeat of a check controller; returns None if the message is not a heartbeat.
 
-    An empty message counts only for a controller that has sent heartbeats before (``known``). For
-    another controller a stray empty message would start the timeout that makes its checks inactive.
+    An empty message counts as a heartbeat only if the controller has sent heartbeats before
+    (``known``). Otherwise a stray empty message would start the timeout that makes the controller's
+    checks inactive.
     """
     if len(data) > BEAT_MAX or not (data or known):
         return None
@@ -65,7 +66,7 @@ def decode_heartbeat(data: bytes, *, known: bool) -> CheckAlive | None:
 
 class HeartbeatListener:
     """Listens for heartbeats of check controllers while this instance leads. ``every_seconds``: the
-    interval at which heartbeats are expected.
+    interval at which each controller must send heartbeats.
     """
 
     def __init__(self, bus: Bus, manifests: ManifestWriter, every_seconds: float) -> None:
@@ -78,8 +79,8 @@ class HeartbeatListener:
         self._rivals: dict[str, tuple[str, ...]] = {}
 
     async def run(self) -> None:
-        """Receives heartbeats and writes the Active conditions of checks until cancelled, or until
-        a newer leader writes them.
+        """Receives heartbeats and writes the Active conditions of AdmissionChecks until cancelled,
+        or until a newer leader writes the conditions.
         """
         now = clock.monotonic()
         checks = self._checks()
@@ -101,8 +102,8 @@ class HeartbeatListener:
             await self._bus.nc.unlisten(subscription)
 
     def look(self) -> None:
-        """Causes the conditions to be computed again, because AdmissionChecks were created, changed
-        or deleted.
+        """Causes the Active conditions to be computed again; called after AdmissionChecks were
+        created, changed or deleted.
         """
         names = {check.spec.controller_name for check in self._checks()}
         self._controllers = {token(name).encode(): name for name in names}
@@ -111,8 +112,8 @@ class HeartbeatListener:
 
     def known(self, planned: Iterable[PlannedWrite]) -> list[PlannedWrite]:
         """Returns the planned writes with Active conditions filled in: an AdmissionCheck is created
-        inactive if its controller reports that it cannot judge, or if its parameters are
-        missing.
+        inactive if its controller has reported that it cannot judge, or if the check's parameters
+        are missing.
         """
         every = list(planned)
         coming = {one.key for one in every}
@@ -148,7 +149,8 @@ class HeartbeatListener:
             self._dirty.set()
 
     def _on_reconnected(self) -> None:
-        # No heartbeat could arrive while the bus was disconnected.
+        # All timeouts start again, because no heartbeat could arrive while the bus was
+        # disconnected.
         self._beats.expect_all(clock.monotonic())
 
     async def _keep_conditions(self) -> None:
@@ -171,8 +173,8 @@ class HeartbeatListener:
             # During the pause, many heartbeats are collected for one write.
             await asyncio.sleep(PAUSE_SECONDS)
             now = clock.monotonic()
-            # Losses are counted from before the pause: a controller lost during the pause must not
-            # be missed.
+            # The next loss is computed from the time before the pause, so that a controller that is
+            # lost during the pause is not missed.
             due = self._beats.next_loss(looked)
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if due is None else max(0.0, due - now)):

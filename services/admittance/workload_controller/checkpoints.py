@@ -1,11 +1,13 @@
 """Writes checkpoints periodically, and deletes old ones.
 
-    1. parts   under the checkpoint's own subject; no reader uses them yet
-    2. made    one message that completes the checkpoint
-    3. purge   old checkpoints: first the message, then the parts
+1. The parts of a new checkpoint are published under the checkpoint's own subject; no reader uses
+   them yet.
+2. One message completes the checkpoint.
+3. Old checkpoints are purged: first their message, then their parts.
 
-A crash within 1 leaves parts without a message; they expire. A crash within step 3 leaves parts
-without a message, or a message with missing parts, which the reader detects by their number.
+A crash within step 1 leaves parts without a message; these parts expire. A crash within step 3
+leaves parts without a message, or a message with missing parts, which the reader detects by the
+number of parts.
 """
 
 from __future__ import annotations
@@ -31,14 +33,15 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 
 SLICE: Final = 200
-"""The number of rows that another thread packs in one step; a step takes some milliseconds."""
+"""The number of rows of a checkpoint that another thread packs in one step; a step takes some
+milliseconds."""
 FACTS_MAX: Final = 500_000
-"""After this number of facts a checkpoint is due before its time, so that no replay takes too
+"""The number of facts after which a checkpoint is due before its time, so that no replay takes too
 long.
 """
 LOOK_SECONDS: Final = 30.0
 AHEAD: Final = timedelta(minutes=10)
-"""How far the clock of a leader may be ahead of the server's clock."""
+"""How far the clock of the leader that wrote a checkpoint may be ahead of the server's clock."""
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
@@ -46,8 +49,9 @@ _made = Reader(CheckpointMade)
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of one leader. ``take``: makes a snapshot, while ``lock`` is held.
-    ``through``: returns the sequence of the last applied fact.
+    """Writes the checkpoints of one leader. ``take``: a function that makes a snapshot of the
+    workloads; called while ``lock`` is held. ``through``: a function that returns the sequence of
+    the last applied fact.
     """
 
     def __init__(
@@ -65,7 +69,7 @@ class CheckpointWriter:
         self._every = every_seconds
 
     async def run(self, *, at_once: bool = False) -> None:
-        """Writes a checkpoint whenever one is due, until cancelled. ``at_once``: the first
+        """Writes a checkpoint whenever one is due, until cancelled. ``at_once``: whether the first
         checkpoint is due now.
         """
         due = at_once
@@ -80,7 +84,8 @@ class CheckpointWriter:
             await asyncio.sleep(min(LOOK_SECONDS, self._every))
 
     async def _is_due(self) -> bool:
-        # The log may end before a checkpoint, as after a restore; such a checkpoint is not valid.
+        # A checkpoint beyond the last applied fact is not valid: the log ends before it, as after a
+        # restore from a backup.
         made = [one for one in await checkpoints(self._bus) if one.through <= self._through()]
         newest = made[-1] if made else None
         facts = self._through() - (newest.through if newest is not None else 0)
@@ -145,8 +150,8 @@ class CheckpointWriter:
 
 
 async def checkpoints(bus: Bus) -> list[CheckpointMade]:
-    """All checkpoints, oldest first. Raises Refused or Unavailable if the checkpoints cannot be
-    read.
+    """All readable checkpoints, the oldest first. Raises Refused or Unavailable if the stream of
+    checkpoints cannot be read.
     """
     made, aside = await all_checkpoints(bus)
     for one in aside:
@@ -155,8 +160,8 @@ async def checkpoints(bus: Bus) -> list[CheckpointMade]:
 
 
 async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside]]:
-    """All checkpoints, oldest first, and the unreadable messages. Raises Refused or Unavailable if
-    the checkpoints cannot be read.
+    """All readable checkpoints, the oldest first, and the messages of checkpoints that cannot be
+    decoded. Raises Refused or Unavailable if the stream of checkpoints cannot be read.
     """
     filters = [f"{subjects.CHECKPOINT_MADE}*"]
     made: list[CheckpointMade] = []

@@ -48,15 +48,16 @@ from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
 SERVICE: Final = "workload-controller"
 ATTEMPTS: Final = 20
-"""The most times that a batch is folded again because another writer changed its workloads."""
+"""The most times that a batch of facts is folded again because another writer changed the workloads
+of its facts."""
 OUTCOMES_MAX: Final = 20_000
 
 log = structlog.get_logger()
 
 
 class CommitWriter:
-    """Performs the commits of one leader of the workload-controller. ``outcomes``: the results of
-    the newest facts, by sequence. ``metrics`` None: metrics are off.
+    """Performs the commits of one leader of the workload-controller. ``outcomes``: the outcomes of
+    the newest facts, by the facts' sequence. ``metrics``: None if metrics are off.
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class CommitWriter:
         self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
 
     async def perform(self, batch: list[LogMessage]) -> None:
-        """Folds a batch of facts and performs the commits that follow."""
+        """Folds a batch of facts into the workloads and performs the resulting commits."""
         controller = self._controller
         rest = batch
         attempts = 0
         loaded: dict[str, None] = {}
-        """Keys read from the bucket for this batch; keys of finished workloads are dropped after
-        it.
+        """The keys of workloads that were read from the bucket for this batch; after the batch,
+        finished workloads among them are dropped from memory.
         """
         while rest:
             now, begun = clock.now(), clock.monotonic()
@@ -118,7 +119,8 @@ class CommitWriter:
             rest = commit.rest
 
     async def _put(self, commit: Commit, now: datetime) -> tuple[list[Message], list[str]]:
-        """Returns the messages of the stored puts, and the keys that must be decided again."""
+        """Writes the puts of the commit. Returns the messages to publish for the stored puts, and
+        the keys of workloads for which the facts must be folded again."""
         controller = self._controller
         messages: list[Message] = []
         unsure: list[str] = []
@@ -133,10 +135,11 @@ class CommitWriter:
                 _log_write(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
                 await with_retries(partial(self._reload, put.key))
-                # The changed value may be this leader's own put, or a put of a previous leader that
-                # did not publish its outbox. Later facts of the batch were judged by the old state:
-                # a decision of the scheduler made from the changed value would be ignored, and the
-                # scheduler would assume it without end.
+                # The stored value may be this leader's own put, or a put of a previous leader that
+                # did not publish its outbox. The facts are folded again, because later facts of the
+                # batch were judged by the old value: a decision of the scheduler that is based on
+                # the stored value would be ignored, and the scheduler would assume the decision
+                # forever.
                 messages += controller.outbox(put.key, now)
                 unsure.append(put.key)
             else:
@@ -160,10 +163,10 @@ class CommitWriter:
             await self._mend(key, before, entry.revision)
 
     async def _mend(self, key: str, before: VersionedWorkload, revision: int) -> None:
-        """Writes the workload as this leader holds it over an unreadable value. The write uses the
-        guard, so a superseded leader cannot overwrite a newer value. The outbox of the workload is
-        already published. Raises StaleRevision, Unavailable or Superseded if the write did not
-        succeed.
+        """Replaces an unreadable value in the bucket by the workload as this leader knows it. The
+        write includes the guard, so a superseded leader cannot overwrite a newer value. The
+        messages in the workload's outbox are published already. Raises StaleRevision, Unavailable
+        or Superseded if the write did not succeed.
         """
         assert before.workload is not None, "the caller looked"
         workload = with_log(before.workload, before.fact, ())
@@ -185,11 +188,12 @@ class CommitWriter:
 
 
 def _log_write(put: Put, revision: int) -> None:
-    """Writes the log line of a workload's write, named after the last outbox entry."""
+    """Logs the write of a workload; the name of the log line is that of the last outbox entry."""
     _, namespace, name = put.key.split(".")
     says = put.workload.status.log.says if put.workload is not None else ()
     what = [say.what for say in says if not say.what.startswith("check_")]
-    # A write without an outbox entry only repeats a fact of the log, so it is a debug line.
+    # A write without an outbox entry only stores a fact that is on the log, so its log line has the
+    # level debug.
     write = log.info if what else log.debug
     write(
         f"workload_{what[-1]}" if what else "workload_written",
@@ -206,16 +210,17 @@ def _delivery(logged: LogMessage) -> Delivery:
 
 
 MARKER_SECONDS: Final = 7 * 86_400.0
-"""Seconds for which a delete marker is kept: longer than any pause of a stale writer."""
+"""Seconds for which the delete marker of a workload is kept: longer than any pause of a stale
+leader."""
 
 PutOutcome: TypeAlias = int | Refused | None
-"""The revision of a stored put, or the error of a refused put; None: it is unknown whether the put
-is stored."""
+"""The revision of a stored put, or the error of a refused put; None if it is unknown whether the
+bucket has stored the put."""
 
 
 class WorkloadWriter:
-    """Writes workloads to the bucket. ``finished_seconds``: how long a finished workload is
-    kept.
+    """Writes workloads to the bucket. ``finished_seconds``: how long the bucket keeps a finished
+    workload.
     """
 
     def __init__(self, bus: Bus, *, finished_seconds: float) -> None:
@@ -223,8 +228,8 @@ class WorkloadWriter:
         self._finished_seconds = finished_seconds
 
     async def write(self, puts: Sequence[Put]) -> list[tuple[Put, PutOutcome]]:
-        """Writes the puts and returns the outcome of each: first puts without a group, then group
-        by group.
+        """Writes first the puts without a group, then the groups; returns each put with its
+        outcome.
         """
         alone, groups = split_groups(puts)
         outcomes = await self._alone(alone)
@@ -233,20 +238,20 @@ class WorkloadWriter:
         return list(zip([*alone, *chain.from_iterable(groups)], outcomes, strict=True))
 
     async def _alone(self, puts: list[Put]) -> list[PutOutcome]:
-        """Writes puts without a group; returns the outcome of each."""
+        """Writes puts that belong to no group; returns the outcome of each put."""
         try:
             messages = [self._message(put) for put in puts]
-            # After a StaleRevision the caller reads the key again, so it does not matter which copy
-            # of the put was stored.
+            # A put may be sent twice: after a StaleRevision the caller reads the key again, so it
+            # does not matter which of the two was stored.
             return list(await self._bus.publish_all(messages, repeat_puts=True))
         except Unavailable as error:
             log.warning("commit_unknown", error=str(error), puts=len(puts))
             return [None] * len(puts)
 
     async def write_groups(self, groups: list[list[Put]]) -> list[PutOutcome]:
-        """Writes groups, each as a whole or not at all; returns the outcome of each put. Several
-        groups share one atomic batch. If the server refuses the batch, each group is written alone,
-        since the server does not say which key was stale.
+        """Writes groups of puts, each group as a whole or not at all; returns the outcome of each
+        put. Several groups share one atomic batch. If the server refuses the batch, each group is
+        written in a batch of its own, since the server does not say which key was stale.
         """
         puts = list(chain.from_iterable(groups))
         try:
@@ -274,13 +279,14 @@ class WorkloadWriter:
 
 
 async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
-    """Publishes messages, pipelined. Raises Refused or Unavailable if some are not stored."""
+    """Publishes messages without waiting for each acknowledgement. Raises Refused or Unavailable if
+    the log has not stored some of the messages."""
     outgoing = [outgoing_of(message) for message in messages]
     outcomes = await bus.publish_all(outgoing)
     for one, outcome in zip(outgoing, outcomes, strict=True):
         if isinstance(outcome, TooBig):
-            # A retry of a message that is too long would fail too, and block the facts of all other
-            # workloads.
+            # A message that is too long is left out: another attempt would fail, too, and block the
+            # facts of all other workloads.
             log.error("message_too_long", subject=one.subject, bytes=len(one.data))
         elif isinstance(outcome, Refused):
             raise outcome
@@ -289,8 +295,8 @@ async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
 def log_message(
     sequence: int, subject: str, data: bytes, headers: Mapping[str, str], time: datetime
 ) -> LogMessage:
-    """A message of the log in the form that the core reads. An invalid trace is dropped, since the
-    core stores and publishes the trace again.
+    """A message of the log in the form that the core reads. An invalid trace is dropped, because
+    the core stores the trace with the workload and publishes it with further messages.
     """
     if not headers:
         return LogMessage(sequence, subject, data, time)
@@ -322,7 +328,7 @@ async def write_echoes(bus: Bus, echoes: Iterable[Echo]) -> None:
 
 
 def split_groups(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
-    """Returns the puts without a group, and the groups."""
+    """Returns the puts that belong to no group, and the groups of the other puts."""
     alone = [put for put in puts if not put.group]
     groups: dict[int, list[Put]] = {}
     for put in puts:
@@ -332,8 +338,8 @@ def split_groups(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:
 
 
 def pack_groups(groups: Iterable[list[Put]], most: int) -> Iterator[list[list[Put]]]:
-    """Packs groups into batches of at most ``most`` puts. A group is never split: a group that is
-    longer gets its own batch, which the bus refuses.
+    """Packs groups into batches of at most ``most`` puts. A group is never split: a group of more
+    than ``most`` puts gets a batch of its own, which the bus refuses.
     """
     batch: list[list[Put]] = []
     length = 0
@@ -355,13 +361,15 @@ GUARD_PAUSE_SECONDS: Final = 0.02
 
 class WriteGuard:
     """Ensures that only the current leader writes manifests, and that this leader knows which
-    writes were stored. ``epoch``: the epoch of the leader's lease, which is the guard's value.
+    writes were stored. ``epoch``: the epoch of the leader's lease, which is the value of the guard
+    key.
 
-    A decision of the scheduler is judged by the queues that were in the bucket before the decision.
-    So no manifest may be stored without the leader's knowledge: neither a late write of a previous
-    leader, nor a write of the leader itself that it gave up. Every write of manifests is therefore
-    one atomic batch with a guard key that expects the guard's last revision. Moving the guard, at
-    takeover or when giving up a write, makes every earlier write with it fail.
+    The workload-controller judges a decision of the scheduler by the queues that were in the bucket
+    before the decision. So no manifest may be stored without the leader's knowledge: neither a late
+    write of a previous leader, nor a write of the leader itself that it gave up. Every write of
+    manifests is therefore one atomic batch that also writes the guard key and expects the guard
+    key's last revision. To move the guard, at takeover or when a write is given up, means to write
+    the guard key alone: then every earlier write that expects an older revision of it fails.
     """
 
     def __init__(self, bus: Bus, epoch: int) -> None:
@@ -370,8 +378,8 @@ class WriteGuard:
         self._revision: int | None = None
 
     async def take(self) -> None:
-        """Moves the guard, so that no earlier write of manifests can be stored any more. Raises
-        Superseded if a newer epoch has the guard.
+        """Moves the guard, so that the bucket can no longer store an earlier write of manifests.
+        Raises Superseded if the guard key has a newer epoch.
         """
         while True:
             try:
@@ -380,7 +388,8 @@ class WriteGuard:
             except StaleRevision:
                 pass
             except Unavailable:
-                # While the guard is not moved an earlier write could still be stored.
+                # The attempt is repeated: until the guard is moved, the bucket could still store an
+                # earlier write.
                 await asyncio.sleep(GUARD_PAUSE_SECONDS)
                 continue
             with suppress(Unavailable, Refused):
@@ -390,7 +399,7 @@ class WriteGuard:
     async def _look(self) -> None:
         entry = await bucket.get(self._bus, GUARD_KEY)
         value = entry.value if entry is not None else None
-        # An epoch is a log sequence, so a value greater than the log's end is invalid.
+        # An epoch is a sequence of the log, so a value beyond the log's end is invalid.
         epoch = number(value, most=await lease_store.end_of_log(self._bus))
         if epoch is not None and epoch > self._epoch:
             raise Superseded(f"the leader with epoch {epoch} writes the manifests now")
@@ -407,11 +416,11 @@ class WriteGuard:
         return bucket.put_message(GUARD_KEY, value, expected=self._revision)
 
     async def write(self, puts: Sequence[Outgoing]) -> int:
-        """Writes all puts of manifests, or none. Returns the revision of the last put; the earlier
-        puts have the revisions directly before it.
+        """Writes all puts of manifests in one atomic batch with the guard key. Returns the revision
+        of the last put; the earlier puts have the revisions directly before it.
 
-        Raises StaleRevision, or Unavailable: then the puts may be stored already, but not after a
-        later `take`.
+        Raises StaleRevision if nothing is stored, and Unavailable if the outcome is unknown: then
+        the bucket may have stored the puts, but stores them no more after a later `take`.
         """
         last = await self._bus.atomic([self._put(), *puts])
         self._revision = last - len(puts)
@@ -419,7 +428,7 @@ class WriteGuard:
 
 
 def tell_unreadable(controller: Controller) -> None:
-    """Logs the values of the bucket that the core could not read."""
+    """Logs the stored values that the core could not read."""
     while controller.unreadable:
         key, reason = controller.unreadable.popitem()
         log_set_aside(SetAside(f"KV_{BUCKET}", key, 0, reason))

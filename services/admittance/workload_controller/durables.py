@@ -1,12 +1,13 @@
 """Keeps one durable consumer for each check controller that an AdmissionCheck names, and one for
 each provisioning class that a ProvisioningRequestConfig names.
 
-A durable is created before the manifest is written, so the program misses no request. A new leader
-compares the server's durables with the manifests, since the previous leader may have ended between
-creating a durable and writing its manifest.
+A durable consumer is created before the manifest that requires it is written, so the controller or
+provider misses no request. A new leader compares the server's durables with the manifests, since
+the previous leader may have ended after it created a durable and before it wrote the manifest.
 
-The durable of a class outlives the last manifest that names it while its provider has requests or
-unread withdrawals: otherwise booked capacity would never be freed.
+The durable of a provisioning class outlives the last manifest that names the class, as long as the
+provider of the class has requests or unread cancellations: otherwise the provider would never free
+booked capacity.
 """
 
 from __future__ import annotations
@@ -30,35 +31,36 @@ from admittance.runtime.errors import Refused
 DurableKey: TypeAlias = tuple[ProgramDurables, str]
 
 UNHEARD_SECONDS: Final = 86_400.0
-"""The durable of a class that no manifest names is deleted after this time, even with unread
-messages.
+"""Seconds after which the durable of a provisioning class that no manifest names is deleted, even
+if it has unread messages.
 """
 
 log = structlog.get_logger()
 
 
 class Durables:
-    """The durables that one leader has created or found."""
+    """The durable consumers that one leader of the workload-controller has created or found."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._made: set[DurableKey] = set()
         self._owed: dict[DurableKey, float] = {}
-        """Durables that no manifest names and that are kept for a while, each with the time since
-        when.
+        """The durables that no manifest requires and that are kept for a while, each with the time
+        when the leader first found it unused.
         """
 
     @property
     def has_pending_deletions(self) -> bool:
-        """Whether some durables are to be deleted later, so that `after` must be called from time
-        to time."""
+        """Whether some durables must be deleted later, so that `after` must be called from time to
+        time."""
         return bool(self._owed)
 
     async def settle(self, objects: Objects) -> None:
-        """Creates the missing durables and deletes the unused ones. Raises Unavailable if the bus
-        does not answer.
+        """Creates the durables that manifests require and the server lacks, and deletes unused
+        durables. Raises Unavailable if the bus does not answer.
 
-        A durable that the server refuses is logged, and the others are still made.
+        If the server refuses to create a durable, the refusal is logged and the other durables are
+        still made.
         """
         wanted = required_durables(objects)
         there = {
@@ -78,8 +80,9 @@ class Durables:
             await self._remove(one)
 
     async def before(self, manifests: Iterable[Any]) -> None:
-        """Creates the durables that the manifests about to be written require. Raises Refused or
-        Unavailable: then the manifests should not be written.
+        """Creates the durables that ``manifests`` require; called before these manifests are
+        written. Raises Refused or Unavailable if a durable cannot be created: then the manifests
+        should not be written.
         """
         for manifest in manifests:
             one = _of(manifest)
@@ -113,9 +116,9 @@ class Durables:
         log.info("durable_removed", durable=kind.durable(name))
 
     async def _is_owed(self, provisioning_class: str) -> bool:
-        """Whether the class's provider still has requests or unread messages."""
-        # The requests are read before the consumer: once a request is deleted, its last messages
-        # are on the log.
+        """Whether the provider of the class still has requests or unread messages."""
+        # The request records are read before the consumer: once a record is deleted, the last
+        # messages about the request are on the log.
         for entry in await bucket.read_all(self._bus, f"{CAPACITY}.>"):
             try:
                 record = read_record(entry.key, entry.value)
@@ -128,7 +131,7 @@ class Durables:
 
 
 def required_durables(objects: Objects) -> set[DurableKey]:
-    """The durables of programs that the manifests require."""
+    """The durables that the stored manifests require."""
     kinds = ("admissioncheck", "provisioningrequestconfig")
     found = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))
     return {one for one in found if one is not None}

@@ -1,5 +1,6 @@
-"""The request-reply endpoints of the active workload-controller: manifests, and whether a fact is
-applied. `reading_endpoints` has those that only read.
+"""The request-reply endpoints of the active workload-controller that write manifests, and the
+endpoint that says whether a fact is applied. The module `reading_endpoints` has the endpoints that
+only read.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ log = structlog.get_logger()
 
 class Endpoints:
     """Serves the endpoints of one leader of the workload-controller. Manifests are written under
-    the writer's lock, between two batches. ``outcome``: see `OutcomeOf`.
+    the lock of `ManifestWriter`, between two batches of facts. ``outcome``: see `OutcomeOf`.
     ``manifest_bytes``: the most bytes of an applied manifest.
     """
 
@@ -105,7 +106,7 @@ class Endpoints:
             self._service = None
 
     def _family(self, namespace: str, name: str) -> list[str]:
-        """The names of the workload's family: the parent and its variants."""
+        """The names of all workloads in the workload's family: the parent and its variants."""
         return self._manifests.controller.workloads.family_names(namespace, name)
 
     # Manifests. ---------------------------------------------------------------------
@@ -192,7 +193,7 @@ class Endpoints:
         namespace = namespace_of(subject)
         if not namespace or (reply.outcome == "applied" and not reply.message):
             return reply
-        # A request for one namespace gets no reply about a fact of another namespace, because the
+        # A request for one namespace learns nothing about a fact of another namespace, because the
         # reply describes the fact.
         fact = await history.message_at(self._bus, request.sequence)
         is_own = fact is not None and token(namespace) in fact.subject.split(".")[-2:-1]
@@ -200,8 +201,8 @@ class Endpoints:
 
 
 def _origin(subject: str) -> tuple[str, str]:
-    """User and namespace of ``admit.api.<what>[.<ns>]`` or ``admit.api.user.<user>.<what>[.<ns>]``;
-    "" for what the subject does not name."""
+    """The user and the namespace that the subject of a request names, ``admit.api.<what>[.<ns>]``
+    or ``admit.api.user.<user>.<what>[.<ns>]``; "" for a part that the subject does not have."""
     if not subject.startswith(USER_REQUESTS):
         return "", namespace_of(subject)
     user, _, *within = subject.removeprefix(USER_REQUESTS).split(".")
@@ -209,11 +210,13 @@ def _origin(subject: str) -> tuple[str, str]:
 
 
 REQUEST_KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})
-"""The accepted spellings of the kind of a provisioning request, in lower case."""
+"""The names of the kind of provisioning requests that a request to delete may use, in lower
+case."""
 
 
 DELETE_ATTEMPTS: Final = 10
-"""The most attempts to delete a request, since the provisioning check writes the same records."""
+"""The most attempts to mark a provisioning request for deletion: an attempt fails if the
+provisioning check writes the request's record at the same moment."""
 
 
 DEFERRED: Final = "provisioning-check takes it back first"
@@ -222,8 +225,8 @@ DEFERRED: Final = "provisioning-check takes it back first"
 async def delete_request(
     bus: Bus, namespace: str, name: str, now: datetime, user: str = ""
 ) -> DeleteReply:
-    """Marks the provisioning request of that name for deletion by the user. Raises Unavailable or
-    Refused if that fails.
+    """Marks the provisioning request with the name ``name`` for deletion. ``user``: the user that
+    requests the deletion. Raises Unavailable or Refused if the mark cannot be stored.
     """
     key = object_key(CAPACITY, namespace, name)
     for _ in range(DELETE_ATTEMPTS):
@@ -233,7 +236,8 @@ async def delete_request(
         try:
             record = read_record(key, entry.value)
         except Unreadable:
-            # Another program wrote the request record, so the record is deleted at once.
+            # Another program wrote this unreadable request record, so the record is deleted
+            # immediately.
             message, outcome = bucket.delete_message(key, expected=entry.revision), "deleted"
         else:
             if record.metadata.deletion_timestamp is not None:

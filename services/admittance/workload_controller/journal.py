@@ -1,8 +1,9 @@
-"""Records which facts are in which revisions of workloads, so that the state that a decision was
-based on can be rebuilt later.
+"""The journal records which facts are in which revisions of workloads, so that the state on which a
+decision was based can be rebuilt later.
 
-The journal records commits in the background and in batches; no commit waits for it. When the next
-leader reads the bucket, it records as adopted the commits that a failed leader did not record.
+The journal is written in the background and in batches; no commit waits until the journal has
+recorded it. When the next leader reads the bucket, it records as adopted the workloads whose
+commits a failed leader did not record.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ PREFIX: Final = "workload."
 MESSAGE_MAX: Final = 500_000
 """The most bytes of one journal message, approximately."""
 KEY_EXTRA: Final = 60
-"""Bytes that a journal message needs for each key, besides the key."""
+"""The bytes that a journal message needs for each key, besides the key itself."""
 ADOPTED_MAX: Final = 2_000
-"""The most workloads that are recorded as adopted in one commit."""
+"""The most workloads that one commit in the journal records as adopted."""
 PENDING_MAX: Final = 200_000
-"""The most keys of commits that wait while the bus is unavailable; with more keys, the journal gets
-a gap.
+"""The most keys in commits that wait to be recorded while the bus is unavailable; with more keys,
+the waiting commits are dropped and the journal gets a gap.
 """
 GATHER_SECONDS: Final = 0.01
 PAUSE_SECONDS: Final = 1.0
@@ -59,8 +60,9 @@ class JournalPosition(NamedTuple):
 
 
 async def read_position(bus: Bus) -> JournalPosition:
-    """The end of the journal, also if another leader wrote it. If the last journal message cannot
-    be read, the position is 0 and a new checkpoint is written at once.
+    """Reads the end of the journal, which an earlier leader may have written. If the last journal
+    message cannot be read, the newest recorded revision is 0 and the leader writes a new checkpoint
+    immediately.
     """
     try:
         found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
@@ -83,7 +85,8 @@ async def read_position(bus: Bus) -> JournalPosition:
 def unrecorded_workloads(
     workloads: Workloads, entries: Iterable[Entry], after: int
 ) -> list[Adopted]:
-    """The loaded workloads with a revision greater than ``after``."""
+    """The workloads among the loaded entries with a revision greater than ``after``, as adopted
+    workloads of the journal."""
     found = []
     for entry in entries:
         if entry.revision <= after or not entry.key.startswith(PREFIX):
@@ -103,7 +106,8 @@ class Journal:
     def __init__(
         self, bus: Bus, epoch: int, floor: int, newest: int, *, begins: bool = False
     ) -> None:
-        """``begins``: no workload existed before the journal, so a replay needs only facts."""
+        """``begins``: whether no workload existed before the journal, so that a replay from its
+        beginning needs no checkpoint."""
         self._bus = bus
         self._epoch = epoch
         self._floor = floor
@@ -127,7 +131,8 @@ class Journal:
         *,
         unsure: bool = False,
     ) -> None:
-        """Adds a commit to the journal: bucket keys and their revisions."""
+        """Adds a commit to the journal, in memory. ``written``: the keys that the commit wrote,
+        with their new revisions; ``adopted``: workloads read from the bucket again."""
         if not unsure:
             self.through = max(self.through, through)
         revisions = [revision for _, revision in written]
@@ -167,8 +172,8 @@ class Journal:
                 self._wake.set()
 
     async def flush(self) -> None:
-        """Publishes all commits that `note` added. Raises Refused or Unavailable; the commits are
-        then kept for the next call.
+        """Publishes all commits that `note` added. Raises Refused or Unavailable if the bus does
+        not take them; the commits are then kept for the next call.
         """
         while self._pending:
             part, keys = self._part()
@@ -187,8 +192,8 @@ class Journal:
                 self.last_message = await self._bus.publish(message)
                 self._begins = self._gap = False
             except TooBig:
-                # The message has one commit with very many long names, so the commit is left out as
-                # a gap.
+                # The message has a single commit with very many long names, so the journal leaves
+                # the commit out and gets a gap.
                 log.warning("commit_too_long", keys=keys)
                 self._gap = True
             self._number += 1
@@ -197,7 +202,7 @@ class Journal:
                 self._keys -= keys
 
     def _part(self) -> tuple[list[Committed], int]:
-        """The commits of the next journal message, and their number of keys."""
+        """The waiting commits that fit into the next journal message, and their number of keys."""
         keys = length = 0
         for count, one in enumerate(self._pending):
             long = sum(map(len, one.keys)) + sum(len(found.key) for found in one.adopted)
@@ -220,8 +225,8 @@ CLOSE_SECONDS: Final = 2.0
 
 class JournalAtTakeover(NamedTuple):
     """The journal and the bucket as a new leader finds them. ``position``: the end of the journal.
-    ``adopted``: workloads written after the end of the journal. ``newest``: the newest revision of
-    a workload.
+    ``adopted``: the workloads that were written after the end of the journal. ``newest``: the
+    newest revision of the bucket.
     """
 
     position: JournalPosition
@@ -230,8 +235,8 @@ class JournalAtTakeover(NamedTuple):
 
 
 class HistoryRecorder:
-    """The journal and the checkpoints of one leader. ``lock`` is held while a commit is
-    performed.
+    """Writes the journal and the checkpoints of one leader. ``lock``: the lock that the leader
+    holds while it performs a commit.
     """
 
     def __init__(
@@ -258,7 +263,8 @@ class HistoryRecorder:
         self.recorder = CheckpointWriter(
             bus, lock, lambda: self.journal.through, self._take, every_seconds
         )
-        # Workloads written before the journal began are only in a checkpoint.
+        # The first checkpoint is due at once if workloads were written before the journal began:
+        # only a checkpoint records them.
         self._at_once = not found.position.newest and some
         self._adopted = found.adopted if found.position.newest else []
         self._tasks: list[asyncio.Task[None]] = []
@@ -281,8 +287,8 @@ class HistoryRecorder:
     def note(
         self, through: int, now: datetime, written: Sequence[tuple[str, int]], unsure: Sequence[str]
     ) -> None:
-        """Adds a commit to the journal, in memory. ``unsure``: keys that were read again after
-        their put was refused or not answered.
+        """Adds a commit to the journal, in memory. ``unsure``: the keys of workloads that were read
+        again after the write of the workload was refused or got no answer.
         """
         adopted = []
         for key in unsure:
@@ -293,7 +299,8 @@ class HistoryRecorder:
         self.journal.note(through, now, written, adopted, unsure=bool(unsure))
 
     async def close(self) -> None:
-        """Publishes the remaining commits of the journal if the bus accepts them at once."""
+        """Stops the background tasks, and publishes the remaining commits of the journal if the bus
+        accepts them within `CLOSE_SECONDS`."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -307,6 +314,6 @@ class HistoryRecorder:
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        # Applying facts is more important than history: the leader continues without the failed
-        # task.
+        # To apply facts is more important than to record history: the leader continues without the
+        # failed task.
         log.error("history_task_failed", what=task.get_name(), error=repr(task.exception()))

@@ -16,8 +16,8 @@ from admittance.workload.stored import StoredWorkload
 
 
 class Place(NamedTuple):
-    """The ClusterQueue and the LocalQueue for which a workload is counted. ``local_queue`` "":
-    the LocalQueue does not exist."""
+    """The labels under which an event of a workload is counted. ``local_queue``: "" if the
+    LocalQueue does not exist; then the event counts only for the ClusterQueue."""
 
     cluster_queue: str
     local_queue: str
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class QueueCounter:
-    """Two counters of the same events: one by ClusterQueue, one by LocalQueue."""
+    """Two counters of the same events of workloads: one by ClusterQueue, one by LocalQueue."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str] = ()) -> None:
         last = (*labels, "priority_class")
@@ -34,7 +34,7 @@ class QueueCounter:
         self.locals = Counter(f"local_queue_{name}", about, ("name", "namespace", *last))
 
     def add(self, place: Place, *labels: str, amount: float = 1) -> None:
-        """Adds the amount at the place."""
+        """Adds ``amount`` to both counters, under the labels of ``place``."""
         last = (*labels, place.priority_class)
         self.clusters.add((place.cluster_queue, *last), amount)
         if place.local_queue:
@@ -46,7 +46,7 @@ class QueueCounter:
 
 
 class QueueHistogram:
-    """Two histograms of the same times: one by ClusterQueue, one by LocalQueue."""
+    """Two histograms of the same durations: one by ClusterQueue, one by LocalQueue."""
 
     def __init__(self, name: str, about: str) -> None:
         last = ("priority_class",)
@@ -54,13 +54,15 @@ class QueueHistogram:
         self.locals = Histogram(f"local_queue_{name}", about, ("name", "namespace", *last))
 
     def observe(self, place: Place, begun: datetime | None, ended: datetime | None) -> None:
-        """Counts the seconds between two times; counts nothing if one of the times is unknown."""
+        """Adds the duration between two times to both histograms; adds nothing if one of the times
+        is unknown."""
         if begun is None or ended is None:
             return
         self.observe_seconds(place, (ended - begun).total_seconds())
 
     def observe_seconds(self, place: Place, seconds: float) -> None:
-        """Counts the seconds; a negative number, after a clock was set back, counts as 0."""
+        """Adds a duration in seconds to both histograms; a negative number, as after a clock was
+        set back, counts as 0."""
         seconds = max(0.0, seconds)
         self.clusters.observe((place.cluster_queue, place.priority_class), seconds)
         if place.local_queue:
@@ -76,8 +78,8 @@ class LifecycleMetrics:
     """Metrics of reservations, admissions, starts, evictions and ends of workloads, with the
     times between these steps.
 
-    Steps are found by comparing a workload's conditions before and after a write, so a step is
-    counted once, by the leader that wrote it. Waiting begins at the creation of a workload, or at
+    A step is found by comparing the workload's conditions before and after a write, so each step is
+    counted once, by the leader that wrote it. The wait of a workload begins at its creation, or at
     the last change of its condition Requeued.
     """
 
@@ -145,7 +147,8 @@ class LifecycleMetrics:
         )
 
     def stepped(self, place: Place, before: StoredWorkload, after: StoredWorkload) -> None:
-        """Counts the steps that a write stored for a regular workload or a parent."""
+        """Counts the steps of a regular workload or a parent that a write has stored, and their
+        times."""
         since = queued_since(before)
         reserved = became_true(before, after, Type.QUOTA_RESERVED)
         if reserved is not None:
@@ -173,7 +176,7 @@ class LifecycleMetrics:
             self._released(before, after)
 
     def preempted_by(self, before: StoredWorkload, after: StoredWorkload) -> None:
-        """Counts a preemption that the write stored."""
+        """Counts the preemption of a workload if a write has stored one."""
         now, old = after.status.preempted_by, before.status.preempted_by
         if now is None or now == old:
             return
@@ -183,7 +186,8 @@ class LifecycleMetrics:
     def evicted(
         self, place: Place, reason: str, cause: str, before: StoredWorkload, after: StoredWorkload
     ) -> None:
-        """Counts how long the pods of a workload had been ready, if the write evicted it."""
+        """Records how long the pods of a workload had been ready, if a write evicted the
+        workload."""
         ready, evicted = find(before, Type.PODS_READY), find(after, Type.EVICTED)
         if ready is None or ready.status != "True" or evicted is None:
             return
@@ -193,7 +197,7 @@ class LifecycleMetrics:
             self.ready_to_evicted.observe((place.cluster_queue, reason, cause), seconds)
 
     def _released(self, before: StoredWorkload, after: StoredWorkload) -> None:
-        """Counts how long an evicted workload kept its quota, if the write freed it."""
+        """Records how long an evicted workload kept its quota, if a write freed the quota."""
         now = find(after, Type.QUOTA_RESERVED)
         evicted = find(after, Type.EVICTED) or find(before, Type.EVICTED)
         if now is None or now.status == "True" or evicted is None or evicted.status != "True":
@@ -206,7 +210,8 @@ class LifecycleMetrics:
 
 
 def queued_since(workload: StoredWorkload) -> datetime | None:
-    """When the present wait of a workload began."""
+    """When a workload began to wait: at its creation, or at the last change of its condition
+    Requeued."""
     requeued = find(workload, Type.REQUEUED)
     if requeued is not None and requeued.last_transition_time is not None:
         return requeued.last_transition_time
@@ -214,7 +219,8 @@ def queued_since(workload: StoredWorkload) -> datetime | None:
 
 
 def became_true(before: StoredWorkload, after: StoredWorkload, kind: str) -> Condition | None:
-    """The condition of that type if the write made it true; else None."""
+    """The condition of the type ``kind`` if a write made it true; else None. ``before``, ``after``:
+    the workload before and after the write."""
     now = find(after, kind)
     return now if is_true(now) and not is_true(find(before, kind)) else None
 

@@ -1,4 +1,5 @@
-"""Writes manifests, all of them or none, and publishes a message about each."""
+"""Writes manifests to the bucket, all manifests of a write or none, and publishes a message about
+each."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ log = structlog.get_logger()
 
 
 class ManifestWriter:
-    """Writes the manifests of one leader. ``on_written`` is called after each write of manifests.
+    """Writes manifests for one leader of the workload-controller. ``on_written``: a function that
+    is called after each write of manifests.
 
     Invariant: the caller of `write`, `remove` and `tidy` holds ``lock``.
     """
@@ -54,13 +56,14 @@ class ManifestWriter:
     ) -> None:
         self.controller = controller
         self.lock = asyncio.Lock()
-        """Held while a batch of facts is committed and while manifests are written: a decision of
-        the scheduler is judged by the queues that are in the bucket before it.
+        """The lock that is held while a batch of facts is committed and while manifests are
+        written: the leader judges a decision of the scheduler by the queues that are in the bucket
+        before the decision.
         """
         self.caught_up = asyncio.Event()
-        """Set when every fact that a previous leader may be committing is applied. Manifests are
-        not written earlier: the previous leader may have judged a decision by the old manifests,
-        and its put of the workload may still arrive.
+        """The event that is set when this leader has applied every fact that a previous leader may
+        still be committing. Manifests are not written before: the previous leader may have judged a
+        decision by the old manifests, and its put of the decision's workload may still arrive.
         """
         self._bus = bus
         self._guard = guard
@@ -68,9 +71,9 @@ class ManifestWriter:
         self._on_written = on_written
 
     async def write(self, planned: list[PlannedWrite], *, user: str = "") -> list[Applied]:
-        """Writes the planned objects; returns the result of each, with its revision. ``user``: the
-        user that asks for it; "": unknown. Raises StaleRevision, Refused or Unavailable if nothing
-        is written.
+        """Writes the planned objects; returns the result for each object, with the object's new
+        revision. ``user``: the user that requests the write; "": unknown. Raises StaleRevision,
+        Refused or Unavailable if the objects are not written.
         """
         results = [one.result for one in planned]
         todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
@@ -92,8 +95,9 @@ class ManifestWriter:
                 written.append((one, kept))
                 before = self.controller.objects.get(one.key)
                 statements.append(message_about(self.controller, kept, before=before, user=user))
-            # The message is published before the leader records the object: if publishing fails,
-            # the follower of the bucket finds the object unknown and publishes the message.
+            # The message about an object is published before the leader records the object: if
+            # publishing fails, the task that follows the bucket finds the object unrecorded and
+            # publishes the message.
             await publish_messages(self._bus, statements)
             for one, kept in written:
                 if kept.revision > self.controller.objects.expected(one.key):
@@ -105,8 +109,8 @@ class ManifestWriter:
         return results
 
     async def remove(self, key: str, kept: StoredObject, *, user: str = "") -> None:
-        """Deletes the stored object at the key. ``user``: as for `write`. Raises the errors that
-        `write` raises."""
+        """Deletes the stored object at the key. ``user``: the user that requests the deletion; "":
+        unknown. Raises StaleRevision, Refused or Unavailable if the object is not deleted."""
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
         gone = kept._replace(revision=revision)
@@ -119,22 +123,22 @@ class ManifestWriter:
 
     @property
     def has_pending_deletions(self) -> bool:
-        """Whether some durables are to be deleted later, so that `tidy` must be called from time to
-        time."""
+        """Whether some durable consumers must be deleted later, so that `tidy` must be called from
+        time to time."""
         return self._durables.has_pending_deletions
 
     async def tidy(self) -> None:
-        """Deletes durables that no manifest requires."""
+        """Deletes durable consumers that no manifest requires."""
         try:
             await self._durables.after(self.controller.objects)
         except (Refused, Unavailable) as error:
-            # The manifest stays deleted although its durable could not be deleted; the next call of
-            # `tidy` deletes the durable.
+            # The manifest stays deleted although the durable consumer for it could not be deleted;
+            # the next call of `tidy` tries again.
             log.warning("durable_not_removed", error=str(error))
 
     async def _guarded(self, puts: list[Outgoing], keys: list[str]) -> int:
-        """Writes manifests, all of them or none. If the write failed or was not answered, loads the
-        stored objects and moves the guard, so that the write cannot be stored later.
+        """Writes manifests, all or none. If the write failed or got no answer, moves the guard, so
+        that the bucket cannot store the write later, and loads the stored objects.
         """
         try:
             return await self._guard.write(puts)
@@ -151,28 +155,30 @@ class ManifestWriter:
 
 
 PAUSE_SECONDS: Final = 0.25
-"""Pause between two searches for removable objects: the users of a ClusterQueue are counted over
-all workloads.
+"""Seconds between two searches for removable objects; a search is slow, because it counts the users
+of a ClusterQueue over all workloads.
 """
 TIDY_SECONDS: Final = 30.0
-"""Pause between two checks of durables that outlive their manifests."""
+"""Seconds between two checks of durable consumers that outlive their manifests."""
 
 
 class Deletions:
-    """Removes objects marked for deletion while this instance leads."""
+    """Removes objects that are marked for deletion and no longer used, while this instance
+    leads."""
 
     def __init__(self, manifests: ManifestWriter) -> None:
         self._manifests = manifests
         self._dirty = asyncio.Event()
 
     def look(self) -> None:
-        """Causes a search for removable objects, after a change that may make a marked object
-        removable."""
+        """Causes a search for removable objects; called after a change that may make an object
+        marked for deletion removable."""
         if self._manifests.controller.objects.terminating:
             self._dirty.set()
 
     async def run(self) -> None:
-        """Removes objects marked for deletion until cancelled, or until a newer epoch writes."""
+        """Removes unused objects that are marked for deletion until cancelled, or until a leader
+        with a newer epoch writes manifests."""
         await self._manifests.caught_up.wait()
         # A previous leader may have ended before it removed all marked objects.
         self.look()
@@ -197,7 +203,8 @@ class Deletions:
         if not unneeded_objects(self._manifests.controller):
             return
         async with self._manifests.lock:
-            # When a queue is removed, checks that only this queue named may become removable.
+            # The search is repeated: when a queue is removed, AdmissionChecks that only this queue
+            # named may become removable.
             while free := unneeded_objects(self._manifests.controller):
                 for key, kept in free:
                     await self._manifests.remove(key, kept)

@@ -1,8 +1,9 @@
 """Makes the consumers of runners and of the telemetry service, which may not create consumers
 themselves.
 
-A consumer is made anew at each request: what its reader has not acknowledged is delivered again at
-once and in order, and nothing arrives that was sent to a lost connection.
+At each request the consumer is deleted and made again: messages that its reader has not
+acknowledged are delivered again at once and in order, and messages that were sent to a lost
+connection do not arrive late.
 """
 
 from __future__ import annotations
@@ -36,17 +37,18 @@ UNUSED_NANOSECONDS: Final = 30_000_000_000
 """Nanoseconds without a reader after which the server removes a runner's consumer of claims."""
 KV_CLAIMS: Final = f"KV_{CLAIMS}"
 READER: Final = "reader"
-"""The metadata of the consumer of the telemetry service that names the instance that reads."""
+"""The key in the metadata of the telemetry service's consumer; its value is the instance that
+reads."""
 
 
 class OutsideConsumers:
-    """Answers the requests for consumers."""
+    """Answers the requests of runners and of the telemetry service for consumers."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
     def endpoints(self) -> Mapping[str, micro.Handler]:
-        """The handler of each subject."""
+        """The handler of each subject on which a consumer is requested."""
         return {
             f"{RUNNER_CONSUMER}*": self.of_runner,
             f"{RUNNER_CONSUMER}*.*": self.of_runner,
@@ -55,7 +57,7 @@ class OutsideConsumers:
 
     async def of_runner(self, data: bytes, subject: str) -> ConsumerReply:
         """Makes the consumer that a runner requests. Raises ValueError for a wrong request, and
-        Refused or Unavailable.
+        Refused or Unavailable if the consumer cannot be made.
         """
         request = msgspec.json.decode(data, type=RunnerConsumer)
         runner = subject.removeprefix(RUNNER_CONSUMER).partition(".")[0]
@@ -68,8 +70,9 @@ class OutsideConsumers:
         raise ValueError(f'stream "{request.stream}" must be log or claims')
 
     async def of_telemetry(self, data: bytes, _subject: str) -> ConsumerReply:
-        """Makes the consumer of the telemetry service, unless another instance reads. Raises
-        ValueError for a wrong request, and Refused or Unavailable.
+        """Makes the consumer of the telemetry service for the instance that requests it, unless
+        another instance reads. Raises ValueError for a wrong request, and Refused or Unavailable if
+        the consumer cannot be made.
         """
         request = msgspec.json.decode(data, type=TelemetryConsumer)
         after = request.after
@@ -77,7 +80,7 @@ class OutsideConsumers:
             info = await self._info(TELEMETRY_DURABLE)
             reader = info["config"].get("metadata", {}).get(READER, "")
             if reader != request.instance:
-                # An instance that reads has always a pull request open. The requests of an
+                # An instance that reads always has a pull request open. The pull requests of an
                 # instance that has ended expire after seconds.
                 if info["num_waiting"]:
                     return ConsumerReply(reader=reader)
@@ -95,7 +98,8 @@ class OutsideConsumers:
         consumers = Consumers(self._bus, STREAM, name, filters, ack_wait=ACK_WAIT_SECONDS)
         last = await self._last(STREAM)
         if after is None:
-            # Runners of earlier versions made their consumers themselves, with a number each.
+            # Consumers with numbers in their names are those that runners of earlier versions made
+            # themselves.
             numbered = await consumers.generations()
             floors = [floor for *_, floor in numbered]
             with suppress(_Missing):
@@ -161,7 +165,8 @@ class OutsideConsumers:
 
 
 def _floor(info: Mapping[str, Any]) -> int:
-    """The sequence up to which a consumer is acknowledged."""
+    """The sequence of the stream up to which the reader of a consumer has acknowledged the
+    messages."""
     begun: int = info["config"].get("opt_start_seq", 1) - 1
     return max(int(info["ack_floor"]["stream_seq"]), begun)
 
@@ -174,4 +179,4 @@ def _claims_of(namespaces: Sequence[str]) -> list[str]:
 
 
 class _Missing(Exception):
-    """The consumer does not exist."""
+    """The error that a consumer does not exist."""

@@ -1,5 +1,5 @@
-"""The request-reply endpoints of the workload-controller that only read: stored objects, histories
-of workloads, and consumers for programs outside.
+"""The endpoints of the workload-controller that write no object: stored objects, histories of
+workloads, and the consumers of runners and of the telemetry service.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ from admittance.runtime.telemetry.tracing import extract
 from admittance.workload_controller.outside_consumers import OutsideConsumers
 
 LAG_SECONDS: Final = 2.0
-"""How long a list of objects waits for a replica that lags."""
+"""Seconds that a request for a list of objects waits for a replica that lags."""
 
 WORKLOADS_MAX: Final = 200
-"""The most workload names in one request for events; a parent and its variants are fewer."""
+"""The most workload names in one request for events; every family has fewer workloads."""
 
 
 OutcomeOf: TypeAlias = Callable[[int], SettledReply | None]
-"""A function that returns the outcome of the fact at a sequence of the log; None: the fact was
-applied, or its outcome is not remembered."""
+"""A function that returns the outcome of the fact at a sequence of the log; None if the fact was
+applied, or if the leader does not remember the outcome."""
 
 
 def no_outcome(_sequence: int) -> None:
-    """An `OutcomeOf` that remembers no outcome."""
+    """An `OutcomeOf` that returns None for every fact."""
 
 
 FamilyOf: TypeAlias = Callable[[str, str], Iterable[str]]
-"""A function that returns the names of the family of a workload, from namespace and name; empty for
-a workload without family."""
+"""A function that returns the names of all workloads in a workload's family, from the workload's
+namespace and name; empty for a workload without family."""
 
 
 def no_family(_namespace: str, _name: str) -> Iterable[str]:
-    """A `FamilyOf` that knows no family."""
+    """A `FamilyOf` that returns no names for every workload."""
     return ()
 
 
 def reading_endpoints(
     bus: Bus, outcome: OutcomeOf = no_outcome, family: FamilyOf = no_family
 ) -> Mapping[str, micro.Handler]:
-    """The handler of each subject."""
+    """The handler of each subject, for all endpoints of this module."""
     objects, events = partial(_objects, bus), partial(_events, bus, outcome, family)
     return {
         **OutsideConsumers(bus).endpoints(),
@@ -102,9 +102,9 @@ async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply | micro.
 async def _current_page(
     bus: Bus, pattern: str, after: int, limit: int
 ) -> tuple[list[bucket.Entry], bool]:
-    """A page of entries, and whether it is the last page. Any replica of the bucket answers, so the
-    last page is read again until it has the newest entry that the leader has. Raises Unavailable if
-    the replicas lag."""
+    """Reads a page of the bucket's entries that match the pattern; returns the page, and whether it
+    is the last one. Any replica of the bucket answers, so the last page is read again until it has
+    the newest matching entry of the bucket's leader. Raises Unavailable if the replicas lag."""
     deadline = clock.monotonic() + LAG_SECONDS
     while True:
         newest = await last(bus, f"$KV.{BUCKET}.{pattern}", stream=f"KV_{BUCKET}")
@@ -112,7 +112,8 @@ async def _current_page(
             bus, pattern, after=after, limit=limit, bytes_max=OBJECTS_BYTES
         )
         size = sum(len(entry.value or b"") for entry in page)
-        # The server may have ended the page because of its size, in which headers count, too.
+        # A large page may not be complete: the server may have ended the page because of its size,
+        # in which headers count, too.
         complete = len(page) < limit and size < OBJECTS_BYTES // 4
         end = page[-1].revision if page else after
         if not complete or newest is None or end >= newest.sequence:
@@ -158,30 +159,31 @@ ABOUT_WORKLOADS: Final = (
     "admit.timer.due.*",
     f"{USER_FACTS}*.*",
 )
-"""Subject prefixes of facts about workloads, before namespace and name. Subjects of other kinds end
-in the same way, so a wildcard would match these too.
+"""The parts before namespace and name of the subjects of facts about workloads. Subjects of other
+facts also end in a namespace and a name, so one wildcard for all prefixes would match these facts,
+too.
 """
 
 
 EVERYTHING: Final = ["admit.>"]
 ANSWER_MAX: Final = 900_000
-"""The most bytes of the entries in one answer."""
+"""The most bytes of all entries in one reply message."""
 SAID_MAX: Final = 1000
-"""The most characters of an outcome's message."""
+"""The most characters of a fact's outcome message in a reply."""
 
 
 OBJECTS_MAX: Final = 500
 """The most objects in a reply of one message."""
 OBJECTS_IN_PARTS_MAX: Final = 2_500
-"""The most objects in a reply of several messages. While the workload-controller makes a reply, it
-handles no facts: about 10 ms for so many objects of 1 kB (measured)."""
+"""The most objects in a reply of several messages. The workload-controller handles no facts while
+it makes a reply: about 10 ms for this many objects of 1 kB (measured)."""
 OBJECTS_BYTES: Final = 8 * 1024 * 1024
-"""The bytes after which the server ends the page of a reply."""
+"""The bytes of objects after which the server ends a page."""
 
 
 def objects_reply(entries: Sequence[bucket.Entry]) -> ObjectsReply:
-    """The reply with the first entries, as many as fit. ``last``: the revision of its last
-    entry, deleted ones included.
+    """The reply with the first of the entries, as many as fit into one message. ``last``: the
+    revision of its last entry, deleted ones included.
     """
     size, last = 0, 0
     found: list[ObjectEntry] = []
@@ -197,7 +199,8 @@ def objects_reply(entries: Sequence[bucket.Entry]) -> ObjectsReply:
 
 
 _checked = msgspec.json.Decoder(msgspec.Raw).decode
-"""The bytes unchanged. Raises one of BROKEN if they are not JSON."""
+"""A function that returns the given bytes unchanged. Raises one of BROKEN if the bytes are not
+JSON."""
 
 
 def _object_entry(entry: bucket.Entry) -> ObjectEntry:
@@ -229,7 +232,8 @@ def _entry(one: StoredMessage, outcome: SettledReply | None) -> LogEntry:
 
 
 def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
-    """Returns the first entries, as many as fit into one answer; at least one if there are any."""
+    """Returns the first of the entries, as many as fit into one reply message; at least one if
+    ``entries`` is not empty."""
     size = 0
     for count, one in enumerate(entries):
         size += len(one.data) + len(one.subject) + len(one.message.encode()) + 200
@@ -239,8 +243,9 @@ def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
 
 
 def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
-    """The subjects of a history, from namespace and names as tokens. With names, only these
-    workloads; otherwise everything in the namespace, or everything if the namespace is "".
+    """The subject filters of a history. ``names``: the history has only facts about these
+    workloads; empty: all facts of the namespace, or all facts of the log if ``namespace`` is "".
+    Namespace and names are given as tokens.
     """
     if names:
         where = namespace or "*"
@@ -251,7 +256,8 @@ def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
 
 
 def is_under(filters: Sequence[str], one: StoredMessage) -> bool:
-    """Whether a message matches the filters. A dead letter counts as the message that it holds."""
+    """Whether a message of the log matches the filters. A dead letter matches if the message inside
+    it does."""
     if filters == EVERYTHING or not one.subject.startswith(DEADLETTER):
         return True
     try:
@@ -275,6 +281,7 @@ def _as_json(data: bytes) -> msgspec.Raw:
 
 
 def namespace_of(subject: str) -> str:
-    """The namespace that ``admit.api.<what>.<ns>`` names; "" for ``admit.api.<what>``."""
+    """The namespace in the subject of a request: the ``<ns>`` of ``admit.api.<what>.<ns>``; "" for
+    ``admit.api.<what>``."""
     parts = subject.split(".")
     return plain(parts[3]) if len(parts) > 3 else ""

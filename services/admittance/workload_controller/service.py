@@ -1,7 +1,8 @@
-"""Receives facts, folds them and performs the commits: the workload-controller on the bus.
+"""The workload-controller on the bus: receives facts, folds them into workloads and performs the
+commits.
 
 One instance is active; the others stand by and take over when its lease expires. A stale leader
-does no harm: its puts expect revisions that are no longer the last.
+does no harm: its puts expect outdated revisions, so the server refuses them.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ from admittance.workload_controller.workload_metrics import (
 
 SETTLE_SECONDS: Final = 30.0
 SWEEP_EVERY: Final = 10_000
-"""How many facts are read between two searches for delete markers that can be forgotten."""
+"""How many facts the leader reads between two searches for delete markers that it can forget."""
 EXPIRY_SECONDS: Final = 3600.0
-"""Seconds after its expiry within which a finished workload is certainly gone from the bucket."""
+"""Seconds after the expiry of a finished workload within which the server certainly removes it from
+the bucket."""
 
 FILTERS: Final = [
     *(f"admit.workload.{key}.*.*" for key in sorted(subjects.INPUTS)),
@@ -104,7 +106,8 @@ def _limits(settings: Settings) -> Limits:
 
 
 class ActiveController:
-    """The active leader: reads the log from where the previous leader stopped."""
+    """The work of the active leader: applies the facts of the log from the position where the
+    previous leader stopped."""
 
     def __init__(
         self,
@@ -134,11 +137,12 @@ class ActiveController:
 
     @property
     def lag(self) -> int:
-        """How many facts of the log are not read yet."""
+        """How many facts of the log the leader has not read yet."""
         return self._puller.pending
 
     async def run(self) -> None:
-        """Leads until a newer epoch reads the log; then raises Superseded."""
+        """Loads the bucket and applies facts until another leader with a newer epoch reads the log;
+        then raises Superseded."""
         bus, settings = self._bus, self._settings
         await self._puller.start()
         guard = WriteGuard(bus, self._epoch)
@@ -177,8 +181,8 @@ class ActiveController:
         )
         people = self._people = UserRequests(bus, controller, limits, self._metrics)
         following = follow_manifests(bus, controller, durables, self._on_written)
-        # If one task fails, all tasks end: without the follower of manifests, decisions would be
-        # judged by old manifests.
+        # If one of the tasks fails, all end: for instance, without the task that follows manifests
+        # the leader would judge decisions by old manifests.
         async with task_group() as tasks:
             tasks.create_task(following, name="manifests")
             tasks.create_task(heartbeats.run(), name="heartbeats")
@@ -236,7 +240,8 @@ class ActiveController:
 
     async def settled(self, sequence: int) -> SettledReply:
         """Waits until the fact at ``sequence`` is applied; returns its outcome. Raises Unavailable
-        after `SETTLE_SECONDS`: the leader lags, or no such fact exists."""
+        if the fact is not applied within `SETTLE_SECONDS`, because the leader lags or no such fact
+        exists."""
         assert self.controller is not None, "endpoints are served by a leader"
         assert self._commits is not None, "endpoints are served by a leader"
         try:
@@ -250,13 +255,14 @@ class ActiveController:
         return self._commits.outcomes.get(sequence, SettledReply(outcome="applied"))
 
     def outcome(self, sequence: int) -> SettledReply | None:
-        """Returns the outcome of the fact at ``sequence``; None: the fact was applied, or its
-        outcome is not remembered."""
+        """Returns the outcome of the fact at ``sequence``; None if the fact was applied, or if the
+        leader does not remember the outcome."""
         return self._commits.outcomes.get(sequence) if self._commits is not None else None
 
     def _sweep(self, controller: Controller) -> None:
-        # Markers of deleted workloads protect against facts that are read again; facts before this
-        # leader's floor are never read again. An occasional search for delete markers is enough.
+        # The leader keeps delete markers of workloads in memory because facts may be read again;
+        # facts up to this leader's floor are never read again, so their markers can be forgotten.
+        # An occasional search for such markers is enough.
         if controller.read - self._swept > SWEEP_EVERY:
             controller.workloads.drop_tombstones(self._puller.floor)
             self._swept = controller.read

@@ -1,5 +1,5 @@
-"""The start of a new leader: the leader reads the secret and the bucket, and finds messages that
-were not published.
+"""The start of a new leader of the workload-controller: the leader reads the deployment's secret
+and the bucket, and finds messages that the previous leader has not published.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _applied = Reader(ObjectApplied)
 
 
 class LoadedController(NamedTuple):
-    """The state with which a new leader starts. ``unpublished``: keys of workloads with an outbox
-    that may not be published yet. ``journal``: the journal as the leader found it.
+    """The state with which a new leader starts. ``unpublished``: the keys of workloads with
+    messages in their outbox that may not be published yet. ``journal``: the end of the journal as
+    the leader found it.
     """
 
     controller: Controller
@@ -53,8 +54,8 @@ class LoadedController(NamedTuple):
 async def load_controller(
     bus: Bus, floor: int, limits: Limits, durables: Durables
 ) -> LoadedController:
-    """Loads the bucket, and publishes messages about manifests that the log lacks. ``floor``: every
-    fact up to this log sequence is acknowledged.
+    """Loads the bucket, and publishes those messages about manifests that the log lacks. ``floor``:
+    every fact up to this sequence of the log is acknowledged.
     """
     controller = Controller(await deployment_secret(bus), limits)
     await forget_earlier_secret(bus)
@@ -79,8 +80,8 @@ async def load_controller(
 async def follow_manifests(
     bus: Bus, controller: Controller, durables: Durables, on_written: Callable[[], None]
 ) -> None:
-    """Loads manifests that a failing previous leader wrote late, or that another program wrote, and
-    calls ``on_written`` after each load. Runs until cancelled.
+    """Follows the bucket: loads manifests that a previous leader wrote late, or that another
+    program wrote, and calls ``on_written`` after each load. Runs until cancelled.
     """
 
     async def learn_all(entries: Sequence[Entry]) -> None:
@@ -91,8 +92,8 @@ async def follow_manifests(
         said = [one for one in learned if one is not None]
         await _publish(bus, said)
         if any(one.subject.startswith(_CHECKS) for one in said):
-            # A manifest was written directly to the bucket, not through the endpoints, so its
-            # durables are missing.
+            # A manifest was written directly to the bucket, not through the endpoints, so the
+            # durable consumers that it requires are missing.
             await durables.settle(controller.objects)
         if said:
             on_written()
@@ -108,9 +109,8 @@ def _load(controller: Controller, entries: list[Entry]) -> None:
 
 
 async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
-    """Publishes the messages that a manifest's writer did not publish before it ended.
-    ``newest``: the newest revision of the bucket; a message that names a later revision is
-    ignored.
+    """Publishes the messages about manifests that their writer did not publish before it ended.
+    ``newest``: the newest revision of the bucket; a message that names a later revision is ignored.
     """
     wanted = list(messages_about_all(controller))
     missed: list[Message] = []
@@ -124,8 +124,8 @@ async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
 
 
 def _revision_of(stated: StoredMessage, newest: int) -> int:
-    """The revision that a message names; 0 if the message is unreadable, or no such revision
-    exists.
+    """The revision of the bucket that a message about a manifest names; 0 if the message is
+    unreadable, or if the bucket has no such revision.
     """
     try:
         revision = _applied(stated.data).revision

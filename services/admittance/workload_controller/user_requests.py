@@ -1,12 +1,10 @@
-"""Answers requests of people: checks their facts, and publishes the facts on the log with the
-name of the user.
+"""Answers requests of people: checks their facts, and publishes the facts on the log with the name
+of the user.
 
 A person publishes a fact on ``admit.user.<user>.<verb>.<ns>.<name>`` as if a stream had this
-subject. The border between
-the accounts renames the subject to ``admit.api.user.…``, and the answer has the form of an
-acknowledgement of JetStream. A
-client that gets no answer sends the fact again with the same message id; the log then has the fact
-once.
+subject. The border between the accounts renames the subject to ``admit.api.user.…``, and the answer
+has the form of an acknowledgement of JetStream. A client that gets no answer sends the fact again
+with the same message id; the log then has the fact once.
 """
 
 from __future__ import annotations
@@ -46,11 +44,13 @@ from admittance.workload_controller.workload_metrics import WorkloadMetrics
 FACTS: Final = f"{USER_REQUESTS}*.*.*.*"
 GROUP: Final = "workload-controller"
 REPLIES_MAX: Final = 4
-"""How many of the reply subjects of one request get the answer, the newest ones."""
+"""The most reply subjects of one request that get the answer: a client that repeats a request names
+a new reply subject each time, and the newest ones count."""
 ANSWERED_MAX: Final = 20_000
-"""How many stored requests are remembered, to answer one that is sent again at once."""
+"""The most requests whose facts are on the log and that are remembered, so that a repeated request
+gets its answer immediately."""
 ANSWERED_SECONDS: Final = 60.0
-"""How long: shorter than the log remembers message ids."""
+"""Seconds for which a stored request is remembered: shorter than the log remembers message ids."""
 log = structlog.get_logger()
 
 
@@ -67,7 +67,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class UserRequests:
-    """The facts of people that one leader of the workload-controller takes. ``metrics`` None:
+    """Receives the facts of people for one leader of the workload-controller. ``metrics``: None if
     metrics are off."""
 
     def __init__(
@@ -82,9 +82,10 @@ class UserRequests:
         self._flow = FlowControl(limits, controller.workloads.pending)
         self._metrics = metrics
         self._open: dict[str, tuple[Message, list[str]]] = {}
-        """Message and reply subjects of each request that has no answer yet."""
+        """The message for the log and the reply subjects of each request that has no answer yet, by
+        message id."""
         self._stored: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        """Sequence and time of the newest stored requests, by message id."""
+        """The sequence on the log and the time of the newest stored requests, by message id."""
         self._answers: list[bytes] = []
         self._wake = asyncio.Event()
         self._subscription: Subscription | None = None
@@ -95,20 +96,21 @@ class UserRequests:
         self._subscription = await self._bus.nc.listen(FACTS, self._hear, queue=GROUP)
 
     async def stop(self) -> None:
-        """Stops receiving requests of people. Clients send requests without an answer again, to
-        the next leader."""
+        """Stops receiving requests of people. A client whose request got no answer sends the
+        request again, to the next leader."""
         if self._subscription is not None:
             await self._bus.nc.unlisten(self._subscription)
             self._subscription = None
 
     def applied(self, through: int) -> None:
-        """Records that every fact up to ``through`` is applied, which makes room for further
-        facts."""
+        """Records that the leader has applied every fact up to the sequence ``through``, which
+        makes room for further facts of people."""
         self._flow.applied(through)
         self._wake.set()
 
     async def run(self) -> None:
-        """Publishes the facts of people in turn and answers, until cancelled."""
+        """Publishes the facts of people, the users in turn, and answers their requests, until
+        cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -130,12 +132,13 @@ class UserRequests:
         identity = self._identity(user, given.get(HEADER_MSG_ID, ""))
         known = self._open.get(identity)
         if known is not None:
-            # The client has got no answer yet and has sent its request again.
+            # The client has sent the same request again before it got an answer.
             known[1][:] = [*known[1][1 - REPLIES_MAX :], *([answer_to] if answer_to else [])]
             return
         sequence, at = self._stored.get(identity, (0, 0.0))
         if sequence and clock.monotonic() - at < ANSWERED_SECONDS:
-            # The answer crossed with the repeated request, or got lost.
+            # The fact is on the log already: the answer was lost, or it crossed with the repeated
+            # request.
             self._say([answer_to] if answer_to else [], {"stream": STREAM, "seq": sequence})
             return
         try:
@@ -155,13 +158,14 @@ class UserRequests:
         self._open[identity] = message, [answer_to] if answer_to else []
 
     def _identity(self, user: str, given: str) -> str:
-        """The message id on the log. ``user``: as a token. A user chooses only among ids of its
-        own, which no other program can guess."""
+        """The message id of a request's fact on the log. ``user``: the user as a token; ``given``:
+        the message id that the client sent. The id depends on the user and a secret, so a user can
+        neither use nor guess an id of another program."""
         what = f"user-id/{user}/{given}" if given else f"user/{user}/{chance.token_hex(12)}"
         return self._controller.message_builder.identity(what)
 
     def _unfit(self, fact: facts.Verdict) -> str:
-        """Why people may not give a verdict of the check; "" if people may."""
+        """Why people may not give the verdict ``fact`` on its AdmissionCheck; "" if they may."""
         check = self._controller.objects.check(fact.check)
         if check is None:
             return f'AdmissionCheck "{fact.check}" does not exist'
@@ -189,7 +193,8 @@ class UserRequests:
             log.error("user_fact_refused", subject=message.subject, error=str(outcome))
             self._say(replies, _error(500, outcome.description, outcome.code))
         elif self._throttle.due(clock.monotonic()):
-            # The log may have the fact: without an answer the client sends it again.
+            # The log may have the fact, so the request gets no answer: then the client sends it
+            # again.
             log.warning("user_fact_unknown", subject=message.subject, error=str(outcome))
 
     def _refuse(self, reply: str, refusal: Refusal, subject: str) -> None:
@@ -216,7 +221,7 @@ def _request(identity: str, user: str, verb: str, fact: Fact, size: int) -> User
     try:
         queue = _manifest.decode(fact.workload).spec.queue_name
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        queue = ""  # An invalid manifest is refused when the workload-controller applies the fact.
+        queue = ""  # an invalid manifest is refused when the workload-controller applies the fact
     length = len(fact.workload)
     return UserRequest(identity, user, verb, fact.namespace, size, queue, length)
 

@@ -1,11 +1,11 @@
 """The metrics of workloads, counted from the commits of a leader: docs/spec/lifecycle.md#8.
 
 The metrics are derived from each written workload, before and after the write, and from the
-outcomes of verdicts without effect. Labels of metrics are names of existing objects and fixed
-words.
+outcomes of verdicts without effect. The labels of the metrics are only names of existing objects
+and fixed words, so their number is limited.
 
-A family counts as one workload, by its parent. Variants only count for verdicts, since checks judge
-variants.
+A family of workloads counts as one workload, by its parent. Variants count only in the metrics of
+verdicts, since checks judge variants.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from admittance.workload_controller.lifecycle_metrics import LifecycleMetrics, P
 
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
-"""The label for a check that does not exist."""
+"""The label that stands for an AdmissionCheck that does not exist."""
 ERRORS: Final = (
     *("NoSuchCheck", "OtherController", "UnknownState", "BadDelay", "BadUpdates", "Undecodable"),
 )
-"""Verdicts without effect that are errors of a controller, so that alerts watch for the first."""
+"""The reasons of verdicts without effect that are errors of a check controller. Their counters
+begin at 0, so that an alert sees the first error."""
 
 
 CHECK_ACTIVE: Final = gauge(
@@ -45,7 +46,7 @@ CHECK_ACTIVE: Final = gauge(
 
 
 def active_checks(controller: Controller) -> dict[tuple[str, ...], float]:
-    """The gauge `CHECK_ACTIVE`, read from the stored AdmissionChecks."""
+    """The values of the gauge `CHECK_ACTIVE`, read from the stored AdmissionChecks."""
     return {
         (check.metadata.name, check.spec.controller_name): int(is_check_active(check))
         for check in controller.objects.of_kind("admissioncheck")
@@ -60,7 +61,7 @@ _named = msgspec.json.Decoder(_Named)
 
 
 class WorkloadMetrics:
-    """The workload metrics of one process, summed over all times that the process leads."""
+    """The workload metrics of one process, summed over all periods in which the process leads."""
 
     def __init__(self) -> None:
         check = ("check", "controller", "cluster_queue")
@@ -145,7 +146,8 @@ class WorkloadMetrics:
     def written(
         self, controller: Controller, before: StoredWorkload | None, after: StoredWorkload
     ) -> None:
-        """Counts the write of a workload."""
+        """Counts what the write of a workload changed. ``before``, ``after``: the workload before
+        and after the write."""
         status = after.status
         for say in status.log.says:
             match say.what:
@@ -178,7 +180,7 @@ class WorkloadMetrics:
             self._judged(controller, before, after)
 
     def committed(self, facts: int, seconds: float) -> None:
-        """Counts one commit: its number of facts and its duration."""
+        """Records one commit: its number of facts and its duration."""
         self.batches.observe((), facts)
         self.durations.observe((), seconds)
 
@@ -188,7 +190,8 @@ class WorkloadMetrics:
         batch: Iterable[LogMessage],
         outcomes: Mapping[int, SettledReply],
     ) -> None:
-        """Counts verdicts that had no effect."""
+        """Counts the facts of a batch that became dead letters, and the verdicts that had no
+        effect."""
         if not outcomes:
             return
         for logged in batch:
@@ -265,13 +268,13 @@ class WorkloadMetrics:
 
 
 def _tag(parent: StoredWorkload, variant: str) -> str:
-    """The tag of the variant: its flavor, or the name of the explicit variant."""
+    """The label of a variant in metrics: its flavor, or its name if the variant is explicit."""
     return next((row.variant for row in parent.status.variants if row.name == variant), UNKNOWN)
 
 
 def _counted_as(one: EvictionCount) -> tuple[str, str]:
-    """Reason and cause under which an eviction is counted. A migration to a better variant is
-    counted apart from other evictions.
+    """The reason and cause under which an eviction is counted. A migration to a better variant has
+    its own reason, apart from other evictions.
     """
     if (one.reason, one.underlying_cause) == (OF_PARENT, MIGRATION):
         return MIGRATION, ""
@@ -279,13 +282,14 @@ def _counted_as(one: EvictionCount) -> tuple[str, str]:
 
 
 def _delay(old: CheckState | None, new: CheckState | None, count: int) -> float | None:
-    """The delay of a Retry between two states of a check; None if there was no Retry."""
+    """The delay that a verdict Retry has caused between the states ``old`` and ``new`` of a check;
+    None if the verdict was not Retry."""
     if new is not None and new.state == "Retry":
         moved = old is None or old.state != "Retry"
         if moved or (old is not None and old.last_transition_time != new.last_transition_time):
             return float(new.requeue_after_seconds or 0)
         return None
-    # A Retry without a delay begins and ends in one write.
+    # A Retry without a delay begins and ends in one write, so only the number of retries shows it.
     if old is None or old.state == "Retry":
         return None
     return 0.0 if max(count, new.retry_count if new is not None else 0) > old.retry_count else None
@@ -294,8 +298,8 @@ def _delay(old: CheckState | None, new: CheckState | None, count: int) -> float 
 def _ready_after(
     workload: StoredWorkload, old: CheckState | None, new: CheckState | None
 ) -> float | None:
-    """How long after the reservation a check became Ready; None if it did not, or if the workload
-    has no reservation."""
+    """Seconds from the workload's quota reservation until the check became Ready; None if the check
+    did not become Ready, or if the workload has no reservation."""
     reserved = find(workload, Type.QUOTA_RESERVED)
     if new is None or new.state != "Ready" or (old is not None and old.state == "Ready"):
         return None
@@ -308,7 +312,7 @@ def _ready_after(
 
 
 def _cohorts_above(controller: Controller, cluster_queue: str) -> Iterator[str]:
-    """The cohorts above the ClusterQueue, the nearest first."""
+    """The names of the cohorts above the ClusterQueue, the nearest first."""
     node = controller.catalog.tree.queues.get(cluster_queue)
     above = node.parent if node is not None else None
     while above is not None:
@@ -322,8 +326,8 @@ def _controller(controller: Controller, check: str) -> str:
 
 
 def _queue(controller: Controller, before: StoredWorkload | None, after: StoredWorkload) -> str:
-    """The ClusterQueue from which the workload has or had its quota; otherwise the one in which it
-    waits.
+    """The ClusterQueue from which the workload has its quota, or had it before the write; otherwise
+    the ClusterQueue in which it waits.
     """
     for workload in (after, before):
         if workload is not None and workload.status.admission is not None:
