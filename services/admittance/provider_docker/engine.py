@@ -228,7 +228,7 @@ class DockerSettings(msgspec.Struct, frozen=True, kw_only=True):
         try:
             command = tuple(shlex.split(env.get("ADMIT_DOCKER_COMMAND", "")))
         except ValueError as error:
-            raise SetupError(f"ADMIT_DOCKER_COMMAND: {error}") from None
+            raise SetupError(f"ADMIT_DOCKER_COMMAND is not a valid command: {error}") from None
         return cls(
             image=image,
             classes=object_names(env, "ADMIT_DOCKER_CLASSES") or (CLASS,),

@@ -103,7 +103,7 @@ def event_of(line: str) -> tuple[str, dict[str, Any]]:
         event = msgspec.json.decode(line, type=dict[str, Any])
         kind, about = str(event["type"]), event["object"]
     except (msgspec.MsgspecError, KeyError) as error:
-        raise Away(f"a watch sent an invalid event: {error}") from None
+        raise Away(f"the API server sent an invalid event of a watch: {error}") from None
     if kind != "ERROR":
         return kind, about
     code = about.get("code", 0)

@@ -263,7 +263,7 @@ class RunManager:
         except OSError as error:
             raise SetupError(
                 f"cannot write to the data folder {self.folder.root} ({error.strerror}): "
-                "make room, or choose another with --data-dir"
+                "make room, or choose another folder with --data-dir"
             ) from error
         self.given_back.pop(key, None)
         self.folders[key] = found
@@ -418,7 +418,7 @@ class RunManager:
             return
         log.warning(event, run=key)
         await self.executor.sweep(found.identity.mark, found.journal.processes)
-        self.handle(key, decide.Ended("lost", "the processes' keeper died"))
+        self.handle(key, decide.Ended("lost", "the shim of the job died"))
 
     # Shutdown. -------------------------------------------------------------------------
 

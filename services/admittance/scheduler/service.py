@@ -252,7 +252,7 @@ class SchedulerService:
             try:
                 await self._leading.take(sorted(domains), barrier=True)
             except (Unavailable, Refused) as error:
-                # After a temporary error the state is still correct, so the service continues
+                # After a temporary error of the bus the state is still correct, so the service continues
                 # without a restart.
                 if not is_temporary(error):
                     raise
@@ -441,7 +441,7 @@ def read_echo(key: str, value: bytes) -> BarrierEcho:
     an invalid value."""
     echo = _echo(value)
     if not echo.domain or key != f"barrier.{token(echo.domain)}":
-        raise Unreadable(f"the echo is about the domain {echo.domain}")
+        raise Unreadable(f"the key is not that of the barrier of domain {echo.domain}")
     return echo
 
 

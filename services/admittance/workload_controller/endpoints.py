@@ -145,7 +145,7 @@ class Endpoints:
         user, namespace = _origin(subject)
         if namespace and namespace != request.namespace:
             raise ValueError(
-                f"the subject names namespace {namespace}, the request {request.namespace}"
+                f"the request names namespace {request.namespace}, but its subject {namespace}"
             )
         if request.kind.lower() in REQUEST_KINDS:
             reply = await delete_request(
@@ -219,7 +219,7 @@ DELETE_ATTEMPTS: Final = 10
 provisioning check writes the request's record at the same moment."""
 
 
-DEFERRED: Final = "provisioning-check takes it back first"
+DEFERRED: Final = "the provisioning check cancels the request first"
 
 
 async def delete_request(
@@ -252,4 +252,4 @@ async def delete_request(
             continue
         log.info("request_deleted", namespace=namespace, name=name, user=user)
         return DeleteReply(outcome=outcome, error=DEFERRED if outcome == "deferred" else "")
-    return DeleteReply(error="it changes all the time: delete again")
+    return DeleteReply(error="the request record changes all the time: delete it again")

@@ -79,7 +79,7 @@ async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply | micro.
     request = msgspec.json.decode(data, type=Objects)
     kind = token(plain(request.kind))
     if kind.startswith("_"):
-        raise ValueError(f"{request.kind} is not a kind")
+        raise ValueError(f"{request.kind} is not a kind of object")
     _, _, _, *within = subject.split(".")
     namespace = ["*" if ns == ALL_NAMESPACES else token(plain(ns)) for ns in within]
     pattern = ".".join([kind, *namespace, "*"])

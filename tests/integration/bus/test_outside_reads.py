@@ -125,7 +125,7 @@ async def test_a_list_of_several_pages_has_every_object(bus: Bus) -> None:
     assert len(await listed("workload", None)) == len(found) + 1
     assert [one.key for one in await listed("clusterqueue", "")] == ["clusterqueue.q"]
     answer = await bus.request("admit.api.objects", b'{"kind":"_admittance"}')
-    assert "is not a kind" in json.loads(answer)["error"]
+    assert "is not a kind of object" in json.loads(answer)["error"]
 
 
 async def test_a_long_page_comes_in_parts_and_a_page_without_parts_is_cut(bus: Bus) -> None:

@@ -135,7 +135,7 @@ def test_known_unix_user_has_its_groups_and_home() -> None:
         ({"ADMIT_RUN_AS": "*=9-8"}, "9-8 is not a range of Unix users"),
         ({"ADMIT_JOB_NAMESPACES": "Team A"}, "is not a name"),
         ({"ADMIT_JOB_FOLDERS": "work"}, "must be an absolute path"),
-        ({"ADMIT_JOB_IMAGES": "x"}, "has no effect with --executor local: it is for docker"),
+        ({"ADMIT_JOB_IMAGES": "x"}, "has no effect with --executor local, only with docker"),
     ],
 )
 def test_wrong_rule_is_one_line_with_its_variable(env: dict[str, str], line: str) -> None:

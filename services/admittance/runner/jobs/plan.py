@@ -126,7 +126,7 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
     try:
         template: PodTemplate = msgspec.json.decode(pod_set.template, type=PodTemplate)
     except BROKEN as error:
-        raise CannotRun(f"pod set {pod_set.name}: the template is no pod template: {error}") from (
+        raise CannotRun(f"pod set {pod_set.name}: its pod template is not valid: {error}") from (
             error
         )
     for init in template.spec.init_containers:

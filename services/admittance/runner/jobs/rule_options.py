@@ -46,7 +46,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
     for name, other in (("images", "docker"), ("folders", "local")):
         if given[name] and executor != other:
             raise SetupError(
-                f"{_shown(name)} has no effect with --executor {executor}: it is for {other}"
+                f"{_shown(name)} has no effect with --executor {executor}, only with {other}"
             )
     for namespace in given["namespaces"]:
         if wrong := name_error(namespace):
@@ -83,7 +83,7 @@ def _range(text: str) -> UnixUsers | None:
         return None
     if not 0 < int(low) < int(high) < 2**32 - 1:
         raise SetupError(
-            f"{_shown('run_as')}: {text} is not a range of Unix users without root, LOW-HIGH"
+            f"{_shown('run_as')}: {text} is not a range LOW-HIGH of ids of Unix users without root"
         )
     return UnixUsers(low=int(low), high=int(high))
 
