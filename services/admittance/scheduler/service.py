@@ -252,8 +252,8 @@ class SchedulerService:
             try:
                 await self._leading.take(sorted(domains), barrier=True)
             except (Unavailable, Refused) as error:
-                # After a temporary error of the bus the state is still correct, so the service continues
-                # without a restart.
+                # After a temporary error of the bus the scheduler's state is still correct, so the
+                # service continues without a restart.
                 if not is_temporary(error):
                     raise
                 if throttle.due(clock.monotonic()):

@@ -83,7 +83,7 @@ def _range(text: str) -> UnixUsers | None:
         return None
     if not 0 < int(low) < int(high) < 2**32 - 1:
         raise SetupError(
-            f"{_shown('run_as')}: {text} is not a range LOW-HIGH of ids of Unix users without root"
+            f"{_shown('run_as')}: {text} is not a range of Unix users without root, LOW-HIGH"
         )
     return UnixUsers(low=int(low), high=int(high))
 
