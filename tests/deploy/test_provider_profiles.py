@@ -209,7 +209,7 @@ def test_a_job_on_kubernetes_capacity_stops_when_it_is_revoked(
         pytest.param(
             "provider-aws",
             {},
-            "EC2: You must specify a region. (boto3 reads AWS_DEFAULT_REGION)",
+            "EC2: You must specify a region. (boto3 reads the region from AWS_DEFAULT_REGION)",
             id="of EC2 the region",
         ),
         pytest.param(

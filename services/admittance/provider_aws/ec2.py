@@ -180,7 +180,9 @@ class Ec2:
             session = boto3.session.Session()
             making, looking = (session.client("ec2", config=config) for _ in range(2))
         except (BotoCoreError, ValueError) as error:
-            raise SetupError(f"EC2: {error} (boto3 reads AWS_DEFAULT_REGION)") from None
+            raise SetupError(
+                f"EC2: {error} (boto3 reads the region from AWS_DEFAULT_REGION)"
+            ) from None
         return cls(making, looking, provisioning_class)
 
     def instance_type(self, name: str) -> Mapping[str, Any]:

@@ -263,7 +263,7 @@ class AwsReconciler:
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
     async def _revoke(self, request_id: str, revoked: CapacityRevoked) -> None:
-        # If the report fails, the next listing reports the revocation again.
+        # If the report of the revocation fails, it is repeated after the next listing of EC2.
         try:
             if await self._provider.report(request_id, revoked):
                 log.warning("revoked", id=request_id, reason=revoked.message)
@@ -281,7 +281,7 @@ async def run(
     boto3 is missing or a setting is wrong.
     """
     aws = AwsSettings.from_env(provisioning_class=provisioning_class)
-    # The client is made in a thread, because boto3 reads many files.
+    # The EC2 client is made in a thread, because boto3 reads many files.
     ec2 = await asyncio.to_thread(Ec2.connect, aws.provisioning_class)
 
     def begin(_: int) -> AwsReconciler:

@@ -176,7 +176,7 @@ class WorkerComparer:
 
     async def _revoke(self, name: str, status: StoredStatus, reason: str) -> None:
         log.warning("revoked", id=status.id, reason=reason)
-        # RuntimeError: the provider does not run yet, so the next comparison reports the lost
-        # workers.
+        # A RuntimeError means that the provider does not run yet; the next comparison reports the
+        # lost workers.
         with suppress(RuntimeError):
             await self._providers[name].report(status.id, CapacityRevoked(reason, status.details))

@@ -268,9 +268,9 @@ class Cluster:
                     if line.strip():
                         yield event_of(line)
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise Away(f"{self.server}: {_text_of(error)}") from error
+            raise Away(f"no answer from the API server {self.server}: {_text_of(error)}") from error
         except _login_errors() as error:
-            raise Unauthorized(f"not logged in: {_text_of(error)}") from error
+            raise Unauthorized(f"cannot log in to the API server: {_text_of(error)}") from error
 
     async def _call(
         self,
@@ -295,15 +295,17 @@ class Cluster:
                     headers={"Content-Type": patch} if body is not None else None,
                 )
             except httpx.TransportError as error:
-                raise Away(f"{self.server}: {_text_of(error)}") from error
+                raise Away(
+                    f"no answer from the API server {self.server}: {_text_of(error)}"
+                ) from error
             except _login_errors() as error:
-                raise Unauthorized(f"not logged in: {_text_of(error)}") from error
+                raise Unauthorized(f"cannot log in to the API server: {_text_of(error)}") from error
         if not 200 <= response.status_code < 300:
             raise error_of(response, right)
         try:
             found = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise Away(f"{self.server} did not answer with JSON: {error}") from None
+            raise Away(f"the API server {self.server} did not answer with JSON: {error}") from None
         return found
 
 
@@ -322,7 +324,7 @@ def connect(settings: KubeSettings) -> Cluster:
     try:
         http = AsyncClient(single, ConnectionParams(timeout=httpx.Timeout(CALL_SECONDS)))
     except (ConfigError, httpx.InvalidURL, OSError, ValueError) as error:
-        raise bad_kubeconfig(single.fname or "of the pod", error) from None
+        raise bad_kubeconfig(single.fname or "of the pod's service account", error) from None
     return Cluster(http, single.cluster.server)
 
 

@@ -203,8 +203,9 @@ class ObjectMaker:
             except Missing:
                 continue
             if not _is_ours(found, identity):
-                there = f"{body['kind']} {namespace}/{name} already exists"
-                raise NameTaken(f"{there} and has another owner")
+                raise NameTaken(
+                    f"{body['kind']} {namespace}/{name} already exists and has another owner"
+                )
             if not found["metadata"].get("deletionTimestamp"):
                 return found
             await asyncio.sleep(DELETING_SECONDS)

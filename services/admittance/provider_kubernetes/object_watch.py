@@ -103,8 +103,8 @@ class ObjectWatch:
                 patience = 0.0 if isinstance(error, Unauthorized) else self._away_seconds
                 await self._wait_for_server(str(error), patience, error.after)
             except Denied as error:
-                # A right or the kind ProvisioningRequest is missing, and an administrator has to
-                # add it.
+                # The provider lacks a right, or the cluster lacks the kind ProvisioningRequest: an
+                # administrator has to add what is missing.
                 await self._wait_for_server(f"{self._cluster.server}: {error}", 0.0, None)
 
     async def _list(self) -> str:

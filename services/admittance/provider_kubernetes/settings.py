@@ -209,7 +209,8 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
 def error_sentence(error: Exception) -> str:
     """An error in reading a kubeconfig as a sentence, with a remedy if one is known."""
     if isinstance(error, FileNotFoundError) and not error.filename:
-        # Python's ssl module does not say which file is missing, so this sentence cannot name it.
+        # Python's ssl module does not say which file is missing, so the error text cannot name the
+        # file.
         return "a certificate file is missing; `kubectl config view --flatten` writes it in"
     if isinstance(error, ssl.SSLError):
         return f"the certificates cannot be read: {error}"

@@ -139,7 +139,8 @@ class ObjectSweeper:
         if over is None or status is None or status.status == over.word:
             return True
         if status.status in HOLDING:
-            # RuntimeError: the provider of the object's class has not started, or has stopped.
+            # A RuntimeError means that the provider of the object's class has not started, or has
+            # stopped.
             with suppress(RuntimeError):
                 await self._providers[seen.provisioning_class].report(seen.id, over)
                 return True

@@ -135,7 +135,7 @@ class BucketWatch:
             if len(page) < PAGE and after < newest:
                 # The page ends too early: the replica of the log that answered lags behind the
                 # leader.
-                raise Unavailable(f"a replica of the log lags: it ends before {newest}")
+                raise Unavailable(f"a replica of the log lags: it ends before sequence {newest}")
             if len(page) < PAGE:
                 break
         found = recovery.found()

@@ -55,7 +55,7 @@ def fact_message(fact: ProvisioningFact, repetition: int) -> Outgoing:
     """
     kind = "requested" if isinstance(fact, ProvisioningRequested) else "cancelled"
     if not fact.id.isprintable():
-        raise ValueError(f"the id {shown(fact.id)} does not fit into a header")
+        raise ValueError(f"the request id {shown(fact.id)} does not fit into a message header")
     suffix = f"/{repetition}" if repetition else ""
     headers = {
         HEADER_MSG_ID: f"provisioning/{kind}/{fact.id}{suffix}",

@@ -193,14 +193,18 @@ class AdmissionReader:
         data = _encode(request)
         parts = await request_in_parts(self.bus, subject, data, ObjectsReply, on_first=on_first)
         if parts[0].error:
-            raise Unavailable(f"{subject}: {parts[0].error}")
+            raise Unavailable(
+                f"the workload-controller did not list objects ({subject}): {parts[0].error}"
+            )
         return parts
 
     async def _ask(self, subject: str, request: Request, reply: type[R]) -> R:
         answer = await self.bus.request(subject, _encode(request))
         found = msgspec.json.decode(answer, type=reply)
         if found.error:
-            raise Unavailable(f"{subject}: {found.error}")
+            raise Unavailable(
+                f"the workload-controller refused the request {subject}: {found.error}"
+            )
         return found
 
 

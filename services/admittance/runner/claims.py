@@ -81,9 +81,9 @@ def read_claim(entry: Entry | None) -> Claim:
     try:
         runner = read_holder(entry.value)
     except Unreadable as error:
-        # Another program wrote the entry of the claim. The runner loses the claim, stops the job
-        # and cannot report it, as if the runner were dead. The workload then runs again, under
-        # another admission.
+        # Another program wrote the entry of the claim. So the runner loses the claim, stops the job
+        # and cannot report the job's end, as if the runner were dead. Then the workload runs again,
+        # under another admission.
         log_set_aside(SetAside(f"KV_{CLAIMS}", entry.key, entry.revision, str(error)))
         return Claim(ClaimState.EXPIRED, "", entry.revision)
     return Claim(ClaimState.HELD, runner, entry.revision)

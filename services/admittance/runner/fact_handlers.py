@@ -59,7 +59,8 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
         if claim.state is ClaimState.EXPIRED:
             manager.run_in_background(report_lost_job(manager, *of), key)
         elif claim.state is ClaimState.OVER and claim.runner == manager.folder.runner:
-            # This runner may have marked the claim as over and crashed before it published the end.
+            # This runner may have marked the claim as over and crashed before it published the
+            # job's end.
             manager.run_in_background(publish_end(manager, *of), key)
     # The bucket is read after the claims are taken, so that no admission starts that was evicted
     # before its claim.
@@ -314,7 +315,8 @@ async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> No
         except BadToken:
             continue
         if claim.state is ClaimState.EXPIRED:
-            # The report runs in the background: it may wait for a shim's end.
+            # The lost job is reported in the background, because the report may wait for the end of
+            # a shim.
             manager.run_in_background(
                 report_lost_job(manager, plain_namespace, plain_name, revision), entry.key
             )

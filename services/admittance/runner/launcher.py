@@ -153,7 +153,8 @@ def end_processes(mark: str, processes: Mapping[int, int]) -> None:
         if ticks and _start_ticks(pid) == ticks:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
-    # Search again after each find: a killed process may have forked just before.
+    # The search for processes with the mark is repeated while it finds one: a killed process may
+    # have forked just before.
     for _ in range(SWEEPS_MAX):
         if not _kill_marked(f"ADMITTANCE_RUN={mark}".encode()):
             return
@@ -213,8 +214,8 @@ class Launcher:
         self._closed = False
 
     async def open(self) -> None:
-        # The pipe is opened for reading and writing: so it never ends, and shims always find a
-        # reader.
+        # The pipe for notifications is opened for reading and writing, so that it never ends and
+        # shims always find a reader.
         self._pipe = os.open(self._folder.notify, os.O_RDWR | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self._pipe, self._on_news)
         await self._live_fork_server()
@@ -257,7 +258,7 @@ class Launcher:
                 await server.stdin.drain()
                 return
             except (ConnectionError, RuntimeError):
-                continue  # the fork server has died, so the next fork server gets the folder
+                continue  # the fork server has died, so the next one gets the run's folder
         log.error("fork_server_dies", run=key)
 
     def start_done(self, key: str) -> None:
@@ -292,7 +293,7 @@ class Launcher:
                 with os.fdopen(errors_at, "ab") as errors:
                     self._fork_server = await asyncio.create_subprocess_exec(
                         *FORK_SERVER,
-                        # A job of this Unix user can read the environment of its shim.
+                        # A job with the runner's Unix user can read the environment of its shim.
                         env=_without_secrets(os.environ),
                         stdin=asyncio.subprocess.PIPE,
                         stdout=asyncio.subprocess.DEVNULL,

@@ -184,7 +184,7 @@ def _read(one: StoredMessage) -> CheckpointMade:
     if one.subject != f"{subjects.CHECKPOINT_MADE}{made.id}":
         raise Unreadable("the checkpoint's id differs from the id in its subject")
     if made.id != f"{made.through}-{made.revision}" or made.time.tzinfo is None:
-        raise Unreadable("the checkpoint's id does not name its fact and revision")
+        raise Unreadable("the checkpoint's id does not consist of its fact and revision")
     # A checkpoint with a time in the future would stay the newest, and no other checkpoint would
     # become due.
     if made.time > one.time + AHEAD:

@@ -250,7 +250,8 @@ class ActiveController:
                     await self._progress.wait()
         except TimeoutError:
             raise Unavailable(
-                f"fact {sequence} has not been read yet; read so far: {self.controller.read}"
+                f"the workload-controller has not read fact {sequence} yet, only facts up to "
+                f"{self.controller.read}"
             ) from None
         return self._commits.outcomes.get(sequence, SettledReply(outcome="applied"))
 

@@ -170,7 +170,7 @@ async def test_a_failing_login_program_is_reported_and_run_again(
     path.write_text(config(users=[{"name": "me", "user": {"exec": program}}]))
     found = connect(KubeSettings(kubeconfig=str(path)))
 
-    with pytest.raises(Unauthorized, match="not logged in: .*" + re.escape(why)):
+    with pytest.raises(Unauthorized, match="cannot log in to the API server: .*" + re.escape(why)):
         await found.get(REQUESTS, "ns", "x")
     with pytest.raises(Unauthorized, match=re.escape(why)):
         await anext(found.watch(REQUESTS, "ns", "", "1"))

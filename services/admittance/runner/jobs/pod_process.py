@@ -47,7 +47,7 @@ def find_program(name: str, env: dict[str, str], cwd: str) -> str:
         path = os.path.join(cwd, folder, name)
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-    raise FileNotFoundError(f"{name}: no such program")
+    raise FileNotFoundError(f"no folder of PATH has the program {name}")
 
 
 def make_scratch(path: str, user: dict[str, Any] | None) -> str:

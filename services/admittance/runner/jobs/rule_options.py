@@ -67,7 +67,7 @@ def _run_as(texts: Iterable[str]) -> dict[str, UnixUser | UnixUsers]:
         named = kind in ("user", "namespace") and bool(colon and name)
         if not separator or not (named or key in (EVERY, UNKNOWN)):
             raise SetupError(
-                f"{_shown('run_as')} {text}: must be user:NAME=UNIX_USER, "
+                f"{_shown('run_as')} {text}: it must be user:NAME=UNIX_USER, "
                 "namespace:NAME=UNIX_USER, unknown=UNIX_USER or *=UNIX_USER"
             )
         if key in found:
@@ -140,7 +140,7 @@ def check_unix_users(rules: JobRules) -> None:
 
 def _folder(text: str) -> str:
     if not os.path.isabs(text):  # noqa: PTH117
-        raise SetupError(f"{_shown('folders')} {text}: must be an absolute path")
+        raise SetupError(f"{_shown('folders')}: the path {text} must be an absolute path")
     return os.path.realpath(text)
 
 

@@ -47,7 +47,7 @@ from admittance.runner.jobs.pod_process import (
     start_time,
 )
 
-TYPE_CHECKING = False  # an import of `typing` would cost milliseconds in every shim
+TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
 if TYPE_CHECKING:
     from typing import Any
 
@@ -332,7 +332,8 @@ class Shim:
         if os.path.exists(os.path.join(self.folder, "stop")):
             self.end_all("stopped", "stopped before it started")
         elif boot_seconds() >= deadline:
-            self.end_all("lost", "the runner's lease ran out")  # another runner may run the job
+            # Without a renewed lease, another runner may run the job.
+            self.end_all("lost", "the runner's lease ran out")
         self.fill()
         if not self.why_ending:
             self.write(e="up")
@@ -361,7 +362,7 @@ class Shim:
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)
                     deadline = NEVER
             if now >= self.kill_at:
-                # Killed again in a second: a kill may miss a process just forked.
+                # All pods are killed again in a second: a kill may miss a process just forked.
                 self.kill_at = now + 1.0
                 self.kill_all()
             self.reap()
