@@ -38,8 +38,8 @@ _STORAGE: Final = dict.fromkeys(("mem_storage", "disk_storage", "streams", "cons
 
 
 class Revoked(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A user that was revoked. ``key``: its public key; ``at``: when, in seconds since 1970;
-    ``expires``: when its JWT expires; 0: never."""
+    """A user that was revoked. ``key``: its public key; ``at``: JWTs issued until then are revoked,
+    in seconds since 1970; ``expires``: when its JWT expires; 0: never."""
 
     key: str
     account: str

@@ -8,18 +8,20 @@ Files, all of mode 0600 in a folder of mode 0700:
 - ``NAME.creds``: the credentials of the users that `admit up` needs itself.
 - ``OPERATOR.nk``, ``CORE.nk``, ``OUT.nk``, ``SYS.nk``: in a folder with JWTs, the seeds that sign
   them. Users are then not in ``auth.conf``, and the server keeps JWTs in ``jwt``.
-- ``lock``: a file that a process locks while it changes the folder.
+- ``lock``: a file that a process locks while it changes the folder; ``sending``: while it sends
+  JWTs to servers.
 
 Root may change the folder of another Unix user: each file gets the owner of its folder.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -38,6 +40,7 @@ from admittance.runtime.jwt_issuer import (
     KEYS,
     JwtIssuer,
     is_seed_of,
+    later_than,
     new_issuer_key,
     new_key,
     revocation,
@@ -69,6 +72,7 @@ USERS: Final = "users.json"
 CONFIG: Final = "auth.conf"
 SYSTEM: Final = "system.nk"
 LOCK: Final = "lock"
+SENDING: Final = "sending"
 RESOLVER: Final = "jwt"
 VERSIONS: Final = (1, 2)
 """The versions of ``users.json``: 2 is a folder with JWTs."""
@@ -81,7 +85,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``users.json``. ``system``: the public key of the user that reloads. ``servers``: the address
     of the nats-servers that must reload after a change of users. ``issuer``: in a folder with JWTs
     the public keys of the operator and the accounts. ``revoked``: in a folder with JWTs, the users
-    whose JWTs are revoked.
+    whose JWTs are revoked. ``issued``: when the JWTs of accounts were made, in seconds since 1970.
     """
 
     version: int
@@ -90,6 +94,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     users: tuple[User, ...] = ()
     issuer: dict[str, str] | None = None
     revoked: tuple[Revoked, ...] = ()
+    issued: int = 0
 
 
 class AuthStore:
@@ -125,12 +130,26 @@ class AuthStore:
         content = self._read()
         return content.users if content.issuer is None else content.revoked
 
-    def account_jwts(self) -> dict[str, str] | None:
-        """In a folder with JWTs those of the accounts, by public key; None: it has NKeys only."""
+    @property
+    def has_jwts(self) -> bool:
+        """Whether users get JWTs; False: the folder has NKeys only."""
+        return self._read().issuer is not None
+
+    def account_jwts(self) -> dict[str, str]:
+        """In a folder with JWTs those of the accounts, by public key."""
         content = self._read()
-        if content.issuer is None:
-            return None
-        return self._issuer(content).account_jwts(content.revoked)
+        return self._issuer(content).account_jwts(content.revoked, content.issued)
+
+    @asynccontextmanager
+    async def sending(self) -> AsyncIterator[None]:
+        """Held while the JWTs of accounts are read and sent: a server takes the JWTs that arrive
+        last, so those of an earlier change must not arrive after those of a later one."""
+        descriptor = self._open_lock(SENDING)
+        try:
+            await asyncio.to_thread(fcntl.flock, descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def create(self, servers: str, *, jwt: bool = False) -> None:
         """Makes the folder, with the key of the reloading user and without other users.
@@ -280,16 +299,19 @@ class AuthStore:
     @contextmanager
     def _locked(self) -> Iterator[_Content]:
         self._check_folder()
-        try:
-            descriptor = _open_new(self.folder / LOCK, os.O_RDWR)
-        except OSError as error:
-            raise SetupError(f"cannot write to {self.folder}: {error.strerror}") from None
+        descriptor = self._open_lock(LOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             content = self._read()
             yield content
         finally:
             os.close(descriptor)
+
+    def _open_lock(self, name: str) -> int:
+        try:
+            return _open_new(self.folder / name, os.O_RDWR)
+        except OSError as error:
+            raise SetupError(f"cannot write to {self.folder}: {error.strerror}") from None
 
     def _read(self) -> _Content:
         self._check_folder()
@@ -318,12 +340,14 @@ class AuthStore:
     def _save(self, content: _Content, *, config_first: bool = False) -> None:
         """Writes both files. ``config_first``: for removals, so that a crash between the two writes
         leaves the user without access, and a second removal completes the first."""
+        if content.issuer is not None:
+            content = msgspec.structs.replace(content, issued=later_than(content.issued))
         text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
         if content.issuer is None:
             config = server_config(content.users, content.system)
         else:
             folder = str(self.folder.absolute() / RESOLVER)
-            config = self._issuer(content).config(content.revoked, folder)
+            config = self._issuer(content).config(content.revoked, folder, content.issued)
         files = [(USERS, f"{text}\n"), (CONFIG, config)]
         for name, written in reversed(files) if config_first else files:
             self._write(name, written)

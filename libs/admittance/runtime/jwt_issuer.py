@@ -33,6 +33,8 @@ SEED_BYTES: Final = 32
 KEYS: Final = (OPERATOR, *(one.value for one in Account))
 """The names of the keys of an issuer, which are the operator's and those of the accounts."""
 _PREFIXES: Final = {OPERATOR: nkeys.PREFIX_BYTE_OPERATOR}
+ALWAYS: Final = 1 << 40
+"""Seconds since 1970, later than any JWT."""
 _HEAD: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
 
 
@@ -113,30 +115,32 @@ class JwtIssuer:
     def _key(self, name: str) -> KeyPair:
         return KeyPair(self._public[name], self._seed_of(name))
 
-    def account_jwts(self, revoked: Iterable[Revoked]) -> dict[str, str]:
-        """The JWT of each account, by its public key. For each account, nats-server replaces an
-        earlier JWT by a later one.
+    def account_jwts(self, revoked: Iterable[Revoked], issued: int = 0) -> dict[str, str]:
+        """The JWT of each account, by its public key. ``issued``: in seconds since 1970; 0: now.
+        For each account, nats-server replaces a JWT that was issued earlier by a later one, and
+        ignores a JWT that was issued earlier than its own.
         """
-        operator, now, gone = self._key(OPERATOR), _seconds(clock.now()), list(revoked)
+        operator, gone = self._key(OPERATOR), list(revoked)
+        issued = issued or _seconds(clock.now())
         return {
             self._public[one]: sign_jwt(
                 operator,
                 self._public[one],
                 one,
                 account_claims(one, self._public, gone),
-                issued=now,
+                issued=issued,
             )
             for one in Account
         }
 
-    def config(self, revoked: Iterable[Revoked], folder: str) -> str:
-        """The configuration for nats-server, with the JWTs of now."""
+    def config(self, revoked: Iterable[Revoked], folder: str, issued: int = 0) -> str:
+        """The configuration for nats-server, with the JWTs of accounts."""
         operator, system = self._key(OPERATOR), self._public[Account.SYS]
         claims = operator_claims(system)
         # A nats-server that reloads its configuration refuses a JWT of its operator that differs
         # from the loaded one.
         jwt = sign_jwt(operator, operator.public, "admittance", claims, issued=1)
-        return jwt_config(jwt, self.account_jwts(revoked), system, folder)
+        return jwt_config(jwt, self.account_jwts(revoked, issued), system, folder)
 
     def user_jwt(self, user: User) -> str:
         """The JWT of a user, signed by its account."""
@@ -155,10 +159,16 @@ class JwtIssuer:
         return sign_jwt(self._key(Account.SYS), key, "system", system_user_claims(), issued=issued)
 
 
+def later_than(issued: int) -> int:
+    """The time to write into the next JWTs of accounts, in seconds since 1970: now, but always
+    after the JWTs before, also if two changes share a second or the clock was set back."""
+    return max(_seconds(clock.now()), issued + 1)
+
+
 def revocation(user: User) -> Revoked:
-    """What the user's account must say to end the user's JWTs up to now."""
-    now = _seconds(clock.now())
-    return Revoked(key=user.key, account=account_of(user), at=now, expires=_expiry(user))
+    """What the user's account must say to end all JWTs of the user's key. No other user ever gets
+    the key, so the clock of the machine that revokes does not matter."""
+    return Revoked(key=user.key, account=account_of(user), at=ALWAYS, expires=_expiry(user))
 
 
 def still_needed(revoked: Iterable[Revoked]) -> tuple[Revoked, ...]:

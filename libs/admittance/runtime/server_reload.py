@@ -55,13 +55,13 @@ _answer = msgspec.json.Decoder(_Answer)
 async def apply_users(url: str, store: AuthStore, access: ConnectionOptions) -> int:
     """Makes all servers of the cluster at ``url`` take the users of the store; returns the number
     of servers. Raises as `reload` does."""
-    jwts = store.account_jwts()
-    if jwts is None:
+    if not store.has_jwts:
         return await reload(url, store.system_seed_file, access)
     login = _login(access, store.system_seed_file)
     connection = await open_system_connection(url, name="admit auth", access=login)
     try:
-        return await _push(connection, jwts)
+        async with store.sending():
+            return await _push(connection, store.account_jwts())
     finally:
         await connection.close()
 

@@ -387,6 +387,33 @@ async def test_user_revoked_while_the_server_is_away_stays_away(locked: Locked) 
         pass
 
 
+async def test_clock_that_was_set_back_does_not_hinder_a_revocation(
+    locked: Locked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    creds = await locked.add("viewer", "ada")
+    now = clock.now
+    monkeypatch.setattr(clock, "now", lambda: now() - timedelta(minutes=1))
+    assert await locked.admit("revoke", "ada") == 0
+    with pytest.raises(AccessDenied):
+        async with connected(locked, creds):
+            pass
+
+
+async def test_earlier_change_is_not_sent_after_a_later_one(locked: Locked) -> None:
+    store, url = locked.store, locked.server.url()
+    both = [await locked.add("viewer", name) for name in ("ada", "bob")]
+    store.remove("ada")
+    async with store.sending():  # another process sends
+        earlier = asyncio.create_task(apply_users(url, store, NO_OPTIONS))
+        await asyncio.sleep(0)
+        store.remove("bob")
+    assert await within(earlier) == 1
+    for creds in both:
+        with pytest.raises(AccessDenied):
+            async with connected(locked, creds):
+                pass
+
+
 async def test_server_reads_a_changed_file_again(locked: Locked) -> None:
     creds = await locked.add("viewer", "ada")
     before = (locked.folder / "auth.conf").read_text()

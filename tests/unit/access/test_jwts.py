@@ -63,7 +63,6 @@ def test_user_gets_the_permissions_of_its_role_and_its_expiry(
 
 def test_account_is_signed_by_the_operator_and_has_the_border(store: AuthStore) -> None:
     jwts = store.account_jwts()
-    assert jwts is not None
     by_name = {claims["name"]: claims for claims in map(verified, jwts.values())}
     assert set(by_name) == {"CORE", "OUT", "SYS"}
     assert {claims["iss"][0] for claims in by_name.values()} == {"O"}
@@ -95,7 +94,6 @@ def test_revoked_user_is_in_the_claims_of_its_account_only(
     added = store.add(wanted(), tmp_path / "ada.creds")
     store.remove("ada")
     jwts = store.account_jwts()
-    assert jwts is not None
     for claims in map(verified, jwts.values()):
         gone = claims["nats"].get("revocations", {})
         assert (added.key in gone) == (claims["name"] == "OUT")

@@ -91,7 +91,7 @@ async def reload_servers(call: Call, store: AuthStore) -> None:
 async def tell_servers(call: Call, store: AuthStore, *, added: bool = False) -> None:
     """Tells the running servers of a change, or that a user is ``added``. Raises AnswerIsNo if a
     server runs and did not accept the change."""
-    with_jwts = store.account_jwts() is not None
+    with_jwts = store.has_jwts
     try:
         await reload_servers(call, store)
     except NoServer as error:
