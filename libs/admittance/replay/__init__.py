@@ -1,5 +1,6 @@
-"""Replays differential scenarios with a known outcome, and decisions from the log.
+"""Replays differential scenarios, which have a known outcome, and decisions of the scheduler from
+the log.
 
-Replays of scenarios and of decisions run the scheduler's core. This package imports no bus:
-messages of the log come as values, which `admittance.cli.replay.decision` collects.
+Both kinds of replay run the scheduler's core. This package does not read the log itself: the
+caller, `admittance.cli.replay.decision`, reads the messages and passes them as arguments.
 """

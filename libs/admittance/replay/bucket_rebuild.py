@@ -1,10 +1,9 @@
-"""Rebuilds an earlier state of the bucket from a checkpoint and the facts after the checkpoint. The
-module is pure.
+"""Rebuilds the bucket as it was at an earlier revision, from a checkpoint and the facts after the
+checkpoint. The module is pure.
 
-The workload-controller's core folds the facts in the commits that the leader recorded, so every
-workload gets the value that the leader wrote. The revisions come from the workload-controller's
-records. Manifests are on the log in the form in which they were written.
-"""
+The workload-controller's core folds the facts again, in the commits that the leader recorded, so
+every workload gets the value that the leader wrote. The revisions of these values come from the
+recorded commits. Manifests need no folding: the log has each manifest as it was written."""
 
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 
 class RevisionRange(NamedTuple):
-    """A workload was written an unknown number of times after revision ``after``, the last time at
-    revision ``upto``."""
+    """The bucket revisions between which an adopted workload was written an unknown number of
+    times: after ``after``, and the last time at ``upto``."""
 
     after: int
     upto: int
@@ -47,13 +46,15 @@ class RevisionRange(NamedTuple):
 def with_named_revision(
     known: VersionedWorkload, fact: Fact, span: RevisionRange
 ) -> VersionedWorkload:
-    """The workload with the revision that a runner names, in place of a guessed one."""
+    """Returns the workload with its guessed revision of admission or eviction replaced by the
+    revision that a runner names in ``fact``."""
     workload = known.workload
     if workload is None:
         return known
     match fact:
         case facts.Stopped(reason="RunnerEnded"):
-            # The fact does not say that an eviction stopped the job.
+            # The job stopped because its runner ended, so the revision in the fact is not the
+            # revision of an eviction.
             return known
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
@@ -62,7 +63,7 @@ def with_named_revision(
             field, present = "admitted_revision", workload.status.admitted_revision
         case _:
             return known
-    # Only a revision inside the span is a guess, so a revision outside the span stays.
+    # Only a revision inside ``span`` is a guess: a revision outside it is exact and stays.
     if not span.after < revision <= span.upto or not span.after <= present <= span.upto:
         return known
     return known._replace(workload=with_status(workload, **{field: revision}))
@@ -71,9 +72,9 @@ def with_named_revision(
 def adopted_families(
     controller: Controller, adopted: Mapping[str, Adopted], messages: Iterable[LogMessage]
 ) -> dict[str, dict[str, Adopted]]:
-    """The adopted workloads of each family, by the key of the parent. ``messages``: facts that the
-    adopted workloads may contain, including submissions of variants that the controller does not
-    know yet."""
+    """Returns the adopted workloads of each family, by the key of the parent. ``messages``: facts
+    that may already be folded into the adopted workloads, including submissions of variants that
+    the controller does not know yet."""
     found: dict[str, dict[str, Adopted]] = {}
     parents = {}
     for key in adopted:
@@ -96,14 +97,13 @@ def adopted_families(
 
 
 class FamilyRebuild:
-    """Rebuilds one family that a leader wrote before the leader crashed, without recording the
-    commit. ``finished``: a function that returns a finished workload by key and uid.
+    """Rebuilds the workloads of one family that a leader wrote before it crashed, without recording
+    the commit. ``finished``: returns a finished workload, given its key and uid.
 
     One commit may write several workloads of a family, so all facts about the family are folded.
-    The commits of the crashed leader are unknown, so facts are folded one by one. Facts that name a
-    revision show the revision of a write: a runner, for example, names the revision that admitted
-    or evicted its job.
-    """
+    Which facts the crashed leader folded in one commit is unknown, so they are folded one by one.
+    Facts that name a revision tell the revision of a write: a runner, for example, names the
+    revision that admitted or evicted its job."""
 
     def __init__(
         self,
@@ -116,10 +116,11 @@ class FamilyRebuild:
         self._finished = finished
         self._since = {key: controller.workloads.get(key).revision for key in family}
         self.puts: dict[str, Put] = {}
-        """The last write of each workload that changed."""
+        """The last write of each workload of the family that changed, by key."""
 
     def fold(self, messages: Iterable[LogMessage]) -> None:
-        """Folds the facts that the stored values of the family contain, in order."""
+        """Folds the facts that are part of the adopted values of the family's workloads, in the
+        order of the log."""
         last = max(one.fact for one in self._family.values())
         for message in messages:
             if message.sequence > last:
@@ -169,8 +170,8 @@ class FamilyRebuild:
         self._controller.outbox_published(put.key)
 
     def _use_revision(self, key: str, revision: int) -> None:
-        """Sets the revision of the last write of ``key``, if that write can have had this
-        revision."""
+        """Sets ``revision`` as the revision of the last write of the workload ``key``, if it lies
+        between the known revision of the workload and its adopted revision."""
         put, adopted = self.puts.get(key), self._family.get(key)
         if put is None or adopted is None:
             return
@@ -179,7 +180,7 @@ class FamilyRebuild:
 
 
 def fact_of(message: LogMessage) -> Fact | None:
-    """The fact of a message; None: the message is not a fact."""
+    """Decodes the fact in a message; None: the message is not a fact."""
     try:
         return decode(message.subject, message.data)
     except Undecodable:
@@ -187,7 +188,8 @@ def fact_of(message: LogMessage) -> Fact | None:
 
 
 def _named(fact: Fact) -> Iterator[tuple[str, int]]:
-    """The keys and revisions of the workloads that a decision names."""
+    """Yields the key and revision of each workload that a decision names: the workload itself, its
+    victims, and the sibling that it migrates from."""
     if isinstance(fact, facts.Decision):
         yield workload_key(fact.namespace, fact.name), fact.revision
     if isinstance(fact, facts.Assigned):
@@ -201,24 +203,23 @@ _applied = msgspec.json.Decoder(ObjectApplied)
 
 
 class CannotRebuild(Exception):
-    """An earlier state cannot be rebuilt: something needed was not recorded or has expired. The
-    error text names what is missing."""
+    """An earlier state of the bucket cannot be rebuilt, because a needed message was not recorded
+    or has expired. The error text names what is missing."""
 
 
 class RebuildStart(NamedTuple):
-    """Where folding begins: a checkpoint at ``revision``, or an empty bucket if ``revision`` is 0.
-    ``floor``: the controller's `manifests_floor` at that revision."""
+    """The state from which a rebuild begins: a checkpoint at ``revision``, or an empty bucket if
+    ``revision`` is 0. ``floor``: the workload-controller's `manifests_floor` at that revision."""
 
     revision: int = 0
     floor: int = 0
 
 
 class BucketRebuild:
-    """Rebuilds the bucket from the start up to the revision ``seen``.
+    """Rebuilds the bucket from ``start`` up to the revision ``seen``.
 
-    `BucketRebuild.hear` adds the facts after the start. `perform` folds the recorded commits in
-    order, each commit after all facts up to the commit's ``through``.
-    """
+    `BucketRebuild.hear` adds the facts after ``start``. `perform` must get the recorded commits in
+    order, each commit only when all facts up to its ``through`` have been added."""
 
     def __init__(
         self,
@@ -228,12 +229,12 @@ class BucketRebuild:
         *,
         seen: int,
     ) -> None:
-        """``rows``: the rows of the checkpoint that is the start. ``objects``: all
-        ``admit.object.…`` messages after the start, including late ones. Raises CannotRebuild if
-        one cannot be used."""
+        """``rows``: the rows of the checkpoint from which the rebuild starts. ``objects``: all
+        ``admit.object.…`` messages about writes after the checkpoint; also messages that were
+        published late. Raises CannotRebuild if a message in ``objects`` cannot be read."""
         self.seen = seen
         self.unknown: set[str] = set()
-        """Keys of workloads with a state at ``seen`` that cannot be rebuilt."""
+        """Keys of the workloads that cannot be rebuilt as they were at the revision ``seen``."""
         self._start = start
         self._controller = Controller(b"")
         self._controller.manifests_floor = start.floor
@@ -241,7 +242,8 @@ class BucketRebuild:
         self._entries: dict[str, BucketEntry] = {}
         self._finished: dict[str, VersionedWorkload] = {}
         self._guessed: dict[str, RevisionRange] = {}
-        """Adopted workloads, with the revisions at which they may have been admitted or evicted."""
+        """The adopted workloads by key, each with the range of revisions in which it may have been
+        admitted or evicted."""
         for row in rows:
             self._load(row)
         written = {one.revision: one for one in map(manifest_of, objects)}
@@ -252,7 +254,8 @@ class BucketRebuild:
     def _load(self, row: CheckpointRow) -> None:
         key = row.key
         if row.kind is RowKind.FINISHED:
-            # Facts about a finished workload change nothing, so its spec is not needed.
+            # Facts about a finished workload change nothing, so a placeholder without a spec can
+            # stand for it.
             self._controller.workloads.keep(
                 key, VersionedWorkload(_finished_placeholder(key), row.revision, row.fact)
             )
@@ -273,14 +276,15 @@ class BucketRebuild:
         return sorted(self._entries.values(), key=lambda entry: entry.revision)
 
     def hear(self, facts: Iterable[LogMessage]) -> None:
-        """Adds facts after the start. All facts must be of types that the workload-controller
-        reads."""
+        """Adds facts from the log after the start of the rebuild, in order. All facts must be of
+        types that the workload-controller reads."""
         self._facts.extend(facts)
 
     def perform(self, commit: Committed, floor: int, limits: Limits | None = None) -> bool:
-        """Folds one commit. ``floor``, ``limits``: the values of the leader that made the commit;
-        limits of None: the defaults. Returns False if the commit goes beyond ``seen``, so later
-        commits are not needed."""
+        """Folds the facts of one recorded commit. ``floor``: the `manifests_floor` of the leader
+        that made the commit. ``limits``: the limits of that leader; None: the defaults. Returns
+        False if the commit reaches beyond the revision ``seen``, so that later commits are not
+        needed."""
         self._controller.queues.limits = limits or Limits()
         oldest = _oldest_revision(commit)
         if oldest > self.seen:
@@ -323,8 +327,8 @@ class BucketRebuild:
             rest = made.rest
         for key in looked_at:
             controller.workloads.let_go(key)
-        # The state of a workload can be missing, for example if it was submitted again after its
-        # old facts had expired.
+        # A workload that the commit wrote may not have been rebuilt, for example if it was
+        # submitted again after its old facts had expired.
         self.unknown |= missing
 
     def _use_named_revision(self, message: LogMessage) -> None:
@@ -352,8 +356,8 @@ class BucketRebuild:
             self._entries[put.key] = BucketEntry(put.key, put.value, revision)
 
     def _finished_workload(self, key: str, uid: str) -> VersionedWorkload:
-        """Returns a finished workload. ``uid``: the uid to use when no write of the workload was
-        folded."""
+        """Returns a finished workload. ``uid``: the workload's uid, which is used if this rebuild
+        has folded no write of the workload."""
         known = self._finished.get(key)
         if known is None:
             return VersionedWorkload(
@@ -389,8 +393,8 @@ class BucketRebuild:
             self._adopt(one, now)
 
     def _adopt(self, one: Adopted, now: datetime) -> None:
-        """Rebuilds a workload that has no recorded writes: folds its facts up to the last fact that
-        the workload contains, at the time of these facts."""
+        """Rebuilds an adopted workload, which has no recorded commits: folds the facts about the
+        workload up to ``one.fact``, at the time of the last of these facts."""
         key = f"{WORKLOAD}{one.key}"
         tail = f".{one.key}"
         own: list[LogMessage] = []
@@ -402,8 +406,8 @@ class BucketRebuild:
             fact = fact_of(message)
             before = fact.revision if isinstance(fact, Decision) else 0
             if own and self._controller.workloads.get(key).revision < before < one.revision:
-                # The decision names a revision of the workload, so there was a write before the
-                # decision.
+                # The decision names the workload's revision ``before``, so the facts until then
+                # were written at that revision.
                 self._fold(own, own[-1].time, {key: before})
                 own = []
             own.append(message)
@@ -419,34 +423,36 @@ class BucketRebuild:
 
 
 def manifest_of(message: LogMessage) -> BucketEntry:
-    """The write reported by an ``admit.object.…`` message. Raises CannotRebuild if the message
-    cannot be read."""
+    """Returns the write of a manifest that an ``admit.object.…`` message reports. Raises
+    CannotRebuild if the message cannot be read."""
     try:
         applied = _applied.decode(message.data)
         _, _, what, kind, namespace, name = message.subject.split(".")
     except (msgspec.MsgspecError, ValueError) as error:
         raise CannotRebuild(
-            f"message {message.sequence} contains no readable object: {error}"
+            f"message {message.sequence} of the log holds no readable manifest: {error}"
         ) from None
     key = f"{kind}.{name}" if namespace == "_" else f"{kind}.{namespace}.{name}"
     return BucketEntry(key, None if what == "deleted" else bytes(applied.object), applied.revision)
 
 
 def _oldest_revision(commit: Committed) -> int:
-    """The oldest revision in a commit; 0: the commit has no revision."""
+    """Returns the lowest revision that a commit wrote or adopted; 0: the commit wrote and adopted
+    nothing."""
     return min([*commit.runs[::2], *(one.revision for one in commit.adopted)], default=0)
 
 
 def _uid_in(key: str, batch: Iterable[LogMessage]) -> str:
-    """The uid in the first fact of the batch about the workload that has a uid; "": no fact has a
-    uid."""
+    """Returns the uid of the workload ``key``, from the first fact about it in the batch that has a
+    uid; "": no such fact."""
     tail = f".{key.removeprefix(WORKLOAD)}"
     about = (fact_of(message) for message in batch if message.subject.endswith(tail))
     return next((fact.uid for fact in about if fact is not None and fact.uid), "")
 
 
 def _finished_placeholder(key: str, uid: str = "") -> StoredWorkload:
-    """A finished workload without its spec."""
+    """A placeholder for a finished workload: only names, uid and the condition Finished, no
+    spec."""
     namespace, name = names_of(key)
     finished = Condition(type=Type.FINISHED, status="True", reason="Succeeded")
     return StoredWorkload(

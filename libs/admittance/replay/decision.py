@@ -1,10 +1,9 @@
-"""Repeats a decision from the log with the scheduler's own decision function, and compares the
-results. The module is pure.
+"""Repeats a scheduler's decision from the log with the scheduler's own code, and compares the
+repeated decision with the logged one. The module is pure.
 
-A decision records in its `Scan` what neither the bucket nor the log shows: which heads had their
-turn earlier in the cycle, and behind which flavors the scans of these heads began. The replay sets
-the heads that were processed earlier and calls the function that decides in the live scheduler.
-"""
+A decision records in its `Scan` what neither the bucket nor the log shows: which heads were
+processed earlier in the same cycle, and behind which flavors the scans of these heads began. The
+replay sets the same heads and runs one cycle of the live scheduler's code."""
 
 from __future__ import annotations
 
@@ -46,7 +45,8 @@ from admittance.workload import stored
 from admittance.workload.bucket_reader import names_of
 
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
-"""Fields that describe how a decision was made, not what it decides."""
+"""Fields of a decision that are not compared, because they describe how the decision was made, not
+what it decides."""
 
 _IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
     Confirmed: InFlight.CONFIRMED,
@@ -58,20 +58,21 @@ _IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
 
 
 class CannotRepeat(Exception):
-    """A decision cannot be repeated: something that it was made from is not known. The error text
-    names what is missing."""
+    """A decision cannot be repeated, because a part of the state from which it was made is not
+    known. The error text names what is missing."""
 
 
 class Turn(NamedTuple):
-    """A head of the cycle. ``cursor``: the flavors behind which the head's scan began; (): the scan
-    began at the first flavor."""
+    """A head that the scheduler processed in a cycle. ``key``: the head's workload. ``cursor``: the
+    flavors behind which the head's scan began; (): the scan began at the first flavor."""
 
     key: Key
     cursor: Cursor = ()
 
 
 class LoggedDecision(NamedTuple):
-    """A decision on the log. ``epoch``: the epoch of the leader that made the decision."""
+    """A scheduler's decision on the log. ``sequence``: its position on the log; ``epoch``: the
+    epoch of the leader that made the decision."""
 
     sequence: int
     epoch: int
@@ -79,10 +80,11 @@ class LoggedDecision(NamedTuple):
 
 
 class Repetition(NamedTuple):
-    """The result of repeating a decision. ``differences``: one sentence for each difference; empty:
-    the repeated decision is the same. ``made``: the repeated decisions. ``turns``: the
-    processed heads; ``workloads``, ``objects``, ``inflight``: the size of the rebuilt state and the
-    number of decisions in flight."""
+    """The result of repeating a decision. ``differences``: one sentence for each difference between
+    the logged decision and the repeated one; empty: they are the same. ``made``: all decisions of
+    the repeated cycle. ``turns``: the heads that the repeated cycle processed. ``workloads``,
+    ``objects``, ``inflight``: the numbers of workloads, manifests and decisions in flight in the
+    rebuilt state."""
 
     differences: list[str]
     made: list[Any]
@@ -93,7 +95,8 @@ class Repetition(NamedTuple):
 
 
 def logged_decision(message: LogMessage) -> LoggedDecision | None:
-    """The decision in a message; None: the message is not a decision by a leader of its domain."""
+    """Returns the decision in a message; None: the message is not a decision by a leader of the
+    decision's domain."""
     try:
         fact = decode(message.subject, message.data)
     except Undecodable:
@@ -105,7 +108,7 @@ def logged_decision(message: LogMessage) -> LoggedDecision | None:
 
 
 def revisions_needed(decision: Decision) -> list[int]:
-    """The revisions of the bucket that the decision was made from, oldest first."""
+    """Returns the revisions of the bucket that a replay of the decision needs, oldest first."""
     scan = decision.scan
     if isinstance(decision, Refused) and scan is not None and scan.seen:
         return [scan.seen, decision.seen]
@@ -118,12 +121,11 @@ def repeat(
     bucket_at: Callable[[int], Sequence[BucketEntry]],
     config: Config,
 ) -> Repetition:
-    """Makes the decision ``target`` again and returns the comparison. ``before``: earlier decisions
-    on the log, in order, as far back as decisions may have been in flight; ``bucket_at``: returns
-    the bucket at a revision.
+    """Makes the decision ``target`` again and returns the comparison. ``before``: the decisions on
+    the log before ``target``, in order, from the oldest that may have been in flight.
+    ``bucket_at``: returns the entries that the bucket had at a revision.
 
-    Raises CannotRepeat if something needed is not known.
-    """
+    Raises CannotRepeat if a part of the state from which the decision was made is not known."""
     decision = target.decision
     of_leader = [
         one
@@ -138,8 +140,7 @@ def repeat(
     same = [one for one in of_leader if _is_of_cycle(one.decision, decision.time, decision.seen)]
     earlier = [one for one in of_leader if one not in same]
     if is_recheck(decision):
-        # All rechecks of a cycle are published together, before the heads of the cycle have their
-        # turns.
+        # A cycle publishes all rechecks of reservations together, before it processes heads.
         rechecks = [one.decision for one in of_leader if _is_same_recheck(one.decision, decision)]
         earlier = [one for one in earlier if not _is_same_recheck(one.decision, decision)]
         rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
@@ -159,8 +160,9 @@ def _repeat_parked(
     bucket_at: Callable[[int], Sequence[BucketEntry]],
     config: Config,
 ) -> Repetition:
-    """Repeats the refusal of a workload in a class that an earlier cycle parked. For flavors that
-    the earlier scan did not try, the refusal has the numbers of the time when it was published."""
+    """Repeats the refusal of a workload in an equivalence class that an earlier cycle parked. For
+    flavors that the earlier scan did not try, the refusal has the shortfalls of the moment when it
+    was published."""
     scan = decision.scan
     assert scan is not None, "the refusal of a class records its scan"
     then = scan.at or decision.time
@@ -187,7 +189,8 @@ def _repeat_inadmissible(
     entries: Sequence[BucketEntry],
     config: Config,
 ) -> Repetition:
-    """Repeats the refusal of a workload that was parked alone, without its class."""
+    """Repeats the refusal of a workload that was parked alone, without the other workloads of its
+    equivalence class."""
     rebuilt = _Rebuilt(entries, of_leader, config, decision)
     turns = [Turn((decision.namespace, decision.name))]
     made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now)
@@ -201,11 +204,11 @@ def _repeat_inadmissible(
 
 
 class DecisionReplay(Scheduler):
-    """A scheduler with heads and decisions in flight that are set from the log."""
+    """A scheduler that gets its heads and its decisions in flight from logged decisions."""
 
     def assume(self, decision: Decision) -> bool:
-        """Sets a logged decision as in flight. Returns False if the state has a newer revision of
-        the workload already."""
+        """Marks a logged decision as in flight. Returns False if the state has another revision of
+        the decision's workload, so that the decision has been written already."""
         state = self._state
         workload = state.workloads.get((decision.namespace, decision.name))
         domain = state.domains.get(decision.domain)
@@ -264,8 +267,9 @@ class DecisionReplay(Scheduler):
         now: datetime,
         usages: Mapping[str, float] | None = None,
     ) -> list[Decided]:
-        """The decisions of a cycle with the given heads. ``usages``: the usages by which the cycle
-        compared LocalQueues. Raises CannotRepeat if a head did not compete."""
+        """Runs a cycle that processes the given heads, and returns its decisions. ``usages``: the
+        usages of LocalQueues that the logged cycle compared. Raises CannotRepeat if one of the
+        workloads was not pending."""
         found = self._domain(domain)
         self.wake(now=now)
         for one in found.queues:
@@ -289,13 +293,13 @@ class DecisionReplay(Scheduler):
             if cursor:
                 generation = queue.generation + found.generation
                 workload.cursor = SavedCursor(cursor, self._cycle.number, generation, workload.cls)
-        # A refusal may be published during a quota handover, when no cycle runs.
+        # The live scheduler may publish a refusal during a handover of quota, but runs no cycle.
         self._state.handovers.pop(found, None)
         return self.decide(found, now=now)
 
     def recheck(self, domain: str, keys: Iterable[Key], *, now: datetime) -> list[Decided]:
-        """The decisions of a cycle without heads, about reduced quotas and about the reservations
-        of ``keys``, in order."""
+        """Runs a cycle without heads, and returns its decisions: about reduced quotas, and about
+        the reservations of the workloads ``keys``, in order."""
         found = self._domain(domain)
         self.wake(now=now)
         found.quota_reduced = True
@@ -304,8 +308,8 @@ class DecisionReplay(Scheduler):
         return self.decide(found, now=now)
 
     def refusal(self, key: Key) -> Refusal | None:
-        """Why the workload is parked or blocks its queue; None: the workload neither is parked nor
-        blocks its queue."""
+        """Returns the refusal that says why the workload is parked or blocks its queue as the head;
+        None: the workload is neither parked nor a blocked head."""
         workload = self._state.workloads.get(key)
         if workload is None:
             return None
@@ -315,13 +319,14 @@ class DecisionReplay(Scheduler):
         return refusal
 
     def head(self, key: Key) -> WorkloadInfo:
-        """Returns the pending workload. Raises CannotRepeat if the workload does not compete."""
+        """Returns the pending workload ``key``. Raises CannotRepeat if the workload does not exist,
+        or waits in no queue."""
         workload = self._state.workloads.get(key)
         name = "/".join(key)
         if workload is None:
             raise CannotRepeat(f"workload {name} did not exist at the revision of the decision")
         if workload.queue is None or workload.entry is None or workload.in_flight:
-            raise CannotRepeat(f"workload {name} did not compete at the revision of the decision")
+            raise CannotRepeat(f"workload {name} was not pending at the revision of the decision")
         return workload
 
     def _domain(self, name: str) -> Domain:
@@ -332,7 +337,8 @@ class DecisionReplay(Scheduler):
 
 
 class _Rebuilt:
-    """A `DecisionReplay` with the state that the scheduler had when it made the logged decision."""
+    """Builds a `DecisionReplay` with the state that the scheduler had when it made the logged
+    decision."""
 
     def __init__(
         self,
@@ -374,8 +380,8 @@ class _Rebuilt:
     def repetition(
         self, differences: Iterable[str], made: Iterable[Any], turns: Iterable[Turn]
     ) -> Repetition:
-        """Returns the result of the replay, with the numbers of queues and workloads in the rebuilt
-        state."""
+        """Returns the result of repeating the decision, with the numbers of workloads and manifests
+        in the rebuilt state."""
         present = [entry for entry in self._entries if entry.value is not None]
         workloads = sum(entry.key.startswith("workload.") for entry in present)
         return Repetition(
@@ -392,16 +398,16 @@ class _Rebuilt:
 
 
 def is_turn(decision: Decision) -> bool:
-    """Whether the decision was made in the turn of a head. A refusal may be published later than
-    the turn of its head."""
+    """Whether the decision was made and published while a cycle processed a head. Other refusals
+    are published later."""
     if isinstance(decision, Refused):
         return decision.refusal.reason == WAITS_FOR_VICTIMS
     return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)
 
 
 def is_recheck(decision: Decision) -> bool:
-    """Whether the decision is about a reservation, and was made before the turns of the heads in
-    its cycle."""
+    """Whether the decision is about a workload that already has reserved quota; a cycle makes such
+    decisions before it processes its heads."""
     if isinstance(decision, Preempted):
         return decision.planned
     return isinstance(decision, Planned | Confirmed | Revoked)
@@ -416,18 +422,21 @@ def _is_same_recheck(one: Decision, other: Decision) -> bool:
 
 
 def rechecked_reservations(decisions: Iterable[Decision]) -> list[Key]:
-    """The reservations that the given decisions are about, in order."""
+    """Returns the workloads with the reservations that the decisions are about, in order."""
     return list(dict.fromkeys(_decided_for(one) for one in decisions))
 
 
 def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
-    """The turns of one cycle that led to these decisions, in order."""
+    """Returns the heads that one cycle processed to make these decisions, in order."""
     turns: dict[Key, Cursor] = {}
     for one in decisions:
         scan = one.scan
         if scan is not None:
             if scan.lost:
-                raise CannotRepeat("too many heads were processed before it in the same cycle")
+                raise CannotRepeat(
+                    "the decision does not list the heads processed before it in its cycle: there "
+                    "were too many"
+                )
             for head in scan.heads:
                 turns.setdefault(key_of(head.name), head.cursor)
         turns.setdefault(_decided_for(one), scan.cursor if scan is not None else ())
@@ -435,14 +444,15 @@ def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
 
 
 def _decided_for(decision: Decision) -> Key:
-    """The workload that was processed or rechecked when the decision was made."""
+    """Returns the workload that the scheduler processed or rechecked when it made the decision: the
+    preemptor for `Preempted`, else the decision's own workload."""
     if isinstance(decision, Preempted):
         return key_of(decision.by)
     return decision.namespace, decision.name
 
 
 def usages_of(decisions: Iterable[Decision]) -> dict[str, float]:
-    """The usages by which the cycle of the given decisions compared LocalQueues."""
+    """Returns the usages of LocalQueues that a cycle compared to make the given decisions."""
     found: dict[str, float] = {}
     for one in decisions:
         if one.scan is not None:
@@ -451,7 +461,7 @@ def usages_of(decisions: Iterable[Decision]) -> dict[str, float]:
 
 
 def key_of(name: str) -> Key:
-    """The key of ``namespace/name``."""
+    """Returns the key of the workload ``namespace/name``."""
     namespace, _, plain = name.partition("/")
     return namespace, plain
 
@@ -476,7 +486,7 @@ def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
 
 
 def _field_differences(logged: Any, again: Any) -> Iterator[str]:
-    """Yields the fields in which the two decisions differ, as they are on the log."""
+    """Yields a sentence for each field in which the logged and the repeated decision differ."""
     left, right = msgspec.to_builtins(logged), msgspec.to_builtins(again)
     for field in sorted({*left, *right} - NOT_COMPARED):
         if left.get(field) != right.get(field):

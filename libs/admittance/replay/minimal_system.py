@@ -1,9 +1,8 @@
 """The scheduler's core with a minimal model of the other services, to play differential scenarios.
 
 The model applies the effects of a decision or a step at once, because the scenarios were recorded
-so that a victim stops immediately, and no message is lost. The workload-controller is not modelled,
-so the differences to Kueue in docs/spec/lifecycle.md#1.5 do not show.
-"""
+with victims that stop immediately, and without lost messages. The model has no workload-controller,
+so the differences between Admittance and Kueue in docs/spec/lifecycle.md#1.5 do not show."""
 
 from __future__ import annotations
 
@@ -28,7 +27,8 @@ _START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def config_of_kueue(*, fair_sharing: bool) -> Config:
-    """Kueue's defaults, with fair sharing if ``fair_sharing`` is on."""
+    """Returns the scheduler's configuration that decides as Kueue does by default.
+    ``fair_sharing``: with Kueue's fair sharing."""
     return Config(
         idle_cycles=NEVER,
         preemption=True,
@@ -39,11 +39,12 @@ def config_of_kueue(*, fair_sharing: bool) -> Config:
 
 
 class MinimalSystem:
-    """Stored workloads, and the scheduler's core, which gets every change of these workloads.
+    """The stored workloads of a scenario, and the scheduler's core, which gets every change of
+    these workloads.
 
-    ``evictions``: the reasons of evictions per workload, ``trace``: the events, both since the last
-    settle step and in the format of ``expected``; ``cycle``: the number of the present cycle.
-    """
+    ``evictions``: the reasons of the evictions of each workload; ``trace``: the events. Both begin
+    after the last settle step, and have the format of ``Scenario.expected``. ``cycle``: the number
+    of the present cycle in its settle step."""
 
     def __init__(self, config: Config) -> None:
         self.core = Scheduler(config)
@@ -58,7 +59,8 @@ class MinimalSystem:
     # The bucket. ----------------------------------------------------------------------------
 
     def put_object(self, obj: Mapping[str, Any]) -> None:
-        """Writes an object of the configuration. Raises ManifestError if the object is invalid."""
+        """Passes an object of the scenario, such as a ClusterQueue, to the scheduler's core. Raises
+        ManifestError if the object is invalid."""
         manifest = decode_object(obj, namespace="default").manifest
         self._revision += 1
         meta = manifest.metadata
@@ -71,7 +73,8 @@ class MinimalSystem:
             self.core.own(domain)
 
     def put(self, name: str, stored: StoredWorkload | None) -> None:
-        """Writes the stored workload; None: deletes the workload."""
+        """Stores the workload ``name`` and passes it to the scheduler's core; None: deletes the
+        workload."""
         self._revision += 1
         if stored is None:
             self.stored.pop(name, None)
@@ -81,8 +84,8 @@ class MinimalSystem:
         self.core.apply_workload("default", name, stored, self._revision, now=self.now)
 
     def create(self, workload: Mapping[str, Any]) -> None:
-        """Creates a workload; moves the clock to the workload's creation time if that is later than
-        now."""
+        """Creates a workload; moves the scenario's clock to the workload's creation time if that
+        time is later than the clock."""
         meta = msgspec.convert(workload["metadata"], ObjectMeta)
         if meta.creation_timestamp is not None:
             self.now = max(self.now, meta.creation_timestamp)
@@ -97,7 +100,8 @@ class MinimalSystem:
         )
 
     def cluster_queue_of(self, name: str) -> str:
-        """The ClusterQueue of the workload's LocalQueue; "": no ClusterQueue."""
+        """Returns the ClusterQueue of the workload's LocalQueue; "": the LocalQueue does
+        not exist."""
         queue = json.loads(bytes(self.stored[name].spec)).get("queueName", "")
         local = self.core.catalog.local_queues.get(("default", queue))
         return local.spec.cluster_queue if local is not None else ""
@@ -110,8 +114,8 @@ class MinimalSystem:
         )
 
     def change(self, name: str, conditions: Mapping[str, tuple[bool, str]], **status: Any) -> None:
-        """Sets conditions of the workload (a map from type to status and reason) and fields of its
-        status."""
+        """Sets conditions of the workload, and other fields of its status. ``conditions``: maps the
+        type of a condition to its status and reason."""
         stored = self.stored[name]
         kept = [one for one in stored.status.conditions if one.type not in conditions]
         new = [
@@ -138,8 +142,9 @@ class MinimalSystem:
         shown_reason: str = "",
         by: str = "",
     ) -> None:
-        """Evicts the workload: takes its quota at once. ``shown_reason``: the reason in the result,
-        if that differs from ``reason``."""
+        """Evicts the workload, which loses its quota at once. ``shown_reason``: the reason in the
+        result of the settle step, if it differs from ``reason``, the reason in the condition
+        Evicted."""
         shown = shown_reason or reason
         self.evictions.setdefault(name, []).append(shown)
         self._note("evict", name, reason=shown, **({"by": by} if by else {}))
@@ -164,8 +169,8 @@ class MinimalSystem:
         )
 
     def reserve(self, one: Assigned) -> None:
-        """Applies a decision to assign quota: reserves quota, and admits a workload without
-        checks."""
+        """Applies a decision that assigns quota to a workload: reserves the quota, and admits the
+        workload if it needs no checks."""
         checks = self.core.catalog.required_checks(one.admission.cluster_queue, one.admission)
         rows = tuple(CheckState(name=name) for name in sorted(checks))
         self._note("reserve", one.name)
@@ -184,7 +189,8 @@ class MinimalSystem:
         )
 
     def admit(self, name: str) -> None:
-        """Admits the workload. Every check of the workload is ready."""
+        """Admits a workload that has reserved quota, because every check of the workload is
+        Ready."""
         self._note("admit", name)
         self.change(name, {"Admitted": (True, "Admitted")})
 
@@ -193,14 +199,15 @@ class MinimalSystem:
 
 
 SettleResult: TypeAlias = dict[str, Any]
-"""A map with ``step``, ``cycles``, ``workloads``, ``usage`` and ``trace``; see
-``differential/README.md``."""
+"""The result of one settle step: a map with ``step``, ``cycles``, ``workloads``, ``usage`` and
+``trace``; see ``differential/README.md``."""
 
 _Usage: TypeAlias = dict[str, dict[str, dict[str, int]]]
 
 
 def settle_result(system: MinimalSystem, step: int, cycles: int) -> SettleResult:
-    """The result of a settle step in the format of ``expected``; clears evictions and trace."""
+    """Returns the result of a settle step in the format of ``Scenario.expected``; clears the
+    recorded evictions and the trace."""
     usage: _Usage = {}
     workloads: dict[str, Any] = {}
     for name in sorted(system.stored):
@@ -248,8 +255,9 @@ def _workload(
 
 
 def differences(expected: Sequence[SettleResult], found: Sequence[SettleResult]) -> Iterator[str]:
-    """Yields one sentence for each difference between two settle results. ``step``, ``cycles`` and
-    ``trace`` are not compared. A missing amount counts as equal to zero."""
+    """Yields one sentence for each difference between the expected and the found results of the
+    settle steps. ``step``, ``cycles`` and ``trace`` of a result are not compared. In ``usage`` a
+    missing amount is equal to zero."""
     if len(expected) != len(found):
         yield f"expected {len(expected)} settle steps, got {len(found)}"
     for want, got in zip(expected, found, strict=False):

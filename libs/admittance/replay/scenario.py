@@ -1,8 +1,8 @@
-"""Reads and plays a differential scenario. Source: ``differential/README.md``.
+"""Reads and plays a differential scenario: objects, and steps that Kueue ran too, with Kueue's
+results. Source: ``differential/README.md``.
 
-Unknown fields of a scenario are skipped. An unknown step is refused, because skipping it would
-change the result.
-"""
+Unknown fields of a scenario are skipped. An unknown step is refused, because the results would be
+wrong without the step."""
 
 from __future__ import annotations
 
@@ -30,23 +30,27 @@ from admittance.scheduling.cycle.decisions import Decided
 STEPS: Final = ("create", "settle", "finish", "delete", "update", "check")
 _GZIP: Final = b"\x1f\x8b"
 SIZE_MAX: Final = 256 * 1024 * 1024
-"""How many bytes an unpacked scenario has at most: a small file may unpack to a huge one."""
+"""The most bytes that a scenario file may unpack to: a small file could otherwise unpack to a huge
+one."""
 
 IDLE: Final = 10
-"""A settle step ends after this many idle cycles in a row, even if a StrictFIFO head is tried again
-in each cycle."""
+"""A settle step ends after this many cycles in a row that change nothing, even if each of them
+tries a StrictFIFO head again."""
 CYCLES_MAX: Final = 500
-"""How many cycles one settle step runs at most. Scenarios that need more than 400 cycles are not in
-the set."""
+"""How many cycles one settle step runs at most. No scenario of the set needs more than 400
+cycles."""
 _SECOND: Final = timedelta(seconds=1)
 
 
 class BadScenario(ValueError):
-    """The file is not a scenario or cannot be played; the text is one line that says why."""
+    """A file is not a scenario, or the scenario cannot be played; the text is one line that says
+    why."""
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """``expected``: one result per settle step; None: the scenario has no expected results."""
+    """A differential scenario. ``objects``: the manifests of the configuration; ``steps``: maps
+    with one key, the kind of the step; ``expected``: Kueue's result for each settle step; None: the
+    scenario has no expected results."""
 
     name: str
     objects: list[dict[str, Any]]
@@ -57,14 +61,14 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def read(data: bytes) -> Scenario:
-    """The scenario in the bytes of a file, plain or gzip. Raises BadScenario if they are not a
-    scenario."""
+    """Reads a scenario from the bytes of a file, plain JSON or gzip. Raises BadScenario if the
+    bytes are not a scenario."""
     if data.startswith(_GZIP):
         data = _unpacked(data)
     try:
         scenario = msgspec.json.decode(data, type=Scenario)
     except msgspec.ValidationError as error:
-        raise BadScenario(f"not a scenario: {error}") from None
+        raise BadScenario(f"the file is not a scenario: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadScenario(f"the scenario is not JSON: {error}") from None
     name = scenario.name
@@ -80,33 +84,33 @@ def _unpacked(data: bytes) -> bytes:
     try:
         found = unpacking.decompress(data, SIZE_MAX)
     except zlib.error as error:
-        raise BadScenario(f"broken gzip: {error}") from None
+        raise BadScenario(f"the gzip data of the scenario is broken: {error}") from None
     if unpacking.unconsumed_tail:
         raise BadScenario(f"the scenario unpacks to more than {SIZE_MAX:,} bytes")
     if not unpacking.eof:
-        raise BadScenario("the data is cut off")
+        raise BadScenario("the gzip data of the scenario is cut off")
     if unpacking.unused_data:
-        # A gzip file may have several members.
+        # The gzip file has several members, and `decompressobj` unpacks only the first.
         try:
             return gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
-            raise BadScenario(f"broken gzip: {error}") from None
+            raise BadScenario(f"the gzip data of the scenario is broken: {error}") from None
     return found
 
 
 def _check(index: int, step: dict[str, Any]) -> None:
     if len(step) != 1:
-        raise BadScenario(f"step {index}: a step has one key, this has {len(step)}")
+        raise BadScenario(f"step {index}: a step has one key, this step has {len(step)}")
     (what,) = step
     if what not in STEPS:
         raise BadScenario(f"step {index}: unknown step {what!r}; known are {', '.join(STEPS)}")
 
 
 def play(scenario: Scenario) -> list[SettleResult]:
-    """The result of every settle step, in the format of ``expected``.
+    """Plays the scenario. Returns the result of every settle step, in the format of
+    ``Scenario.expected``.
 
-    Raises BadScenario when a step cannot be run.
-    """
+    Raises BadScenario if an object or a step of the scenario is not valid."""
     system = MinimalSystem(config_of_kueue(fair_sharing=scenario.fair_sharing))
     found: list[SettleResult] = []
     for index, obj in enumerate(scenario.objects):
@@ -124,14 +128,15 @@ def play(scenario: Scenario) -> list[SettleResult]:
 
 
 def perform_step(system: MinimalSystem, what: str, value: Any) -> None:
-    """Performs a step other than ``settle``."""
+    """Performs one step of a scenario other than ``settle``. ``what``: the kind of the step;
+    ``value``: the step's content."""
     _STEPS[what](system, value)
 
 
 @contextmanager
 def _bad_scenario_at(where: str) -> Iterator[None]:
-    """Turns errors about the values of an object or step into BadScenario. ``where``: the name of
-    that object or step."""
+    """Turns errors about an object or a step of a scenario into BadScenario. ``where``: the object
+    or step in words, such as "step 3"."""
     try:
         yield
     except ManifestError as error:
@@ -141,8 +146,9 @@ def _bad_scenario_at(where: str) -> Iterator[None]:
 
 
 def settle(system: MinimalSystem, watch: Callable[[Sequence[Decided]], None] | None = None) -> int:
-    """Runs cycles until nothing changes; returns the number of cycles without the idle ones at the
-    end. ``watch`` is called with the decisions of each cycle before these decisions are applied."""
+    """Runs cycles of the scheduler until nothing changes; returns the number of cycles, without the
+    idle cycles at the end. ``watch``: called with the decisions of each cycle before the model
+    applies them."""
     idle = 0
     system.cycle = 0
     while system.cycle < CYCLES_MAX:
@@ -163,13 +169,14 @@ def settle(system: MinimalSystem, watch: Callable[[Sequence[Decided]], None] | N
             elif isinstance(one, Assigned):
                 system.reserve(one)
             else:
-                raise TypeError(f"Kueue has no {type(one).__name__}")
+                raise TypeError(f"Kueue makes no decision {type(one).__name__}")
         idle = idle + 1 if not decided and _pending_and_parked(system) == before else 0
     return system.cycle
 
 
 def _pending_and_parked(system: MinimalSystem) -> frozenset[tuple[str, bool]]:
-    """The pending workloads, each with a flag that says whether the workload is parked."""
+    """Returns the names of the pending workloads, each with a flag that says whether the workload
+    is parked."""
     rows = system.core.pending(PendingQuery(limit=NEVER)).rows
     return frozenset((row.name, row.parked) for row in rows if row.position)
 
@@ -193,14 +200,15 @@ def _delete(system: MinimalSystem, names: list[str]) -> None:
         if name not in system.stored:
             continue
         if system.is_true(name, "Finished"):
-            # The core has already removed the workload. In Kueue deleting a workload requeues its
-            # cohort tree, so the tree is flushed here.
+            # The scheduler's core removed the workload when it finished. In Kueue the deletion of a
+            # workload requeues the workloads of its cohort tree, so the tree is flushed here.
             system.core.flush(system.cluster_queue_of(name))
         system.put(name, None)
 
 
 def _update(system: MinimalSystem, obj: Mapping[str, Any]) -> None:
-    """Replaces the spec of a ClusterQueue and applies the queue's stop policy to workloads."""
+    """Replaces the spec of a ClusterQueue, and applies the queue's stop policy to the queue's
+    workloads."""
     queue = obj["metadata"]["name"]
     policy = obj["spec"].get("stopPolicy", "None")
     system.put_object(obj)
@@ -243,7 +251,7 @@ def _check_verdict(system: MinimalSystem, value: Mapping[str, str]) -> None:
         case "Rejected":
             system.evict(name, "DeactivatedDueToAdmissionCheck", active=False)
         case _:
-            raise ValueError(f"no check state {state!r}")
+            raise ValueError(f"unknown check state {state!r}")
 
 
 _STEPS: Final[dict[str, Callable[[MinimalSystem, Any], None]]] = {

@@ -1,9 +1,9 @@
 """``python -m admittance.whatif`` reads a `SimulationTask` from standard input and writes the reply
 to standard output, one message per line.
 
-A scheduler starts one what-if process for each request. Copying many workloads takes seconds, and
-the scheduler continues to decide during those seconds. The simulating process only reads the
-bucket.
+A scheduler starts one such process for each what-if request. Copying many workloads takes seconds,
+and the scheduler continues to decide during those seconds. The process reads the bucket and writes
+nothing to it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from admittance.whatif.simulate import in_parts, simulate
 from admittance.workload.limits import limits_from
 
 NICE = 10
-"""Niceness of the process: it runs with lower priority than the scheduler."""
+"""Niceness of the what-if process: the operating system gives it less CPU time than the
+scheduler.
+"""
 
 
 def main() -> int:
-    """Runs one simulation; returns the exit status."""
+    """Runs one simulation; returns the exit status of the process."""
     with suppress(OSError):
         os.nice(NICE)
-    # The process runs for seconds and frees little memory, so garbage collection would take a fifth
-    # of its time for nothing.
+    # The what-if process runs for seconds and frees little memory: garbage collection would take a
+    # fifth of the time for nothing.
     gc.disable()
     settings = Settings.from_env("whatif")
     logs.configure("whatif", settings.instance, settings.json_logs, level="error")
@@ -63,8 +65,9 @@ def main() -> int:
 
 
 async def _bucket(settings: Settings) -> list[BucketEntry]:
-    """Returns all keys of the bucket at one moment, including deleted ones, in the order of
-    revisions."""
+    """Returns the entries of all keys of the bucket at one moment, deleted keys included, in the
+    order of revisions.
+    """
     bus = await Bus.connect(settings.url, name="admit-whatif", access=settings.connection)
     reader = BucketReader(bus)
     found: dict[str, BucketEntry] = {}

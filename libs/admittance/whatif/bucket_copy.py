@@ -1,13 +1,14 @@
-"""A copy of the bucket, and the cores of the services, which decide on the copy and write to it
-without a bus.
+"""`BucketCopy`: a copy of the bucket in memory, and the cores of the services, which decide on the
+copy and write to it without a bus.
 
-The workload-controller's core folds each fact at once. Writes of that core go to the cores of the
-scheduler and the variant-controller. Simulated runners only stop evicted jobs. Checks are not
-simulated: a workload that waits for a check keeps waiting.
+The workload-controller's core folds each simulated fact at once. The cores of the scheduler and the
+variant-controller get each workload that the workload-controller's core writes. Of runners only the
+stopping of evicted jobs is simulated. Checks are not simulated: a workload that waits for a check
+keeps waiting.
 
-A family counts as one workload, its parent. Events of a variant are reported for the parent; a
-parent without an admission is shown as its best variant with reserved quota.
-"""
+The result of a simulation shows a family as one workload, its parent. Evictions and reservations of
+a variant are reported for the parent; a parent without an admission is shown as its best variant
+with reserved quota."""
 
 from __future__ import annotations
 
@@ -40,17 +41,19 @@ from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 MESSAGE: Final = timedelta(microseconds=1)
-"""Time between two messages of the simulated log, so that no two messages have the same time."""
+"""Simulated time between two messages of the simulated log, so that no two messages have the same
+time."""
 CYCLE: Final = timedelta(milliseconds=1)
-"""Time between two simulated cycles, so that the reservations of two cycles have different
-times."""
+"""Simulated time between two cycles of the scheduler, so that the reservations of two cycles have
+different times."""
 NEVER: Final = timedelta(days=10_000)
-"""Delay of refusals. Refusals only inform users, so the simulation needs none."""
+"""Delay of the simulated scheduler's refusals: never published, because refusals only
+inform users."""
 WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
 VARIANT_EVICTED: Final = "VariantEvicted"
-"""Eviction reason of a parent when its admitted variant is evicted; the cause is stored with the
-variant."""
+"""The reason of a parent's eviction when its admitted variant was evicted; the variant's own
+condition has the cause."""
 
 Key = tuple[str, str]
 _usage = Reader(ConsumedUsage)
@@ -58,7 +61,8 @@ _usage = Reader(ConsumedUsage)
 
 class Eviction(NamedTuple):
     """A simulated eviction, in which a workload loses its quota. ``held``: the workload before the
-    eviction; ``wave``: how many rounds of evicted jobs had stopped before the eviction."""
+    eviction; ``wave``: the number of rounds in which evicted jobs had stopped before this eviction.
+    """
 
     held: StoredWorkload
     reason: str
@@ -68,14 +72,15 @@ class Eviction(NamedTuple):
 
 
 class BucketCopy:
-    """The cores over one copy of the bucket, and a record of what happened.
+    """The cores of the services over one copy of the bucket, and records of what happened in the
+    simulation.
 
-    ``wave``: the number of rounds in which evicted jobs have stopped. ``before``: each written
-    workload as it was before its first write; None: the workload did not exist. ``reserved``: the
-    wave in which a workload got its quota. ``preempted``: the victims of each preemptor.
-    ``cut_off``: the simulation reached a limit. ``unreadable``: keys with broken values. All
-    records contain only the keys of regular workloads and parents.
-    """
+    ``wave``: the number of rounds in which evicted jobs have stopped so far. ``before``: each
+    workload that the simulation wrote, as it was before the first write; None: the workload did not
+    exist. ``reserved``: for each workload that got quota, the ``wave`` at that moment.
+    ``preempted``: the victims of each preemptor. ``cut_off``: the simulation ended early, at a
+    limit. ``unreadable``: keys of the bucket with values that cannot be decoded. A variant appears
+    in the records under the key of its parent."""
 
     def __init__(
         self,
@@ -113,7 +118,8 @@ class BucketCopy:
             try:
                 self._take(entry)
             except BROKEN:
-                # A broken value does not hide the rest of the bucket, as in the services.
+                # A value that cannot be decoded does not stop the simulation, as it does not stop
+                # the services.
                 self.unreadable.append(entry.key)
         self.unreadable += self.controller.unreadable
         self.controller.settle_load(0)
@@ -167,9 +173,9 @@ class BucketCopy:
             self.core.own(domain)
 
     def put_object(self, key: str, manifest: Any, value: bytes) -> int:
-        """Writes a manifest (None: deletes it) and updates the cores; returns the revision of the
-        write. Effects of the manifest on workloads follow when the message about the manifest is
-        published."""
+        """Writes a manifest to the copy (None: deletes it) and passes it to the cores; returns the
+        revision of the write. The manifest affects workloads only when `publish_message` folds the
+        message about the manifest."""
         self.revision += 1
         self.controller.keep_object(key, manifest, value, self.revision)
         self._apply_object(key, self.revision)
@@ -177,17 +183,17 @@ class BucketCopy:
         return self.revision
 
     def workload(self, key: Key) -> StoredWorkload | None:
-        """The workload in the copy now; None: it does not exist, or it finished before the copy was
-        made."""
+        """Returns the workload in the copy now; None: the workload does not exist, or it had
+        finished before the bucket was copied."""
         return self.controller.workloads.get(workload_key(*key)).workload
 
     def family(self, key: Key) -> Key:
-        """The parent of a variant; the key itself for any other workload."""
+        """Returns the key of a variant's parent; for any other workload its own key."""
         return self._family.get(key, key)
 
     def shown(self, key: Key) -> StoredWorkload | None:
-        """The workload in the copy now; for a parent without an admission its best variant with
-        reserved quota."""
+        """Returns the workload in the copy now; for a parent without an admission its best variant
+        with reserved quota, if it has one."""
         workload = self.workload(key)
         kin = self._kin.get(key)
         if workload is None or not kin or holds_quota(workload):
@@ -203,11 +209,13 @@ class BucketCopy:
         return min(reserved, key=lambda one: head(one).sibling_index or 0, default=workload)
 
     def has_workload(self, key: Key) -> bool:
-        """Whether the workload exists, even if it finished before the copy was made."""
+        """Whether the copy has the workload, even if the workload had finished before the bucket
+        was copied."""
         return self.workload(key) is not None or workload_key(*key) in self._finished
 
     def workloads(self) -> Iterable[tuple[Key, StoredWorkload]]:
-        """All workloads that have not finished, in the form that `shown` returns."""
+        """Yields all workloads that have not finished, without variants, each as `shown` returns
+        it."""
         for _, known in self.controller.workloads.items():
             workload = known.workload
             if workload is None or is_true(workload, Type.FINISHED):
@@ -219,8 +227,7 @@ class BucketCopy:
     # The log. -----------------------------------------------------------------------------------
 
     def publish(self, facts: Iterable[Fact]) -> list[SettledReply]:
-        """Publishes facts on the simulated log and applies their effects; returns the outcome of
-        each fact."""
+        """Publishes facts on the simulated log and folds them; returns the outcome of each fact."""
         batch = []
         for fact in facts:
             fence = Fence(fact.domain, 1) if isinstance(fact, Decision) else None
@@ -228,7 +235,7 @@ class BucketCopy:
         return self._fold(batch)
 
     def publish_message(self, subject: str, data: bytes) -> None:
-        """Publishes a message about a manifest."""
+        """Publishes a message about a manifest on the simulated log and folds it."""
         self._fold([self._logged(subject, data, None)])
 
     def _logged(self, subject: str, data: bytes, fence: Fence | None) -> LogMessage:
@@ -237,8 +244,8 @@ class BucketCopy:
         return LogMessage(self._sequence, subject, data, self.now, fence)
 
     def _fold(self, batch: list[LogMessage]) -> list[SettledReply]:
-        """Folds messages of the simulated log and writes the results to the copy; returns the
-        outcome of each message."""
+        """Folds messages of the simulated log and writes the changed workloads to the copy; returns
+        the outcome of each message."""
         outcomes: dict[int, SettledReply] = {}
         rest = batch
         while rest:
@@ -263,7 +270,8 @@ class BucketCopy:
         key = self.family(name)
         old = self.shown(key)
         self.before.setdefault(key, old)
-        # `Controller.committed` would also encode facts to publish, which are not needed here.
+        # Not `Controller.committed`, which would also encode facts to publish; the simulation needs
+        # no such facts.
         workloads.keep(put.key, VersionedWorkload(put.workload, self.revision, put.fact, put.trace))
         self._apply_workload(put.key, name, put.workload, self.revision)
         self._note(key, old, self.shown(key))
@@ -291,7 +299,8 @@ class BucketCopy:
         if evicted is not None:
             reason, message = evicted.reason, evicted.message
         if new is not None and reason == VARIANT_EVICTED:
-            # Report the cause of the eviction, which is stored with the variant.
+            # For an evicted parent report the cause of the eviction, which its variant's condition
+            # has.
             variant = self.workload((key[0], new.status.admitted_variant))
             evicted = find(variant, Type.EVICTED) if variant is not None else None
             if variant is not None and evicted is not None and evicted.status == "True":
@@ -307,7 +316,8 @@ class BucketCopy:
     # Deciding. ----------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Runs cycles and stops evicted jobs in turn until nothing changes."""
+        """Runs cycles of the scheduler and stops evicted jobs, in turn, until nothing changes or a
+        limit is reached."""
         self.decide()
         while self._stopping and not self.cut_off:
             if self.wave == WAVES_MAX:
@@ -318,13 +328,13 @@ class BucketCopy:
             self.decide()
 
     def decide(self) -> None:
-        """Runs cycles until there is nothing to decide. No evicted job stops between these
-        cycles."""
+        """Runs cycles of the scheduler until the cores have nothing to decide. No evicted job stops
+        between these cycles."""
         while True:
             worked = self.core.has_work()
             decided: Sequence[Fact] = decisions(self.core, self.now) if worked else ()
-            # Refusals of variants are not delayed: the choice of the next gate to open depends on
-            # them.
+            # The scheduler's refusals of variants are needed, and never delayed: the
+            # variant-controller chooses the next gate to open by them.
             decided = decided or self.families.orders(self.now) or self.core.refusals(now=self.now)
             if not decided and not worked:
                 return
@@ -336,7 +346,8 @@ class BucketCopy:
             self.publish(decided)
 
     def _stop(self) -> None:
-        """Publishes ``stopped`` for every evicted workload, as runners do."""
+        """Publishes the fact ``stopped`` on the simulated log for every evicted workload, as
+        runners do."""
         stopped = []
         for key in list(self._stopping):
             workload = self.workload(key)
@@ -354,18 +365,19 @@ class BucketCopy:
         self.publish(stopped)
 
     def clear_records(self) -> None:
-        """Clears the recorded decisions and evictions, so that only later ones are reported."""
+        """Clears the records of reservations, evictions and writes, so that only later ones are
+        reported."""
         self.wave = 0
         for notes in (self.before, self.evictions, self.reserved, self.preempted):
             notes.clear()
 
 
 def is_variant(workload: StoredWorkload) -> bool:
-    """Whether the workload is a variant of another one."""
+    """Whether the workload is a variant of a parent."""
     return head(workload).role == VARIANT
 
 
 def decisions(core: Scheduler, now: datetime) -> Sequence[Decision]:
-    """The scheduler's decisions in one cycle, without refusals."""
+    """Runs one cycle of the scheduler's core; returns its decisions, without refusals."""
     core.wake(now=now)
     return core.cycle(now=now)

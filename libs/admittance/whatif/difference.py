@@ -1,5 +1,4 @@
-"""The difference between two settled copies of the bucket: one with a change and one without that
-change."""
+"""Compares two settled copies of the bucket: one with the simulated change and one without it."""
 
 from __future__ import annotations
 
@@ -23,14 +22,15 @@ from admittance.workload.stored import StoredWorkload, head
 
 UNSEEN: Final = "PendingEvaluation"
 BACKOFF: Final = "Backoff"
-"""Reason that stands for a backoff. The answer shows the reason in the condition of the workload
-instead, which says more."""
+"""The scheduler's reason for a workload that waits for its backoff to end. The reply shows the
+reason in the workload's condition QuotaReserved instead, which says more."""
 _RUN: Final = (Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
 _OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
 
 
 class PendingWorkload(NamedTuple):
-    """A pending workload, and the reason why it waits."""
+    """A pending workload: ``of``, its row in the list of the scheduler's pending workloads, and the
+    reason why the workload waits."""
 
     of: PendingRow
     reason: str
@@ -39,22 +39,23 @@ class PendingWorkload(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """The result of the settled copy without the change. ``written``: workloads that were written,
-    in their last state; ``evicted``: the reason for each eviction; ``rows``: the pending workloads.
-    """
+    """What the settled copy without the change contains. ``written``: the workloads that the
+    simulation wrote, as last written; ``evicted``: the reason of each evicted workload; ``rows``:
+    the pending workloads."""
 
     written: dict[Key, StoredWorkload | None]
     evicted: dict[Key, str]
     rows: dict[Key, PendingWorkload]
 
     def workload(self, key: Key, start: StoredWorkload | None) -> StoredWorkload | None:
-        """The last state of the workload without the change; ``start``: the state of the workload
-        in the bucket now."""
+        """Returns the workload as it ends without the change. ``start``: the workload in the
+        bucket, to return if the simulation did not write it."""
         return self.written.get(key, start)
 
 
 def baseline(copy: BucketCopy) -> Baseline:
-    """The state of the settled copy as values, which later changes of the copy do not affect."""
+    """Returns what a settled copy without the change contains, as values that later writes to the
+    copy do not affect."""
     return Baseline(
         {key: copy.shown(key) for key in copy.before},
         {key: one.reason for key, one in copy.evictions.items()},
@@ -63,8 +64,8 @@ def baseline(copy: BucketCopy) -> Baseline:
 
 
 def rows_of(copy: BucketCopy) -> dict[Key, PendingWorkload]:
-    """All pending workloads of the copy, in order. If a queue is stopped or inactive, all its
-    workloads have the queue's reason."""
+    """Returns all pending workloads of the copy, queue by queue, in order. All workloads of a
+    stopped or inactive queue have the queue's reason."""
     closed: dict[Key, Activity] = {}
     found: dict[Key, PendingWorkload] = {}
     for listed, refusal in copy.core.waiting():
@@ -90,7 +91,8 @@ def _has_quota(copy: BucketCopy, key: Key) -> bool:
 
 
 def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
-    """The activity of the LocalQueue, or of its ClusterQueue if the ClusterQueue is inactive."""
+    """Returns whether the LocalQueue is active, with the reason if not; for an inactive
+    ClusterQueue the ClusterQueue's reason."""
     catalog = copy.core.catalog
     found = catalog.local_queue_activity(namespace, name)
     if found.reason != "ClusterQueueIsInactive":
@@ -99,9 +101,9 @@ def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
 
 
 class Difference:
-    """Compares ``copy``, which has the change, to ``without``, which is the result without the
-    change. The lists contain only workloads of ``namespace``; "": of all namespaces. The counts
-    include all workloads."""
+    """Compares ``copy``, a settled copy of the bucket with the change, to ``without``, the result
+    without the change. The lists `starts`, `waits` and `evictions` contain only workloads of
+    ``namespace`` ("": of all namespaces); `counts` includes all workloads."""
 
     def __init__(self, copy: BucketCopy, without: Baseline, *, namespace: str = "") -> None:
         self._copy = copy
@@ -119,12 +121,12 @@ class Difference:
     # Comparing. ---------------------------------------------------------------------------------
 
     def _moved(self) -> dict[Key, None]:
-        """The keys of all workloads that were written in either copy; workloads of the copy with
-        the change come first."""
+        """Returns the keys of all workloads that the simulation wrote in either copy: first those
+        of the copy with the change."""
         return dict.fromkeys((*self._copy.reserved, *self._copy.before, *self._without.written))
 
     def _otherwise(self, key: Key) -> StoredWorkload | None:
-        """The last state of the workload in the copy without the change."""
+        """Returns the workload as it ends without the change."""
         before = self._copy.before
         start = before[key] if key in before else self._copy.shown(key)
         return self._without.workload(key, start)
@@ -143,15 +145,15 @@ class Difference:
         row, was = self._rows[key], self._without.rows.get(key)
         if was is None or key in self._evicted or row.of.cluster_queue != was.of.cluster_queue:
             return True
-        # In one of the copies the scheduler has not considered the workload yet, so the reasons
+        # If the scheduler has not considered the workload in one of the copies, the two reasons
         # cannot be compared.
         return row.reason != was.reason and UNSEEN not in (row.reason, was.reason)
 
     # The lists. ---------------------------------------------------------------------------------
 
     def starts(self) -> Iterator[WouldStart]:
-        """Workloads that start because of the change, in the order in which they get their
-        quota."""
+        """Yields the workloads that start because of the change, in the order in which they get
+        their quota."""
         for key in sorted(self._starting, key=lambda one: self._copy.reserved.get(one, 0)):
             if self._namespace in ("", key[0]):
                 yield self._start(key)
@@ -178,7 +180,8 @@ class Difference:
         )
 
     def waits(self) -> Iterator[WouldWait]:
-        """Workloads that wait because of the change, queue by queue, in order."""
+        """Yields the workloads that wait because of the change, queue by queue, in the order of the
+        queues."""
         for key in self._waiting:
             if self._namespace in ("", key[0]):
                 yield self._wait(key)
@@ -199,8 +202,8 @@ class Difference:
         )
 
     def evictions(self) -> Iterator[WouldBeEvicted]:
-        """Workloads that are evicted because of the change, in the order in which they lose their
-        quota."""
+        """Yields the workloads that are evicted because of the change, in the order in which they
+        lose their quota."""
         for key, one in self._evicted.items():
             if self._namespace in ("", key[0]):
                 yield self._eviction(key, one)
@@ -250,8 +253,8 @@ class Difference:
     # The counts. --------------------------------------------------------------------------------
 
     def counts(self) -> Counts:
-        """The number of rows in each list of the difference, and the number of all other workloads
-        by state."""
+        """Returns the number of rows of `starts`, `waits` and `evictions` in all namespaces, and
+        the number of all other workloads by state."""
         listed = {*self._starting, *self._waiting, *self._evicted}
         others = Counter(
             phase(workload, self._copy.now)
@@ -275,9 +278,10 @@ class Difference:
 
 
 class QueueProblems(NamedTuple):
-    """Problems by object, one sentence for each: inactive ClusterQueues (``inactive``), LocalQueues
-    without a ClusterQueue (``orphaned``), and nodes of cohort trees that use more than their limit
-    (``over``). ``queues``: all ClusterQueues."""
+    """Problems of queues in a copy of the bucket, one sentence for each object: inactive
+    ClusterQueues (``inactive``), LocalQueues without a ClusterQueue (``orphaned``), and
+    ClusterQueues and cohorts that use more than their limit (``over``). ``queues``: the names of
+    all ClusterQueues."""
 
     queues: frozenset[str]
     inactive: dict[str, str]
@@ -286,7 +290,7 @@ class QueueProblems(NamedTuple):
 
 
 def queue_problems(copy: BucketCopy) -> QueueProblems:
-    """The problems in the copy as it is now."""
+    """Returns the problems of the queues in the copy, as the copy is now."""
     catalog = copy.core.catalog
     inactive = {}
     for name in catalog.cluster_queues:
@@ -304,8 +308,8 @@ def queue_problems(copy: BucketCopy) -> QueueProblems:
 
 
 def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """The ClusterQueues and cohorts that use more than their limit, found as the scheduler finds
-    them."""
+    """Yields the ClusterQueues and cohorts in the copy that use more than their limit, found as the
+    scheduler finds them."""
     roots: dict[int, Node] = {}
     for node in copy.core.catalog.tree.queues.values():
         root = node.root()
@@ -324,7 +328,8 @@ def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
 
 
 def new_problems(copy: BucketCopy, before: QueueProblems) -> Iterator[str]:
-    """Problems that exist with the change and not without it."""
+    """Yields a sentence for each problem in ``copy``, which has the change, that is not in
+    ``before``, the problems without the change."""
     now = queue_problems(copy)
     for name, message in now.inactive.items():
         if name not in before.inactive:

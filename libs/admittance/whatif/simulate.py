@@ -1,9 +1,8 @@
-"""Simulates a change: takes bucket entries, manifests and deletions, returns the reply. The module
-is pure.
+"""Simulates a change of the bucket: takes the bucket's entries, manifests to apply and objects to
+delete; returns the reply to the what-if request. The module is pure.
 
-Manifests are checked by the functions of the workload-controller, so mistakes have the same texts
-as in a real apply.
-"""
+The workload-controller's functions check the manifests, so mistakes have the same texts as in a
+real apply."""
 
 from __future__ import annotations
 
@@ -43,9 +42,11 @@ from admittance.whatif.difference import Difference, baseline, new_problems, que
 from admittance.workload.limits import Limits
 
 PART_BYTES: Final = 500_000
-"""How many bytes of rows one message of a reply has. A message on the bus has at most 1 MiB."""
+"""The most bytes of rows in one message of a reply; a longer reply is split. NATS limits a message
+to 1 MiB."""
 SUFFIX: Final = "simulated"
-"""Suffix of a name made from generateName; in a real submission the suffix would be random."""
+"""Suffix of the name of a simulated workload with generateName; a real submission makes a random
+suffix."""
 _LISTS: Final = ("results", "evictions", "starts", "waits")
 T = TypeVar("T")
 
@@ -59,9 +60,10 @@ def simulate(
     namespace: str = "",
     limits: Limits | None = None,
 ) -> SimulateReply:
-    """Returns the reply to a what-if request. ``entries``: the whole bucket at one moment.
-    ``namespace``: the only namespace that the request may change and list; "": all namespaces.
-    ``limits`` None: the default limits."""
+    """Returns the reply to a what-if request. ``entries``: all entries of the bucket at one moment.
+    ``namespace``: the only namespace that the request may change, and of which the reply lists
+    workloads; "": all namespaces. ``limits``: the limits for workloads and manifests; None: the
+    default limits."""
     try:
         change = change_of(request, namespace)
         return _try(entries, change, config, limits, now, namespace, request.limit)
@@ -83,8 +85,8 @@ def _try(
     copy.settle()
     without, before = baseline(copy), queue_problems(copy)
     if copy.before:
-        # The simulation without the change has written to the first copy, so the change needs a
-        # fresh copy.
+        # Settling without the change has written to the first copy of the bucket, so the change
+        # needs a new copy.
         copy = BucketCopy(entries, config, now, limits)
     copy.clear_records()
     results = perform(copy, change)
@@ -107,8 +109,8 @@ def _some(rows: Iterator[T], limit: int) -> tuple[T, ...]:
 
 
 def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply]:
-    """The reply split into messages by size, in order. Each message has its number and the number
-    of all messages."""
+    """Splits a reply into messages of limited size, in order. Each message has its own number and
+    the count of all messages."""
     parts: list[dict[str, list[Any]]] = [{}]
     room = size
     for name in _LISTS:
@@ -132,15 +134,15 @@ def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply
 
 
 def joined_reply(parts: Sequence[SimulateReply]) -> SimulateReply:
-    """The reply joined from its messages, which may come in any order."""
+    """Joins the messages of a reply, given in any order, to the whole reply."""
     ordered = sorted(parts, key=lambda one: one.part)
     lists = {name: tuple(row for part in ordered for row in getattr(part, name)) for name in _LISTS}
     return replace(ordered[0], part=1, parts=1, **lists)
 
 
 class InvalidChange(Exception):
-    """The requested change is not possible. ``problems``: mistakes in manifests, one line for each.
-    If there are no mistakes, the text says what prevents the change."""
+    """The change in a what-if request is not possible. ``problems``: the mistakes in its manifests,
+    one line for each; empty: the error text says what prevents the change."""
 
     def __init__(self, *problems: str, because: str = "") -> None:
         super().__init__(because or problems[0])
@@ -148,8 +150,8 @@ class InvalidChange(Exception):
 
 
 class SimulatedChange(NamedTuple):
-    """A change to simulate. ``objects``: all manifests except workloads; ``submissions``: the
-    workloads."""
+    """A change to simulate. ``objects``: the manifests to apply, except workloads; ``submissions``:
+    the workloads to submit; ``deletes``: the objects to delete."""
 
     objects: Proposal
     submissions: list[Workload]
@@ -161,8 +163,8 @@ class _Kind(msgspec.Struct):
 
 
 def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
-    """Returns the change that a what-if request asks for. ``namespace``: the namespace of all
-    objects; "": any namespace. Raises InvalidChange if the request has mistakes."""
+    """Returns the change that a what-if request asks for. ``namespace``: the only namespace that
+    the objects may have; "": any namespace. Raises InvalidChange if the request has mistakes."""
     objects: list[tuple[int, msgspec.Raw]] = []
     submissions: list[Workload] = []
     problems: list[str] = []
@@ -208,8 +210,9 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
 
 
 def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
-    """Applies the change to the copy; returns the outcomes in this order: manifests, submissions,
-    deletions. Raises InvalidChange; after InvalidChange the copy must not be used."""
+    """Applies the change to a copy of the bucket. Returns the outcome of each manifest, then of
+    each submission, then of each deletion. Raises InvalidChange if the change is not possible; the
+    copy is then half changed and must not be used."""
     results = list(_apply(copy, change.objects))
     results += _submit(copy, change.submissions)
     results += [_delete(copy, one) for one in change.deletes]
@@ -228,7 +231,8 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
         if one.value is not None:
             revision = copy.put_object(one.key, one.object, one.value)
             written.append(StoredObject(one.object, one.value, revision))
-    # All manifests are written before the message about any of them affects workloads.
+    # All manifests are written to the copy before the message about the first of them is folded and
+    # affects workloads.
     for kept in written:
         message = message_about(copy.controller, kept)
         copy.publish_message(message.subject, message.data)
@@ -239,7 +243,8 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
 
 
 def _update_checks(copy: BucketCopy) -> None:
-    """Updates the Active condition of AdmissionChecks when their parameters come or go."""
+    """Updates the condition Active of the AdmissionChecks in the copy whose parameters object was
+    created or deleted."""
     for check in with_changed_parameters(copy.controller.objects, copy.now):
         key, value = key_of(check), encode(check)
         before = copy.controller.objects.get(key)

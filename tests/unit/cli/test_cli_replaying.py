@@ -52,7 +52,12 @@ def test_a_bad_scenario_does_not_stop_the_others(
     for line, file, why in zip(
         lines,
         files,
-        ("No such file", "is a folder", "the data is cut off", "unknown step 'explode'"),
+        (
+            "No such file",
+            "is a folder",
+            "the gzip data of the scenario is cut off",
+            "unknown step 'explode'",
+        ),
         strict=False,
     ):
         assert line.startswith(f"error: {file}: ")

@@ -82,8 +82,14 @@ SETTLE = {"settle": True}
         pytest.param(b"[" * 100_000, "not ", id="brackets without end"),
         pytest.param(b"[]", "not a scenario: Expected `object`", id="another document"),
         pytest.param(b"{}", "missing required field `name`", id="nothing in it"),
-        pytest.param(b"\x1f\x8bnonsense", "broken gzip", id="gzip in name only"),
-        pytest.param(packed(a_scenario())[:-12], "the data is cut off", id="a file cut short"),
+        pytest.param(
+            b"\x1f\x8bnonsense", "the gzip data of the scenario is broken", id="gzip in name only"
+        ),
+        pytest.param(
+            packed(a_scenario())[:-12],
+            "the gzip data of the scenario is cut off",
+            id="a file cut short",
+        ),
         pytest.param(
             packed(a_scenario({"explode": 1})),
             "step 0: unknown step 'explode'",
@@ -91,7 +97,7 @@ SETTLE = {"settle": True}
         ),
         pytest.param(
             packed(a_scenario(SETTLE, {"settle": True, "finish": []})),
-            "step 1: a step has one key, this has 2",
+            "step 1: a step has one key, this step has 2",
             id="two steps in one",
         ),
         pytest.param(
