@@ -1,1 +1,1 @@
-"""Quota: cohort trees, the catalog of queues and flavors, required checks, labels."""
+"""Quota: cohort trees, the catalog of the configuration, required checks, and labels."""

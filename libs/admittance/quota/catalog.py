@@ -1,9 +1,9 @@
-"""The configuration as of a revision: queues, cohorts, flavors, checks, namespaces.
+"""`Catalog`: the configuration of a cluster (queues, cohorts, flavors, checks, namespaces), kept
+current by every applied manifest.
 
 The scheduler and the workload-controller both use the catalog for answers on which they must agree:
 the domain of a ClusterQueue, the revision of the domain's last change, whether the ClusterQueue
-admits, and the checks of a workload. The catalog is pure: objects in, answers out.
-"""
+admits workloads, and the checks of a workload. The catalog is pure: it uses no bus and no clock."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from admittance.quota.tree import Node, Tree
 
 
 class Activity(NamedTuple):
-    """Whether a queue admits new workloads, and if not, the stable reason and a sentence.
+    """Whether a ClusterQueue or LocalQueue admits new workloads, and if not, a reason (one word)
+    and a sentence.
 
-    ``active``: the queue admits new workloads, and ``reason`` is Ready. The reasons are ordered as
-    in docs/spec/scheduling.md#1.3. If several apply, the sentence names all of them, and the first
-    one is the stable reason.
-    """
+    ``active``: the queue admits new workloads, and ``reason`` is Ready. If several reasons for an
+    inactive queue apply, ``message`` names all of them, and ``reason`` is the first in the order of
+    docs/spec/scheduling.md#1.3."""
 
     active: bool
     reason: str
@@ -48,8 +48,8 @@ TERMINATING = Activity(
 
 
 def inactive_for(problems: Iterable[tuple[str, str]]) -> Activity:
-    """Returns an inactive activity with the given pairs of reason and clause, in order; READY if
-    there are no pairs."""
+    """Returns the activity of a queue with these problems, each a reason and a clause of the
+    sentence, in order; READY if there are no problems."""
     found = list(problems)
     if not found:
         return READY
@@ -58,14 +58,14 @@ def inactive_for(problems: Iterable[tuple[str, str]]) -> Activity:
 
 
 def is_check_active(check: AdmissionCheck) -> bool:
-    """Returns whether the controller of the check can evaluate it. A check without heartbeats
-    counts as active."""
+    """Returns whether the controller of the AdmissionCheck can evaluate the check. A check without
+    the condition Active counts as active."""
     return inactive_because(check) is None
 
 
 def inactive_because(check: AdmissionCheck) -> str | None:
-    """Returns why the controller of the check cannot evaluate the check; None: the controller
-    can."""
+    """Returns why the controller of the AdmissionCheck cannot evaluate the check; None: the
+    controller can."""
     if check.status is not None:
         for condition in check.status.conditions:
             if condition.type == "Active" and condition.status != "True":
@@ -74,7 +74,8 @@ def inactive_because(check: AdmissionCheck) -> str | None:
 
 
 def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
-    """Returns the quotas in a list of resource groups, in accounting units."""
+    """Returns the quotas in the resource groups of a ClusterQueue or Cohort, in accounting
+    units."""
     return {
         (flavor.name, resource.name): Quota(
             amount(resource.name, resource.nominal_quota),
@@ -92,10 +93,10 @@ def _limit(resource: str, quantity: Any) -> int | None:
 
 
 class Catalog:
-    """The configuration, updated object by object.
+    """The configuration of a cluster, updated manifest by manifest.
 
-    ``tree`` holds the quotas, and users of the catalog charge usage to ``tree``.
-    """
+    ``tree``: the cohort trees with their quotas, to which the users of the catalog also charge the
+    usage of workloads."""
 
     def __init__(self) -> None:
         self.tree = Tree()
@@ -108,8 +109,8 @@ class Catalog:
         self.namespaces: dict[str, Namespace] = {}
         self.lists: dict[str, CheckLists] = {}
         self.affected: set[str] = set()
-        """ClusterQueues that may have become active or inactive, or have other flavors or checks,
-        through the last `apply`."""
+        """The names of the ClusterQueues that may have become active or inactive, or have other
+        flavors or checks, through the last call of `apply`."""
         self._newest: dict[str, int] = {}
         self._flavor_users: dict[str, set[str]] = {}
         self._check_users: dict[str, set[str]] = {}
@@ -119,13 +120,12 @@ class Catalog:
     # Change. --------------------------------------------------------------------------------
 
     def apply(self, kind: str, namespace: str, name: str, obj: Any, revision: int) -> set[str]:
-        """Applies an object (None: the object was deleted). Returns the domains that the object
-        touches.
+        """Applies a manifest (None: the object was deleted). Returns the names of the domains that
+        the object touches.
 
-        ``kind``: the kind in the manifest of the object. Kinds that concern no domain, and unknown
-        kinds, touch no domain. The result depends only on the objects, never on whether the applied
-        object differs from the former one, so that all readers of the bucket agree on the result.
-        """
+        Objects of kinds that concern no domain, and of unknown kinds, touch no domain. An object
+        that has not changed touches the same domains as a changed one, so that all readers of the
+        bucket agree on the result."""
         self.affected = set()
         match kind:
             case "ClusterQueue":
@@ -219,14 +219,14 @@ class Catalog:
     # Answers. -------------------------------------------------------------------------------
 
     def domain_of(self, cluster_queue: str) -> str | None:
-        """Returns ``cohort-<root>``, or ``queue-<name>`` without a cohort; None: no such queue
-        exists."""
+        """Returns the name of the ClusterQueue's domain: ``cohort-<root>``, or ``queue-<name>`` for
+        a ClusterQueue without a cohort; None: the ClusterQueue does not exist."""
         node = self.tree.queues.get(cluster_queue)
         return None if node is None else domain_of_node(node)
 
     def newest(self, domain: str) -> int:
-        """Returns the bucket revision of the last change to an object of the domain; 0: nothing has
-        changed."""
+        """Returns the bucket revision of the last change to an object that touches the domain; 0:
+        no such object was applied yet."""
         return self._newest.get(domain, 0)
 
     def in_cycle(self, cluster_queue: str) -> bool:
@@ -242,16 +242,16 @@ class Catalog:
         return _weight(queue.spec.fair_sharing) if queue is not None else 1.0
 
     def locals_of(self, cluster_queue: str) -> Iterator[tuple[str, str]]:
-        """Yields the LocalQueues of the ClusterQueue."""
+        """Yields the LocalQueues of the ClusterQueue, each as namespace and name."""
         yield from self._locals_of_queue.get(cluster_queue, ())
 
     def locals_in(self, namespace: str) -> Iterator[tuple[str, str]]:
-        """Yields the LocalQueues of the namespace."""
+        """Yields the LocalQueues of the namespace, each as namespace and name."""
         yield from self._locals_of_namespace.get(namespace, ())
 
     def selects_namespace(self, cluster_queue: str, namespace: str) -> bool:
-        """Returns whether the ClusterQueue accepts workloads of the namespace. A namespace without
-        an object has only its name as a label, as in Kubernetes."""
+        """Returns whether the ClusterQueue's namespaceSelector selects the namespace. A namespace
+        without a Namespace object has only the label ``kubernetes.io/metadata.name``."""
         queue = self.cluster_queues.get(cluster_queue)
         if queue is None:
             return False
@@ -319,18 +319,19 @@ class Catalog:
     def required_checks(
         self, cluster_queue: str, admission: Admission | None
     ) -> dict[str, AdmissionCheck]:
-        """Returns the checks of a workload in that ClusterQueue, by name: with an admission the
-        checks of its flavors, without an admission the checks that every flavor has. Raises
-        ConflictingChecks if two required checks have the same controller."""
+        """Returns the checks that a workload of the ClusterQueue must pass, by name: with an
+        admission the checks of its flavors, without an admission the checks that every flavor of
+        the queue has. Raises ConflictingChecks if two required checks have the same controller."""
         lists = self.lists.get(cluster_queue)
         return {} if lists is None else required_checks(lists, admission, self.checks.get)
 
     def checks_to_pass(self, cluster_queue: str, admission: Admission) -> dict[str, AdmissionCheck]:
-        """Returns the checks that a reservation must pass before it is admitted, by name.
+        """Returns the checks that a workload with reserved quota must pass before it is admitted,
+        by name.
 
-        An assignment never leads to checks that conflict. If a later edit makes the checks of a
-        reservation conflict, the reservation must pass every check that the queue names.
-        """
+        The scheduler never assigns flavors with checks that conflict. If a later edit of the
+        configuration makes the checks conflict, the workload must pass every check that the
+        ClusterQueue names."""
         try:
             return self.required_checks(cluster_queue, admission)
         except ConflictingChecks:
@@ -342,7 +343,7 @@ class Catalog:
 
 
 def domain_of_node(node: Node) -> str:
-    """Returns the name of the domain of a ClusterQueue's node."""
+    """Returns the name of the domain to which a node of a cohort tree belongs."""
     root = node.root()
     return f"cohort-{root.name}" if root.is_cohort else f"queue-{root.name}"
 

@@ -1,23 +1,23 @@
-"""One flavor and resource at one node of the cohort tree: its numbers and their arithmetic.
+"""`Cell`: quota and usage of one flavor and resource at one node of a cohort tree, and the
+arithmetic of amounts.
 
-Amounts are whole accounting units (cpu in thousandths), saturating at 64 bits; `UNLIMITED` means
-"without limit" and stays so in sums. A cell points at the cell of the same flavor and resource at
-its node's parent, so that charging follows a few pointers and looks nothing up. Source:
-`docs/spec/scheduling.md#2, #8.1` point 1.
-"""
+Amounts are whole accounting units (cpu in thousandths), limited to 64 bits; `UNLIMITED` means
+"without limit", and a sum with it is `UNLIMITED`. A cell refers to the cell for the same flavor and
+resource at its node's parent, so that charging usage to all ancestors needs no look-up. Source:
+`docs/spec/scheduling.md#2, #8.1` point 1."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 UNLIMITED: Final = 2**63 - 1
-"""The largest 64-bit number. A quota of 2**63 - 1 or more has no limit."""
+"""The largest signed 64-bit number, 2**63 - 1. A quota of that amount or more has no limit."""
 
 LOWEST: Final = -(2**63)
 
 
 def clamp(amount: int) -> int:
-    """Returns the amount, limited to the range of 64-bit numbers."""
+    """Returns the amount, limited to the range of signed 64-bit numbers."""
     if amount > UNLIMITED:
         return UNLIMITED
     if amount < LOWEST:
@@ -26,15 +26,15 @@ def clamp(amount: int) -> int:
 
 
 def plus(a: int, b: int) -> int:
-    """Returns a + b. Unlimited plus anything is unlimited."""
+    """Returns ``a + b``, limited to 64 bits; `UNLIMITED` if one of them is unlimited."""
     if a >= UNLIMITED or b >= UNLIMITED:
         return UNLIMITED
     return clamp(a + b)
 
 
 def minus(a: int, b: int) -> int:
-    """Returns a - b. Unlimited minus unlimited is 0; anything else minus unlimited is the lowest
-    64-bit number."""
+    """Returns ``a - b``, limited to 64 bits. Unlimited minus unlimited is 0; another amount minus
+    unlimited is the lowest 64-bit number."""
     if a >= UNLIMITED:
         return 0 if b >= UNLIMITED else UNLIMITED
     if b >= UNLIMITED:
@@ -43,17 +43,17 @@ def minus(a: int, b: int) -> int:
 
 
 def times(amount: int, count: int) -> int:
-    """Returns the amount for ``count`` pods, ``amount`` each, saturating."""
+    """Returns the amount that ``count`` pods of ``amount`` each need, limited to 64 bits."""
     return clamp(amount * count)
 
 
 FlavorResource: TypeAlias = tuple[str, str]
-"""Flavor and resource: the unit in which quota is counted."""
+"""The names of a flavor and of a resource. Each such pair has its own quota."""
 
 
 class Quota(NamedTuple):
-    """The quota of one flavor and resource in a manifest. A limit of None: the node may borrow or
-    lend without limit."""
+    """The quota of one flavor and resource in the manifest of a ClusterQueue or Cohort. ``borrow``,
+    ``lend``: the borrowingLimit and lendingLimit; None: no limit."""
 
     nominal: int = 0
     borrow: int | None = None
@@ -66,8 +66,8 @@ _FAR: Final = UNLIMITED // 4
 
 
 class CellNode(Protocol):
-    """The fields of a node that cells read. ``height``: the number of levels of cohorts and queues
-    below the node."""
+    """The fields of a node of a cohort tree that cells read. ``height``: the number of levels of
+    cohorts and active queues below the node."""
 
     name: str
     is_cohort: bool
@@ -80,15 +80,14 @@ class CellNode(Protocol):
 class Cell:
     """The quota and usage of one node for one flavor and resource.
 
-    ``named``: the node's manifest names the flavor and resource; ``listed_below``: the number of
-    children for which a manifest at or below the child names them. ``discount``: usage of a queue
-    that does not count in shares; ``discounted_children``: the children where such usage exists at
-    or below the child.
+    ``named``: the node's manifest names the flavor and resource; ``listed_below``: how many
+    children of the node have the flavor and resource in their own manifest or in one below.
+    ``discount``: the part of a queue's usage that does not count in shares of fair sharing;
+    ``discounted_children``: the cells of children with such usage at or below the child.
 
-    Invariant: ``raw`` is the node's nominal quota plus what each child lends, not clamped, and
-    ``usage`` of a cohort is the sum of what its children use beyond their guaranteed quota. Adding
-    and removing usage are therefore exact inverses in any order.
-    """
+    Invariant: ``raw`` is the node's nominal quota plus the quota that each child lends, not limited
+    to 64 bits; ``usage`` of a cohort is the sum of the usage of its children beyond their
+    guaranteed quota. Therefore removing usage exactly undoes adding it, in any order."""
 
     __slots__ = (
         "borrow",
@@ -127,27 +126,29 @@ class Cell:
 
     @property
     def is_listed(self) -> bool:
-        """Whether a manifest at or below the node names the flavor and resource. A cell that no
-        manifest names exists only because of usage."""
+        """Whether a manifest at or below the cell's node names the cell's flavor and resource.
+        Otherwise the cell exists only because of usage."""
         return self.named or self.listed_below > 0
 
     def lent(self) -> int:
-        """Returns the capacity of this node that its parent sees."""
+        """Returns the quota that the cell's node lends to its parent: all of its subtree's quota
+        that is not guaranteed."""
         return minus(self.subtree, self.guaranteed)
 
     def spill(self) -> int:
-        """Returns the usage of this node that its parent sees."""
+        """Returns the usage that counts at the parent too: the usage beyond guaranteed quota."""
         over = self.usage - self.guaranteed
         return over if over > 0 else 0
 
     def local_free(self) -> int:
-        """Returns the guaranteed quota that is not used."""
+        """Returns how much of the cell's guaranteed quota is not used."""
         free = self.guaranteed - self.usage
         return free if free > 0 else 0
 
     def charge(self, amount: int) -> None:
-        """Adds the amount to the usage of the cell, and to each ancestor the part that exceeds
-        guaranteed quota. A negative amount undoes a charge exactly."""
+        """Adds the amount to the usage of the cell, and to each ancestor the part beyond the
+        guaranteed quota of the cell below it. A charge of the negative amount undoes a charge
+        exactly."""
         cell = self
         while amount:
             guaranteed = cell.guaranteed
@@ -162,17 +163,17 @@ class Cell:
 
     @property
     def has_discount(self) -> bool:
-        """Whether some usage at or below the node does not count in shares."""
+        """Whether some usage at or below the cell's node does not count in shares of fair
+        sharing."""
         return self.discount != 0 or bool(self.discounted_children)
 
     def add_discount(self, amount: int) -> None:
-        """Increases the usage of a queue's cell that does not count in shares."""
+        """Adds to the part of a queue's usage that does not count in shares of fair sharing."""
         self.discount += amount
         self.update_ancestors()
 
     def update_ancestors(self) -> None:
-        """Records at the cells above whether some usage at or below this cell does not count in
-        shares."""
+        """Updates ``discounted_children`` of the cells above this cell."""
         cell = self
         while cell.parent is not None:
             above = cell.parent
@@ -188,7 +189,7 @@ class Cell:
             cell = above
 
     def root(self) -> Cell:
-        """Returns the cell of the same flavor and resource at the root of the tree."""
+        """Returns the cell for the same flavor and resource at the root of the cohort tree."""
         cell = self
         while cell.parent is not None:
             cell = cell.parent
@@ -196,8 +197,8 @@ class Cell:
 
 
 def available(cell: Cell) -> int:
-    """Returns how much quota may still be used at the cell now. The result is negative if more is
-    used than quota allows."""
+    """Returns how much more of the cell's flavor and resource may be used at its node now. The
+    result is negative if the present usage exceeds the quota."""
     subtree, usage, parent = cell.subtree, cell.usage, cell.parent
     if parent is None:
         return minus(subtree, usage) if subtree >= UNLIMITED else subtree - usage
@@ -209,8 +210,8 @@ def available(cell: Cell) -> int:
         if over < 0:
             over = 0
         cap = subtree - guaranteed - over + borrow
-        # Numbers far from both 64-bit limits need no saturation. The shortcut exists because this
-        # function is called most often of all.
+        # Numbers far from the 64-bit limits need no `plus` and `minus`. The check for such numbers
+        # saves time: the scheduler calls no other function as often as this one.
         if not (subtree < _FAR and over < _FAR and borrow < _FAR):
             cap = plus(minus(minus(subtree, guaranteed), over), borrow)
         if cap < above:
@@ -220,7 +221,8 @@ def available(cell: Cell) -> int:
 
 
 def potential(cell: Cell) -> int:
-    """Returns how much quota could be used at the cell if the whole tree were empty."""
+    """Returns how much of the cell's flavor and resource could be used at its node if the whole
+    tree had no usage."""
     if cell.parent is None:
         return cell.subtree
     most = plus(cell.guaranteed, potential(cell.parent))
@@ -235,9 +237,9 @@ def is_over(cell: Cell, amount: int = 0) -> bool:
 
 
 def borrow_level(cell: Cell, amount: int) -> tuple[int, bool]:
-    """Returns the height of the lowest node that has the amount free, and whether it may be
-    reclaimed because a proper subtree is entitled to it. Height 0: the amount fits within the
-    node's own nominal quota."""
+    """Returns the height of the lowest subtree with the cell's node in which the amount fits into
+    the subtree's quota, and whether that subtree is only a part of the tree, so that the amount may
+    be reclaimed from the rest of the tree. Height 0: the amount fits into the node's own quota."""
     parent = cell.parent
     if parent is None or not is_over(cell, amount):
         return 0, parent is not None

@@ -1,8 +1,8 @@
-"""Labels: selectors, the flavors that a pod may use, and taints.
+"""Compares labels: selectors with labels, pods with the node labels of a flavor, and tolerations
+with taints.
 
-Only labels that a flavor has are compared, as `docs/spec/scheduling.md#5.2` says: a selector for
-another key does not exclude the flavor.
-"""
+A pod's node selector is compared only with the label keys that the flavor has, as
+`docs/spec/scheduling.md#5.2` says: a selector for another key does not exclude the flavor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from admittance.api.meta import LabelSelector, Taint, Toleration
 from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
 
 BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
-"""Taint effects that exclude pods. ``PreferNoSchedule`` excludes no pod."""
+"""The effects of taints that exclude pods without a toleration. The effect ``PreferNoSchedule``
+excludes no pod."""
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -49,8 +50,8 @@ def _holds(key: str, operator: str, values: Sequence[str], labels: Mapping[str, 
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Returns whether the toleration covers the taint. A toleration without an effect covers every
-    effect, and one without a key every key."""
+    """Returns whether the toleration covers the taint. A toleration without an effect covers taints
+    with every effect; a toleration without a key covers taints with every key."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -63,8 +64,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def untolerated(
     taints: Iterable[Taint], tolerations: Iterable[Toleration], more: Iterable[Toleration] = ()
 ) -> Taint | None:
-    """Returns the first taint that excludes the pod; None: the pod tolerates all taints. ``more``:
-    tolerations that the flavor adds to its pods."""
+    """Returns the first taint of a flavor that excludes a pod with these tolerations; None: no
+    taint excludes the pod. ``more``: tolerations that the flavor itself adds to the pod."""
     both = (*tolerations, *more)
     for taint in taints:
         if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in both):
@@ -80,8 +81,8 @@ def matches_node(
     """Returns whether pods with this node selector and required node affinity may run on nodes with
     the flavor's labels.
 
-    Only keys that the flavor's labels have are compared. An affinity term without keys of the
-    flavor matches everything, and then the whole affinity matches, because terms are alternatives.
+    Keys that the flavor's labels do not have are ignored. An affinity term with only such keys
+    matches, and then the whole affinity matches, because the terms of an affinity are alternatives.
     """
     for key, value in node_selector.items():
         found = labels.get(key)

@@ -1,4 +1,4 @@
-"""Which admission checks a workload of a ClusterQueue must pass. Source:
+"""Finds the admission checks that a workload of a ClusterQueue must pass. Source:
 `docs/spec/lifecycle.md#2.2, #2.4`."""
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ Lookup = Callable[[str], AdmissionCheck | None]
 
 
 class ConflictingChecks(Exception):
-    """Two different checks of one controller would apply to the same workload."""
+    """A workload would have to pass two different checks of one controller."""
 
 
 class CheckLists:
-    """The checks of one ClusterQueue: for the whole queue, and per flavor. An
-    admissionChecksStrategy is converted to the same two kinds of lists."""
+    """The names of the checks of one ClusterQueue: ``wide``, checks for the whole queue, and
+    ``flavors``, checks of each flavor. The rules of an admissionChecksStrategy are added to both.
+    """
 
     __slots__ = ("flavors", "is_empty", "wide")
 
@@ -44,12 +45,12 @@ class CheckLists:
         self.is_empty = not wide and not any(flavors.values())
 
     def names(self) -> Iterator[str]:
-        """Yields every check that the ClusterQueue names, each once."""
+        """Yields the name of every check that the ClusterQueue has, each once."""
         yield from dict.fromkeys((*self.wide, *(c for f in self.flavors.values() for c in f)))
 
     def conflicting(self, lookup: Lookup) -> tuple[str, str] | None:
-        """Returns two different checks of one controller in one list; None: no list has such
-        checks."""
+        """Returns the names of two checks in one list (of the queue, or of a flavor) that have the
+        same controller; None: no list has such checks."""
         for one_list in (self.wide, *self.flavors.values()):
             pair = conflicting_checks(_known(one_list, lookup))
             if pair is not None:
@@ -58,7 +59,7 @@ class CheckLists:
 
 
 def _check(name: str, lookup: Lookup) -> AdmissionCheck:
-    # A check that is deleted keeps its row in the workload's status, so the workload waits for it.
+    # A deleted check is still required: the workload waits, with a row for the check in its status.
     return lookup(name) or AdmissionCheck(metadata=ObjectMeta(name=name))
 
 
@@ -67,7 +68,8 @@ def _known(names: Iterable[str], lookup: Lookup) -> list[AdmissionCheck]:
 
 
 def conflicting_checks(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
-    """Returns two different checks of one controller; None: all controllers differ."""
+    """Returns the names of two different checks with the same controller; None: no two checks have
+    the same controller."""
     by_controller: dict[str, str] = {}
     for check in checks:
         other = by_controller.setdefault(check.spec.controller_name, check.metadata.name)
@@ -79,12 +81,11 @@ def conflicting_checks(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | No
 def required_checks(
     lists: CheckLists, admission: Admission | None, lookup: Lookup
 ) -> dict[str, AdmissionCheck]:
-    """Returns the checks of a workload with the given admission; an admission of None: no flavor is
-    assigned yet.
+    """Returns the checks that a workload with the admission must pass, by name; ``admission`` None:
+    the checks that apply whichever flavors are assigned.
 
-    A flavor's check replaces a queue-wide check of the same controller. Raises ConflictingChecks if
-    two used flavors name different checks of one controller.
-    """
+    A flavor's check replaces a check for the whole queue with the same controller. Raises
+    ConflictingChecks if the flavors of the admission have different checks of one controller."""
     if lists.is_empty:
         return {}
     if admission is None:

@@ -1,8 +1,7 @@
-"""The trees of ClusterQueues and cohorts, updated by every change of the configuration.
+"""The trees of cohorts and ClusterQueues, updated by every change of the configuration.
 
-An edit of a quota changes only the numbers of its node and the ancestors. A ClusterQueue that moves
-to another cohort takes its usage along. Source: `docs/spec/scheduling.md#1.4, #2, #8.1`.
-"""
+An edit of a node's quota changes only the numbers of the node and its ancestors. A ClusterQueue
+that moves to another cohort keeps its usage. Source: `docs/spec/scheduling.md#1.4, #2, #8.1`."""
 
 from __future__ import annotations
 
@@ -12,15 +11,16 @@ from admittance.quota.cell import NOTHING, UNLIMITED, Cell, FlavorResource, Quot
 
 
 class Node:
-    """A ClusterQueue or a cohort.
+    """A ClusterQueue or a cohort in a cohort tree.
 
-    ``members``: the ClusterQueues directly below the node; ``active_members``: how many of them are
-    active. ``cohorts``: the cohorts directly below the node. ``height``: the number of levels of
-    cohorts and queues below the node. ``wanted_parent``: the parent that the manifest names, even
-    if a cycle prevents it. ``weight``: the node's weight in fair sharing. ``edition``: a number of
-    a root that changes with every change of the quotas in its tree. ``lendable``: how much of each
-    resource a cohort could lend, with the root and edition for which this was computed.
-    """
+    ``members``: the ClusterQueues directly below a cohort; ``active_members``: how many of its
+    ``members`` are active. ``cohorts``: the cohorts directly below a cohort. ``height``: the number
+    of levels of cohorts and active queues below the node. ``wanted_parent``: the parent that the
+    cohort's manifest names, even if the cohort has another parent because its parents form a cycle.
+    ``weight``: the node's weight in fair sharing. ``edition``: at the root of a tree, a number that
+    rises with every change of the quotas in the tree. ``lendable``: the cached amounts of each
+    resource that a cohort could lend, with the root and its edition for which the amounts were
+    computed."""
 
     __slots__ = (
         "active_members",
@@ -56,7 +56,8 @@ class Node:
         self.lendable: tuple[Node, int, dict[str, int]] | None = None
 
     def cell(self, fr: FlavorResource) -> Cell:
-        """Returns the cell of the flavor and resource, and creates an empty cell if needed."""
+        """Returns the node's cell for the flavor and resource; creates an empty cell if the node
+        has none."""
         found = self.cells.get(fr)
         if found is None:
             found = self.cells[fr] = Cell(self, fr)
@@ -65,7 +66,7 @@ class Node:
         return found
 
     def root(self) -> Node:
-        """Returns the root of the node's tree."""
+        """Returns the root of the node's cohort tree."""
         node = self
         while node.parent is not None:
             node = node.parent
@@ -81,7 +82,7 @@ class Node:
 
 
 class Tree:
-    """All trees of cohorts and ClusterQueues."""
+    """All cohort trees, with the nodes of all cohorts and ClusterQueues by name."""
 
     def __init__(self) -> None:
         self.cohorts: dict[str, Node] = {}
@@ -91,7 +92,8 @@ class Tree:
     # Edges. ---------------------------------------------------------------------------------
 
     def set_queue(self, name: str, cohort: str, quotas: Mapping[FlavorResource, Quota]) -> Node:
-        """Sets the quotas and the cohort ("": none) of a ClusterQueue."""
+        """Sets the quotas of a ClusterQueue and the cohort above it ("": no cohort). Returns the
+        ClusterQueue's node."""
         node = self.queues.get(name)
         if node is None:
             node = self.queues[name] = Node(name, is_cohort=False)
@@ -111,7 +113,8 @@ class Tree:
         return node
 
     def set_cohort(self, name: str, parent: str, quotas: Mapping[FlavorResource, Quota]) -> Node:
-        """Sets the quotas and the parent ("": none, the cohort is a root) of a Cohort object."""
+        """Sets the quotas and the parent of a cohort that has a Cohort object ("": the cohort is a
+        root). Returns the cohort's node."""
         node = self._cohort(name)
         node.explicit = True
         self._set_parent(node, parent)
@@ -119,7 +122,8 @@ class Tree:
         return node
 
     def drop_cohort(self, name: str) -> None:
-        """Deletes the Cohort object. A cohort with children stays as an implicit root."""
+        """Removes the quotas and the parent of a cohort, because its Cohort object was deleted. The
+        cohort itself stays, as a root, while it has ClusterQueues or cohorts below it."""
         node = self.cohorts.get(name)
         if node is None:
             return
@@ -130,8 +134,8 @@ class Tree:
         self._prune(node)
 
     def set_active(self, name: str, *, active: bool) -> None:
-        """Sets whether a ClusterQueue is active. An inactive ClusterQueue does not count in the
-        heights of its cohorts, but its quota and usage count."""
+        """Sets whether a ClusterQueue is active. The heights of cohorts ignore inactive
+        ClusterQueues; quota and usage of an inactive ClusterQueue still count."""
         node = self.queues.get(name)
         if node is not None and node.is_active != active:
             node.is_active = active
@@ -140,7 +144,7 @@ class Tree:
                 _heights(node.parent)
 
     def in_cycle(self, node: Node) -> bool:
-        """Returns whether the cohorts above the node form a cycle of parents."""
+        """Returns whether the cohorts above the node name each other as parents in a cycle."""
         return bool(self._broken) and node.root().name in self._broken and node.root().is_cohort
 
     def _cohort(self, name: str) -> Node:
@@ -161,8 +165,8 @@ class Tree:
                 self._join(node, self._cohort(parent))
             else:
                 # One cohort of the cycle of parents becomes a root, so that sums over the tree end.
-                # The choice of this cohort must not depend on the order of edits, because the root
-                # gives the domain its name.
+                # Always the first by name: the root gives the domain its name, which must not
+                # depend on the order of edits.
                 first = min(cycle)
                 if first != node.name:
                     self._leave(self.cohorts[first])
@@ -175,8 +179,8 @@ class Tree:
                 self._join(other, self._cohort(other.wanted_parent))
 
     def _cycle_of(self, node: Node) -> list[str]:
-        """Returns the cohorts on the way from the node back to itself along the parents that
-        manifests name; empty: the node is in no cycle."""
+        """Returns the names of the cohorts in the cycle of parents in which the node is, as
+        manifests name the parents; empty: the node is in no cycle."""
         seen = [node.name]
         name = node.wanted_parent
         while name and name != node.name:
@@ -216,7 +220,7 @@ class Tree:
         self._prune(parent)
 
     def _prune(self, node: Node) -> None:
-        """Removes a cohort that no object names any more."""
+        """Removes a cohort that has no Cohort object and nothing below it."""
         if node.is_cohort and not (node.explicit or node.members or node.cohorts):
             self._leave(node)
             self.cohorts.pop(node.name, None)
@@ -243,13 +247,14 @@ def _set_quotas(node: Node, quotas: Mapping[FlavorResource, Quota]) -> None:
 
 
 def _renew(node: Node) -> None:
-    """Marks cached results for the quotas of the node's tree as outdated."""
+    """Raises the edition of the node's tree, so that results computed from its quotas are not used
+    again."""
     node.root().edition += 1
 
 
 def _name(cell: Cell, *, named: bool) -> None:
-    """Updates ``named`` and ``listed_below``: whether a manifest names the cell's flavor and
-    resource."""
+    """Sets whether the manifest of the cell's node names the cell's flavor and resource, and
+    updates ``listed_below`` of the ancestors."""
     before = cell.is_listed
     cell.named = named
     if cell.is_listed != before and cell.parent is not None:
@@ -274,8 +279,9 @@ def _derive(cell: Cell) -> None:
 
 
 def _move(cell: Cell, d_raw: int, d_usage: int) -> None:
-    """Adds changes of a child to the cell: ``d_raw``: how much more the child lends; ``d_usage``:
-    how much more usage the child passes up."""
+    """Adds the changes of a child to a cell and its ancestors. ``d_raw``: by how much the quota
+    that the child lends has changed; ``d_usage``: by how much the child's usage beyond its
+    guaranteed quota has changed."""
     while d_raw or d_usage:
         lent, spill = cell.lent(), cell.spill()
         cell.raw += d_raw
@@ -317,8 +323,8 @@ def _unlink(cell: Cell) -> None:
 
 
 def _drop_if_empty(cell: Cell, *, keep: bool) -> None:
-    """Removes the cell if it has neither quota nor usage, because cells of former flavors would
-    accumulate."""
+    """Removes the cell of a cohort if it has no quota, usage or children: otherwise cells of former
+    flavors would accumulate."""
     if keep or cell.children or cell.usage or cell.raw or cell.borrow is not None:
         return
     if cell.lend is not None or cell.node.cells.get(cell.fr) is not cell:
@@ -330,8 +336,8 @@ def _drop_if_empty(cell: Cell, *, keep: bool) -> None:
 
 
 def _heights(node: Node) -> None:
-    """Updates the heights of the node and its ancestors, up to the first height that stays the
-    same."""
+    """Updates the heights of a cohort and its ancestors, up to the first ancestor with an unchanged
+    height."""
     here: Node | None = node
     while here is not None:
         height = max((below.height + 1 for below in here.cohorts.values()), default=0)
