@@ -1,8 +1,7 @@
 """The policy of concurrent admission: the variants of a parent, and when each variant may be tried.
 
 The policy is pure. The variant-controller, the scheduler and the workload-controller use the same
-functions, so they always agree. Source: docs/spec/lifecycle.md#4, KEP-8691.
-"""
+functions, so they always agree. Source: docs/spec/lifecycle.md#4, KEP-8691."""
 
 from __future__ import annotations
 
@@ -15,15 +14,16 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from admittance.api.queues import ClusterQueueSpec
 
 PREEMPTION_TIMEOUT: Final = timedelta(minutes=5)
-"""How long a gate stays the only open one of its family, if no workload is preempted for the
-variant of that gate."""
+"""How long an open preemption gate of a variant keeps the other gates of the family closed, if no
+workload is preempted for that variant."""
 
 
 class Sibling(NamedTuple):
-    """An active variant of a family. ``place``: the variant's place in the order of preference, 0
-    is the best. ``evaluated``: in the present attempt the scheduler reserved quota for the variant
-    or refused it. ``blocked``: the variant needs preemption and its gate is closed. ``took``:
-    workloads were preempted for the variant's reservation."""
+    """An active variant of a family. ``place``: the variant's place in the family's order of
+    preference, 0 is the best. ``evaluated``: in the present attempt the scheduler has reserved
+    quota for the variant or refused it. ``blocked``: the variant needs preemption and its
+    preemption gate is closed. ``open``: its gate is open. ``took``: workloads were preempted for
+    the variant's reservation."""
 
     name: str
     place: int
@@ -34,11 +34,11 @@ class Sibling(NamedTuple):
 
 
 class GateOpening(NamedTuple):
-    """The variant of a family with an open gate, and when the gate opened.
+    """The name of the variant with the family's open preemption gate (``holder``), and when that
+    gate opened.
 
     All variants are for one job, so only one of them may preempt at a time:
-    docs/spec/lifecycle.md#4.8.
-    """
+    docs/spec/lifecycle.md#4.8."""
 
     holder: str
     since: datetime
@@ -47,9 +47,9 @@ class GateOpening(NamedTuple):
 def holder_of(
     siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
 ) -> tuple[Sibling | None, bool]:
-    """The sibling with the open gate, and whether all other gates stay closed. All other gates of
-    the family stay closed while PREEMPTION_TIMEOUT is not over, and also later if workloads were
-    preempted for the reservation of the sibling with the open gate."""
+    """Returns the sibling with the open gate, and whether all other gates of the family must stay
+    closed. They stay closed until the gate has been open for PREEMPTION_TIMEOUT, and also later if
+    workloads were preempted for the reservation of the sibling with the open gate."""
     if held is None:
         return None, False
     holder = next((one for one in siblings if one.name == held.holder and one.open), None)
@@ -59,14 +59,14 @@ def holder_of(
 
 
 def to_open(siblings: Iterable[Sibling], held: GateOpening | None, now: datetime) -> str:
-    """The name of the sibling that gets an open gate now; "": no gate opens.
+    """Returns the name of the sibling that gets an open preemption gate now; "": no gate opens.
 
-    ``siblings``: all active variants of the family. A holder of the gate that is not among
-    ``siblings`` (deleted, deactivated or rejected) does not count; an eviction closes the gate, so
-    ``open`` is False. The search stops at a sibling that is not evaluated yet, because that sibling
-    may need no preemption. When PREEMPTION_TIMEOUT is over for the sibling with the open gate, the
-    search continues with the siblings after that one, so that every sibling's gate opens in turn.
-    """
+    ``siblings``: all active variants of the family. An open gate of a variant that is not among
+    ``siblings`` (it was deleted, deactivated or rejected) does not count, nor does the gate of an
+    evicted variant, which is closed. The search stops at a sibling that is not evaluated yet,
+    because that sibling may need no preemption. When PREEMPTION_TIMEOUT is over for the sibling
+    with the open gate, the search continues with the siblings after that one, so that every
+    sibling's gate opens in turn."""
     ordered = sorted(siblings, key=lambda one: one.place)
     holder, keeps = holder_of(ordered, held, now)
     if keeps:
@@ -86,12 +86,11 @@ def to_open(siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
 
 
 def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) -> int | None:
-    """Returns the last place in the order of preference at which a variant may be tried; None: all
-    variants may be tried.
+    """Returns the last place in the family's order of preference at which the scheduler may try a
+    variant; None: the scheduler may try all variants.
 
-    The sibling at the returned place waits for its gate to open, or is in ``waits_for_victims``,
-    the names of siblings with victims that are still stopping.
-    """
+    The sibling at that place waits for its preemption gate to open, or for its victims to stop.
+    ``waits_for_victims``: the names of siblings with victims that are still stopping."""
     known = tuple(siblings)
     stopping = set(waits_for_victims)
     any_open = any(one.open for one in known)
@@ -108,7 +107,7 @@ NAME_MAX: Final = 253
 _MIDDLE: Final = "-variant-"
 _HASH: Final = 5
 _TAG_LEAST: Final = 8
-"""The fewest characters of the tag that are kept when a variant's name is cut."""
+"""When a variant's name is cut, at least this many characters of its tag are kept."""
 
 
 def variant_name(parent: str, parent_uid: str, tag: str, *, force_hash: bool = False) -> str:
@@ -117,8 +116,7 @@ def variant_name(parent: str, parent_uid: str, tag: str, *, force_hash: bool = F
 
     Equal arguments give the same name, so that creating a variant again finds the existing one. A
     name that is too long is cut and gets a hash of the parent's uid and the tag. ``force_hash``:
-    add the hash to a name of any length, because another workload has the plain name.
-    """
+    add the hash to a name of any length, because another workload has the plain name."""
     tail = f"{_MIDDLE}{tag}"
     if not force_hash and len(parent) + len(tail) <= NAME_MAX:
         return parent + tail
@@ -152,7 +150,7 @@ class ActivityReason(StrEnum):
     NO_MIGRATION = "NoMigration"
     """Another variant is admitted, and the family does not migrate."""
     LOWER_THAN_ADMITTED = "lowerThanAdmitted"
-    """The admitted variant is better than the variant."""
+    """The variant is worse than the admitted variant."""
     BELOW_MIN = "belowMin"
     """The variant is worse than minFlavor or minVariant, the worst variant to migrate to."""
     DELETE_DELAY = "deleteDelay"
@@ -162,14 +160,15 @@ class ActivityReason(StrEnum):
 
 
 STOPPED = frozenset({ActivityReason.REJECTED, ActivityReason.USER, ActivityReason.REQUEUING_LIMIT})
-"""Reasons for an inactive variant that policy never undoes: only a reset of the family or a user
-does."""
+"""Reasons why a variant is inactive that only a reset of the family or a user can end; the policy
+never ends them."""
 
 
 class Variant(NamedTuple):
-    """A variant as policy sees it. ``place``: the variant's place in the order of preference, 0 is
-    the best. ``stopped_by``: one of the reasons in `STOPPED`, or "". Delays are in seconds; a
-    ``delete_delay`` of None: the variant is never deleted for a delay."""
+    """A variant, with the fields that the policy reads. ``place``: the variant's place in the
+    family's order of preference, 0 is the best. ``stopped_by``: one of the reasons in `STOPPED`, or
+    "". ``create_delay``, ``delete_delay``: createDelaySeconds and deleteDelaySeconds of the
+    variant; ``delete_delay`` None: the variant is never stopped because of a delay."""
 
     name: str
     place: int
@@ -179,12 +178,12 @@ class Variant(NamedTuple):
 
 
 class FamilyState(NamedTuple):
-    """A family as policy sees it. ``active``: the parent is active and not finished. ``start``:
-    when the family was created or reset. ``first_admitted``: the time of the first admission after
-    ``start``; None: no admission yet. ``admitted``: the admitted variant, also while its job stops;
-    "": no variant. ``floor``: the worst variant to migrate to; "": any variant. ``floor_place``:
-    the place of the floor in the order of preference, for a family without a variant at the
-    floor."""
+    """A family, with the fields that the policy reads. ``active``: the family's parent is active
+    and not finished. ``start``: when the family was created or reset. ``first_admitted``: the time
+    of the family's first admission after ``start``; None: not admitted yet. ``admitted``: the name
+    of the admitted variant, also while its job stops; "": no variant is admitted. ``floor``: the
+    name of the worst variant to which the family may migrate; "": any. ``floor_place``: the place
+    of that worst variant in the order of preference, if the family itself has no such variant."""
 
     active: bool
     start: datetime
@@ -205,11 +204,11 @@ class DesiredState(NamedTuple):
 def desired_states(
     family: FamilyState, variants: Iterable[Variant], now: datetime
 ) -> dict[str, DesiredState]:
-    """Returns the desired state of each variant now, by its name, best first.
+    """Returns the state that the policy wants for each variant now, by the variant's name, the best
+    variant first.
 
-    An admitted variant or a floor that is not in ``variants`` is ignored, except for
-    ``floor_place``.
-    """
+    ``family.admitted`` and ``family.floor`` are ignored if they are not the name of one of
+    ``variants``."""
     ordered = sorted(variants, key=lambda one: one.place)
     by_name = {one.name: one for one in ordered}
     admitted = by_name.get(family.admitted)
@@ -228,7 +227,8 @@ def _desired_state(
         return DesiredState(False, ActivityReason.PARENT)
     if one.stopped_by in STOPPED:
         return DesiredState(False, ActivityReason(one.stopped_by))
-    # Check the createDelay first: the local clock can be behind the clock that stamped the parent.
+    # A createDelay of 0 must not count: the local clock can be behind the clock that stamped the
+    # parent's ``start``.
     if one is not admitted and one.create_delay and now < _begins(family, one):
         return DesiredState(False, ActivityReason.CREATE_DELAY)
     if admitted is None:
@@ -265,7 +265,8 @@ def next_change(family: FamilyState, variants: Iterable[Variant], now: datetime)
     moments |= {end for one in known if (end := _ends(family, one)) is not None}
     later = sorted(moment for moment in moments if moment > now)
     if not later:
-        # Most calls return early, because the function runs for every change of a family.
+        # Families without a future delay are the most frequent case, and this function runs for
+        # every change of a family.
         return None
     present = desired_states(family, known, now)
     for moment in later:
@@ -275,10 +276,12 @@ def next_change(family: FamilyState, variants: Iterable[Variant], now: datetime)
 
 
 class Tag(NamedTuple):
-    """A flavor or an explicit variant of the queue. Each family has one variant per tag.
+    """A flavor or an explicit variant of a ClusterQueue with concurrent admission. Each family in
+    the ClusterQueue has one variant per tag.
 
-    ``place``: the tag's place in the order of preference, 0 is the best. Delays are in seconds; a
-    ``delete_delay`` of None: variants are never deleted for a delay."""
+    ``place``: the tag's place in the queue's order of preference, 0 is the best. ``create_delay``,
+    ``delete_delay``: seconds; ``delete_delay`` None: variants with the tag are never stopped
+    because of a delay."""
 
     name: str
     place: int
@@ -287,31 +290,33 @@ class Tag(NamedTuple):
     delete_delay: int | None = None
 
     def within(self, allowed: frozenset[str] | None) -> tuple[str, ...]:
-        """The flavors of the tag that are in ``allowed``; None: all flavors of the tag."""
+        """Returns the flavors of the tag that are in ``allowed``; ``allowed`` None: all flavors of
+        the tag."""
         if allowed is None:
             return self.flavors
         return tuple(one for one in self.flavors if one in allowed)
 
 
 class FamilyRules(NamedTuple):
-    """The family policy of a ClusterQueue. ``floor``: the worst tag to migrate to; "": any tag.
-    ``tags``: the tags, best first."""
+    """The rules of a ClusterQueue for its families. ``floor``: the worst tag to which a family may
+    migrate; "": any tag. ``tags``: the tags of the queue, the best first."""
 
     mode: Mode
     floor: str
     tags: tuple[Tag, ...]
 
     def tag(self, name: str) -> Tag | None:
-        """The flavor tag with that name; None: the queue has no such tag."""
+        """Returns the tag with the name ``name``; None: the ClusterQueue has no such tag."""
         return next((one for one in self.tags if one.name == name), None)
 
     def tags_within(self, allowed: frozenset[str] | None) -> tuple[Tag, ...]:
-        """The tags with at least one of the allowed flavors."""
+        """Returns the tags with at least one flavor in ``allowed``; ``allowed`` None: all tags."""
         return tuple(one for one in self.tags if one.within(allowed))
 
 
 def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
-    """The family rules of the queue; None: workloads of the queue are regular."""
+    """Returns the rules of a ClusterQueue for its families; None: the queue has no concurrent
+    admission, so its workloads have no variants."""
     given = spec.concurrent_admission
     if given is None:
         return None
@@ -335,14 +340,15 @@ def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
 
 
 class ParentState(NamedTuple):
-    """The fields of a parent that policy reads.
+    """The fields of a parent that the family policy reads.
 
     ``active``: the parent is neither deactivated, finished, being deleted, held nor gated by a
     user. ``waits``: the parent's backoff is not over. ``admitted``: the workload name of the
-    admitted variant, also while its job stops; "": no variant. ``migrating_to``: the better variant
-    that is admitted once the job of the admitted variant has stopped. ``stopping``: the family's
-    job is being stopped. ``allowed``: the allowed flavors; None: all flavors. ``gate``: the
-    preemption gate that was opened last."""
+    admitted variant, also while its job stops; "": no variant is admitted. ``migrating_to``: the
+    workload name of the better variant that is admitted once the job of the admitted variant has
+    stopped. ``stopping``: the family's job is being stopped. ``allowed``: the flavors that the
+    parent may use; None: all flavors. ``gate``: the opening of the preemption gate that was opened
+    last in the family."""
 
     namespace: str
     name: str
@@ -360,9 +366,9 @@ class ParentState(NamedTuple):
 
 
 class VariantState(NamedTuple):
-    """The fields of a variant that policy reads. ``parent``, ``parent_uid``: from the variant's
-    ownerReference; ``stopped_by``: one of the reasons in `STOPPED`, or ""; ``active``: the field of
-    that name in the variant's spec."""
+    """The fields of a variant that the family policy reads. ``parent``, ``parent_uid``: name and
+    uid in the variant's ownerReference; ``stopped_by``: one of the reasons in `STOPPED`, or "";
+    ``active``: the field ``active`` in the variant's spec."""
 
     name: str
     tag: str
@@ -375,9 +381,9 @@ class VariantState(NamedTuple):
 def desired_variants(
     parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules | None, now: datetime
 ) -> dict[str, DesiredState]:
-    """Returns the desired state of each variant now, by workload name, best first. The result has
-    no entry for a variant with a tag that the queue does not have.
-    """
+    """Returns the state that the policy wants for each variant of a parent now, by the variant's
+    workload name, the best variant first. A variant with a tag that the ClusterQueue does not have
+    is left out."""
     if rules is None:
         return {}
     return desired_states(_family_state(parent, rules), _rows(variants, rules), now)
@@ -395,14 +401,14 @@ def changes_next(
 
 
 def begins(parent: ParentState, rules: FamilyRules | None, tag: str) -> datetime | None:
-    """Returns when the createDelay of the parent's variant with that tag is over; None: the queue
-    has no such variant."""
+    """Returns when the createDelay of the parent's variant with the tag ``tag`` is over; None: the
+    ClusterQueue does not have that tag."""
     known = rules.tag(tag) if rules is not None else None
     return parent.start + timedelta(seconds=known.create_delay) if known is not None else None
 
 
 def in_order(variants: Iterable[VariantState], rules: FamilyRules) -> list[VariantState]:
-    """The variants that have a tag of the queue, ordered from best to worst."""
+    """Returns the variants with a tag of the ClusterQueue, ordered from best to worst."""
     places = {one.name: one.place for one in rules.tags}
     return sorted((one for one in variants if one.tag in places), key=lambda one: places[one.tag])
 
@@ -419,8 +425,8 @@ def _rows(variants: Iterable[VariantState], rules: FamilyRules) -> list[Variant]
 
 
 def _family_state(parent: ParentState, rules: FamilyRules) -> FamilyState:
-    # Use the place of the floor's tag, because a parent that may not use the floor's flavors has no
-    # such variant.
+    # The floor is given as the place of its tag, not as a variant: a parent that may not use the
+    # floor's flavors has no variant for that tag.
     floor = rules.tag(rules.floor) if rules.floor else None
     return FamilyState(
         active=parent.active,

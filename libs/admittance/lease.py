@@ -1,4 +1,5 @@
-"""Knows which domains an instance of a service leads, and when that instance may decide for them.
+"""Leader election: which domains an instance of a service leads, and when the instance may decide
+for them.
 
 An instance leads a domain while it holds the domain's epoch: the last message on
 ``admit.lease.epoch.<domain>``. States of a domain:
@@ -8,10 +9,9 @@ An instance leads a domain while it holds the domain's epoch: the last message o
           +------- lost -----------+-----------------+
 
 *Claimed* is not yet *leading*: decisions of the predecessor may still be on their way into the
-bucket. Therefore the instance publishes a barrier after the epoch, and the barrier's echo shows
-that the instance has read all decisions of the predecessor. The heartbeat is separate from the
-epoch, so that renewing the heartbeat does not change the fence.
-"""
+bucket. Therefore the instance publishes a barrier after the epoch. When the instance reads the
+barrier's echo, it has read all decisions of the predecessor. An instance's heartbeat is a message
+of its own, separate from the epoch, so that renewing the heartbeat does not change the fence."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 # Domains. -------------------------------------------------------------------------------
 
 CONTROLLER: Final = "service-workload-controller"
-"""The workload-controller has one domain for all workloads, because preemptions and quota handovers
-would cross the borders of smaller domains."""
+"""The workload-controller has one domain for all workloads, because preemptions and handovers of
+quota would cross the borders of smaller domains."""
 RETRY_TIMER: Final = "service-retry-timer"
 """The retry-timer has one domain, so that the stream of timers has one writer."""
 VARIANT_CONTROLLER: Final = "service-variant-controller"
@@ -31,21 +31,22 @@ VARIANT_CONTROLLER: Final = "service-variant-controller"
 PROVISIONING_CHECK: Final = "service-provisioning-check"
 """The provisioning check has one domain, so that requests for capacity have one writer."""
 PROVIDER_POOL: Final = "service-provider-pool"
-"""One instance of the pool provider books machines, so that it knows all bookings."""
+"""The pool provider has one domain, so that only one instance books machines and knows all
+bookings."""
 PROVIDER_DOCKER: Final = "service-provider-docker"
-"""Only one instance of the docker provider starts containers, so that this instance knows all
+"""The docker provider has one domain, so that only one instance starts containers and knows all
 containers."""
 
 
 def aws_domain(provisioning_class: str) -> str:
-    """The domain of EC2's capacity reservations for one ProvisioningClass, which stands for one
-    account and one region."""
+    """Returns the domain of one provisioning class of the AWS provider, so that only one instance
+    makes EC2 capacity reservations for that class (one account and one region)."""
     return f"service-provider-aws-{provisioning_class}"
 
 
 class Fence(NamedTuple):
-    """The epoch of a domain under which a message was published. The server accepted the message
-    only because the domain had no newer epoch."""
+    """The epoch of a domain under which a leader published a message. The NATS server accepts such
+    a message only while the domain has no newer epoch."""
 
     domain: str
     epoch: int
@@ -74,8 +75,7 @@ def _rank(instance: str, domain: str) -> bytes:
 class LeaseState:
     """The knowledge of one instance about the leaders of all domains.
 
-    Invariant: a domain is in `_held` only while no newer epoch of it was seen.
-    """
+    Invariant: a domain is in `_held` only while no newer epoch of it was seen."""
 
     def __init__(self, instance: str) -> None:
         self.instance = instance
@@ -88,8 +88,8 @@ class LeaseState:
     # Events. ------------------------------------------------------------------------
 
     def epoch_seen(self, domain: str, sequence: int, owner: str) -> bool:
-        """Records an epoch on the log. Returns True if the epoch ends this instance's leadership of
-        the domain."""
+        """Records an epoch that was read from the log. Returns True if the epoch ends this
+        instance's leadership of the domain."""
         if sequence <= self._epochs.get(domain, (0, ""))[0]:
             return False
         self._epochs[domain] = (sequence, owner)
@@ -104,10 +104,10 @@ class LeaseState:
         return self._epochs.get(domain, (0, ""))[0]
 
     def forgotten(self, domain: str, epoch: int) -> bool:
-        """Records that the log no longer holds the domain's newest epoch, because the epoch is
-        older than the messages that the log keeps. Returns True if the missing epoch ends this
-        instance's leadership of the domain: the server refuses every message that is fenced with
-        the lost epoch, and the next epoch expects 0."""
+        """Records that the log no longer holds ``epoch``, the domain's newest epoch, because the
+        epoch is older than the messages that the log keeps. Returns True if the missing epoch ends
+        this instance's leadership of the domain: the server refuses every message that is fenced
+        with the lost epoch, and the next epoch expects 0."""
         if self.known(domain) != epoch:
             return False
         self._epochs.pop(domain, None)
@@ -115,7 +115,7 @@ class LeaseState:
 
     def alive(self, instance: str) -> bool:
         """Records a heartbeat of an instance. Returns True if the instance was not known to be
-        alive."""
+        alive before."""
         news = instance not in self._alive
         self._alive.add(instance)
         return news
@@ -129,8 +129,8 @@ class LeaseState:
         return news
 
     def echoed(self, domain: str, epoch: int) -> bool:
-        """Records the echo of a barrier. Returns True if this instance leads the domain from now
-        on."""
+        """Records the echo of a domain's barrier. Returns True if this instance leads the domain
+        from now on."""
         self._echoes[domain] = max(epoch, self._echoes.get(domain, 0))
         held = self._held.get(domain)
         if held is None or held.echoed or epoch < held.epoch:
@@ -141,13 +141,12 @@ class LeaseState:
     # Actions. -----------------------------------------------------------------------
 
     def domains_to_take(self, domains: Iterable[str]) -> list[Takeover]:
-        """The domains that this instance should take now: domains without a live leader for which
-        the instance is the heir.
+        """Returns the domains that this instance should take now: domains without a live leader,
+        for which this instance is the heir.
 
         An epoch that has the name of this instance and is not held by this process comes from an
         earlier process of the instance. An epoch of an earlier process is replaced at once, without
-        waiting for a heartbeat to expire.
-        """
+        waiting for a heartbeat to expire."""
         takeovers = []
         for domain in domains:
             if domain in self._held or domain in self._taking:
@@ -163,8 +162,8 @@ class LeaseState:
         return takeovers
 
     def took(self, domain: str, epoch: int) -> bool:
-        """Records that an epoch of this instance is on the log. Returns False if a newer epoch of
-        the domain is known already."""
+        """Records that the log has stored an epoch that this instance published to take a domain.
+        Returns False if a newer epoch of the domain is known already."""
         self._taking.discard(domain)
         known, _ = self._epochs.get(domain, (0, ""))
         if known > epoch:
@@ -196,8 +195,8 @@ class LeaseState:
     # State. -------------------------------------------------------------------------
 
     def fence(self, domain: str) -> int | None:
-        """The epoch that fences decisions of this instance; None while the instance may not decide
-        for the domain."""
+        """The epoch of the domain with which this instance fences its decisions; None while the
+        instance may not decide for the domain."""
         held = self._held.get(domain)
         return held.epoch if held is not None and held.echoed else None
 

@@ -1,1 +1,3 @@
-"""The schedules that stored workloads need, and the orders that set them. The core is pure."""
+"""The core of the retry-timer: the schedules that stored workloads need, and the orders that set
+these schedules on the bus. The core is pure.
+"""

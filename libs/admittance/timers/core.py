@@ -1,8 +1,8 @@
-"""The schedules to set and cancel so that the schedules on the bus match the stored workloads. The
-module is pure.
+"""Decides which schedules the retry-timer must set and remove, so that the schedules on the bus
+match the stored workloads. The module is pure.
 
-Schedules are derived from stored workloads. A lost, doubled or late schedule is found by comparison
-(`Schedules.compare`) and corrected. Except for the comparison, the work is proportional to the
+The wanted schedules follow from the stored workloads. `Schedules.compare` finds lost and wrong
+schedules, which the next orders correct. Except for `compare`, the work is proportional to the
 number of changes."""
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
 
 SETTLE: Final = timedelta(seconds=1)
-"""How long a schedule change that is not urgent is delayed. Most waits end before their schedule
-would be set, for instance an evicted job's wait for its stop."""
+"""How long an order that is not urgent is delayed. Most waits of workloads end before their
+schedule is set, for instance the wait until an evicted job has stopped."""
 SOON: Final = timedelta(seconds=5)
-"""A schedule that is due within this time is set at once."""
+"""A wanted schedule that is due within this time is set at once."""
 SKEW: Final = timedelta(seconds=2)
-"""A schedule that is due within this time is not compared, because by the server's clock the
-schedule may have fired already."""
+"""A schedule that is due within this time may be absent from the stream: by the NATS server's clock
+the schedule may have fired already."""
 
 
 class Corrections(NamedTuple):
-    """The number of differences between the stream of schedules and what was known of it.
-    ``missing``: schedules that the stream lacks; ``wrong``: schedules with another time or uid;
-    ``orphaned``: schedules for which no workload waits."""
+    """The slots with a difference between the stream of schedules and what the retry-timer knew of
+    the stream. ``missing``: slots without a schedule on the stream; ``wrong``: slots with another
+    time or uid there; ``orphaned``: slots with a schedule for which no workload waits."""
 
     missing: tuple[TimerSlot, ...] = ()
     wrong: tuple[TimerSlot, ...] = ()
@@ -52,8 +52,9 @@ class Corrections(NamedTuple):
 
 
 class _SlotState:
-    """What is known about the schedule of a slot. ``is_known``: ``actual`` is the schedule that the
-    bus has, unless another process changed it. ``in_flight``: an order is not answered yet."""
+    """What is known about the schedule of a slot. ``want``: the schedule that the slot should have.
+    ``actual``: the schedule on the bus, as the retry-timer last set or read it; ``is_known``:
+    ``actual`` is reliable. ``in_flight``: an order for the slot is not answered yet."""
 
     __slots__ = ("actual", "in_flight", "is_known", "want")
 
@@ -71,17 +72,16 @@ class _SlotState:
 
 
 class Schedules:
-    """Keeps the wanted and the actual schedules, and gives the orders that make both equal.
+    """The wanted schedules and the actual schedules on the bus, with the orders that make both
+    equal.
 
-    ``now`` is always the wall clock with a time zone. No order to set or remove a schedule is given
-    before the stream of schedules was read once.
-    """
+    ``now`` in all methods is the wall clock, with a time zone. `orders` returns nothing before
+    `compare` was called once."""
 
     def __init__(self, limits: Limits) -> None:
         self.wanted = WantedSchedules(limits)
         self.has_compared = False
-        """The stream of schedules was compared once, so orders to set or remove schedules may be
-        given."""
+        """Whether `compare` was called once, so that `orders` may return orders."""
         self._slots: dict[TimerSlot, _SlotState] = {}
         self._urgent: dict[TimerSlot, None] = {}
         self._ripening: dict[TimerSlot, datetime] = {}
@@ -94,13 +94,14 @@ class Schedules:
     def apply(
         self, key: str, workload: StoredWorkload | None, revision: int, now: datetime
     ) -> None:
-        """Records that the workload at the key changed; None: the workload was deleted.
+        """Records that the workload with the key ``key`` changed; None: the workload was deleted.
 
-        Raises ValueError if the key is not a workload's key."""
+        Raises ValueError if ``key`` is not the key of a workload."""
         self._note_wanted(self.wanted.apply(workload_name(key), workload, revision, now), now)
 
     def apply_check(self, check: str, rules: CheckRules | None, now: datetime) -> None:
-        """Records that the rules of the AdmissionCheck changed; None: the check was deleted."""
+        """Records that the rules of the AdmissionCheck ``check`` changed; None: the check was
+        deleted."""
         self._note_wanted(self.wanted.apply_check(check, rules, now), now)
 
     def _note_wanted(self, changed: Iterable[Changed], now: datetime) -> None:
@@ -113,10 +114,10 @@ class Schedules:
     # Orders. ------------------------------------------------------------------------
 
     def orders(self, now: datetime, limit: int = 1000) -> list[Order]:
-        """Returns the orders to perform now, the most urgent first. The caller reports each order
-        with `done` or `failed`.
+        """Returns the orders to perform now, the most urgent first. The caller must report the
+        outcome of each order with `done` or `failed`.
 
-        A slot has at most one order at a time, so orders may take effect in any sequence."""
+        A slot has at most one order in flight, so orders may take effect in any sequence."""
         found: list[Order] = []
         while self.has_compared and len(found) < limit:
             ready = self._ready(now, limit - len(found))
@@ -135,18 +136,19 @@ class Schedules:
         return found
 
     def next_order_at(self) -> datetime | None:
-        """When the next order becomes due although nothing changes; None: never."""
+        """When `orders` has its next order if nothing changes until then; None: never."""
         if not self.has_compared or not self._ripening:
             return None
         return next(iter(self._ripening.values()))
 
     @property
     def pending(self) -> int:
-        """The number of slots with a schedule that differs, or may differ, from the wanted one."""
+        """The number of slots with an actual schedule that differs, or may differ, from the wanted
+        schedule."""
         return len(self._urgent) + len(self._ripening) + len(self._in_flight)
 
     def done(self, order: Order, now: datetime) -> None:
-        """Records that the bus has acknowledged the order."""
+        """Records that the order has taken effect on the bus."""
         state = self._landed(order.slot)
         state.is_known = True
         state.actual = order.want.expected if isinstance(order, SetTimer) else None
@@ -154,7 +156,7 @@ class Schedules:
 
     def failed(self, order: Order, now: datetime) -> None:
         """Records that the order to set or remove a schedule was refused, or that the outcome of
-        the order is unknown. A failed order is given again later."""
+        the order is unknown. `orders` returns a failed order again later."""
         state = self._landed(order.slot)
         state.is_known = False
         self._list(order.slot, state, now)
@@ -169,14 +171,15 @@ class Schedules:
     # Overdue ones. ------------------------------------------------------------------
 
     def next_overdue_at(self) -> datetime | None:
-        """When to check whether the next due schedule had an effect; None: no schedule is set."""
+        """When to call `take_overdue` next; None: no schedule is expected to have an effect."""
         return self._overdue.next()
 
     def take_overdue(self, now: datetime) -> list[TimerSlot]:
-        """Returns the slots that were due a while ago and whose workload has not changed since,
-        because the fact was lost or changed nothing. The schedules of overdue slots are set again,
-        with growing pauses. Call this method only when all due facts have been processed; otherwise
-        facts pile up for a workload-controller that is merely behind."""
+        """Returns the slots with a schedule that was due a while ago but had no effect on its
+        workload, because the published fact was lost or changed nothing. The next orders set these
+        schedules again, with growing pauses. Call this method only when the workload-controller has
+        folded all due facts; otherwise more facts pile up for a workload-controller that is merely
+        behind."""
         found = []
         for slot in self._overdue.take(now):
             state = self._slots.get(slot)
@@ -190,14 +193,15 @@ class Schedules:
     # Comparison. --------------------------------------------------------------------
 
     def begin_comparison(self) -> None:
-        """Called before the stream of schedules is read. The comparison skips slots that have an
-        order in flight at this time or later."""
+        """Must be called before the stream of schedules is read for `compare`. The comparison then
+        skips slots that have an order in flight at any time after this call."""
         self._touched = set(self._in_flight)
 
     def compare(self, standing: Mapping[TimerSlot, ActualSchedule], now: datetime) -> Corrections:
-        """Compares the schedules in ``standing``, which were read from the stream, with the known
-        ones. Returns the differences, which the next orders correct. ``now``: a time after the
-        stream was read. The first comparison is with the wanted schedules."""
+        """Compares ``standing``, the schedules read from the stream, with the schedules that the
+        retry-timer believed to be there; the first call compares with the wanted schedules. Returns
+        the differences, which the next orders correct. ``now``: a time after the stream was read.
+        """
         touched = self._touched if self._touched is not None else set(self._in_flight)
         self._touched = None
         first, self.has_compared = not self.has_compared, True
@@ -215,8 +219,7 @@ class Schedules:
             elif real == thought:
                 continue
             elif real is None and _due(thought, now + SKEW):
-                # The schedule's time has come, and `take_overdue` checks that the schedule had an
-                # effect.
+                # The schedule has probably fired; `take_overdue` checks that it had an effect.
                 continue
             if real is not None and state.want is None and _due(real, now + SKEW):
                 continue
@@ -234,8 +237,8 @@ class Schedules:
     # Steps. -------------------------------------------------------------------------
 
     def _list(self, slot: TimerSlot, state: _SlotState, now: datetime) -> None:
-        """Lists the slot as urgent or ripening if it needs an order; drops a slot without
-        schedules."""
+        """Lists the slot as urgent, or as ripening until its order is due, if the slot needs an
+        order; drops a slot that has and needs no schedule."""
         if state.in_flight:
             return
         if state.is_settled:
@@ -256,7 +259,8 @@ class Schedules:
     def _ready(self, now: datetime, limit: int) -> list[TimerSlot]:
         ready = list(islice(self._urgent, limit))
         for slot, when in islice(self._ripening.items(), limit - len(ready)):
-            # A time later than now plus `SETTLE` is possible only if the clock was set back.
+            # An order that becomes due later than `SETTLE` from now was listed before the clock was
+            # set back: it is ready too.
             if now < when <= now + SETTLE:
                 break
             ready.append(slot)
@@ -281,6 +285,6 @@ def _due(actual: ActualSchedule | None, by: datetime) -> bool:
 
 
 def _goes_by_itself(state: _SlotState, now: datetime) -> bool:
-    """Whether the schedule needs no order although no workload waits for it: it is due, so it fires
-    without effect and disappears."""
+    """Whether a schedule for which no workload waits can stay on the bus: the schedule is due, so
+    it fires without effect and disappears."""
     return state.want is None and state.is_known and _due(state.actual, now)

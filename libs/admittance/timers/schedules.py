@@ -1,8 +1,9 @@
-"""Slots, schedules and orders; and the schedules that stored workloads need, updated change by
-change. The module is pure.
+"""Slots, schedules and orders of the retry-timer; and the schedules that stored workloads need,
+updated with every change of a workload. The module is pure.
 
-Only the times of a workload are kept. If these times depend on AdmissionChecks, the whole workload
-is kept, so that a changed check updates its times."""
+`WantedSchedules` keeps only the times at which a workload needs a schedule. If these times depend
+on AdmissionChecks, it keeps the whole workload, so that a change of a check can update the
+times."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from admittance.workload.transition_context import CheckRules
 
 
 class TimerSlot(NamedTuple):
-    """The place of one schedule: the bus keeps one schedule for each workload and kind of wait."""
+    """The place of one schedule on the bus, which keeps one schedule for each workload and each
+    kind of wait."""
 
     kind: str
     namespace: str
@@ -30,7 +32,7 @@ class TimerSlot(NamedTuple):
 
 class WantedSchedule(NamedTuple):
     """The schedule that a slot should have. ``revision``: the revision of the workload that needs
-    the schedule."""
+    the schedule; ``uid``: the workload's uid; ``at``: when the bus must publish the fact."""
 
     at: datetime
     uid: str
@@ -38,12 +40,13 @@ class WantedSchedule(NamedTuple):
 
     @property
     def expected(self) -> ActualSchedule:
-        """The wanted schedule in the form in which the bus shows it."""
+        """The actual schedule that the bus has once this wanted schedule is set."""
         return ActualSchedule(self.at, self.uid)
 
 
 class ActualSchedule(NamedTuple):
-    """The schedule that a slot has on the bus. ``at`` None: the schedule's time cannot be read."""
+    """The schedule that a slot has on the bus. ``at``: the time of the schedule; None: it cannot be
+    read."""
 
     at: datetime | None
     uid: str
@@ -66,7 +69,8 @@ Order: TypeAlias = SetTimer | Cancel
 
 
 def due(order: SetTimer) -> bytes:
-    """The encoded fact that the bus publishes at the schedule's time."""
+    """Returns the encoded fact `TimerDue`, which the bus must publish at the time of the ordered
+    schedule."""
     slot, want = order
     fact = facts.TimerDue(
         namespace=slot.namespace,
@@ -84,7 +88,8 @@ _NOTHING: Final[Mapping[str, WantedSchedule]] = {}
 
 
 class _RecordingContext:
-    """A context for `due_times` that records which AdmissionChecks are read."""
+    """A context for `due_times` that records the names of the AdmissionChecks that `due_times`
+    reads."""
 
     def __init__(self, limits: Limits, rules: dict[str, CheckRules]) -> None:
         self.limits = limits
@@ -103,8 +108,9 @@ class _CheckedWorkload(NamedTuple):
 
 
 class WantedSchedules:
-    """``unreadable``: workloads with an invalid time, and the reason. Workloads with an invalid
-    time were written by hand or by a newer version, and get no schedules."""
+    """The schedules that stored workloads need. ``unreadable``: workloads with an invalid time,
+    each with the reason. Such workloads were written by hand or by a newer version of Admittance,
+    and get no schedules."""
 
     def __init__(self, limits: Limits) -> None:
         self._rules: dict[str, CheckRules] = {}
@@ -117,8 +123,8 @@ class WantedSchedules:
     def apply(
         self, name: WorkloadName, workload: StoredWorkload | None, revision: int, now: datetime
     ) -> Iterator[Changed]:
-        """Records that the workload changed (None: the workload was deleted). Yields the slots with
-        a changed schedule."""
+        """Records that the workload changed (None: the workload was deleted). Yields each slot with
+        a changed wanted schedule (None: the slot needs no schedule any more)."""
         self._forget(name)
         times = _NOTHING
         if workload is not None:
@@ -133,7 +139,8 @@ class WantedSchedules:
         if times:
             self._times[name] = times
         elif not before:
-            # Most changes of a workload do not affect its times.
+            # This is the most frequent case: the workload needed no schedule before and needs none
+            # now.
             return
         for kind in sorted(before.keys() | times.keys()):
             old, new = before.get(kind), times.get(kind)
@@ -142,7 +149,7 @@ class WantedSchedules:
 
     def apply_check(self, check: str, rules: CheckRules | None, now: datetime) -> Iterator[Changed]:
         """Records that the rules of the AdmissionCheck changed (None: the check was deleted).
-        Yields the slots with a changed schedule."""
+        Yields each slot with a changed wanted schedule."""
         before = self._rules.get(check)
         if rules == before:
             return
@@ -172,8 +179,8 @@ class WantedSchedules:
                 for kind, at in due_times(workload, now, asked).items()
             }
         except (OverflowError, TypeError) as error:
-            # The workload has a time beyond the calendar, or times with and without a zone. One
-            # workload with invalid times must not block other workloads.
+            # A time of the workload is beyond the calendar, or only some of its times have a time
+            # zone. One workload with invalid times must not block other workloads.
             self.unreadable[name] = str(error)
             return _NOTHING
 
@@ -192,15 +199,16 @@ def _aware(at: datetime) -> datetime:
 
 
 PATIENCE: Final = timedelta(seconds=5)
-"""How long after its time a schedule's effect is verified. This wait doubles each time that the
-schedule had no effect."""
+"""How long after a schedule's time the retry-timer verifies that the schedule had an effect. The
+wait doubles each time that the schedule had no effect."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 SPARE: Final = 1000
 
 
 class _Expected(NamedTuple):
-    """``look``: when to verify the effect of the schedule; None: the effect was verified, and the
-    schedule is not set again yet."""
+    """A schedule that should have an effect. ``at``: the time of the schedule; ``look``: when to
+    verify that it had an effect; None: it was found overdue, and is not set again yet; ``tries``:
+    how often it was found overdue."""
 
     at: datetime
     look: datetime | None
@@ -208,8 +216,8 @@ class _Expected(NamedTuple):
 
 
 class OverdueSlots:
-    """Slots with schedules, to check that each schedule has an effect when its time has come.
-    Outdated heap entries are dropped when they are popped, or when they are more than half of the
+    """Finds the slots with a schedule that had no effect although its time has come. Outdated
+    entries of the heap are dropped when they are popped, or when they are more than half of the
     heap."""
 
     def __init__(self) -> None:
@@ -217,7 +225,7 @@ class OverdueSlots:
         self._heap: list[tuple[datetime, TimerSlot]] = []
 
     def expect(self, slot: TimerSlot, at: datetime, now: datetime) -> None:
-        """Records that the slot has a schedule for the time ``at``."""
+        """Records that the slot has a schedule on the bus for the time ``at``."""
         before = self._expected.get(slot)
         if before is not None and before.at == at and before.look is not None:
             return
@@ -230,12 +238,12 @@ class OverdueSlots:
             heapify(self._heap)
 
     def forget(self, slot: TimerSlot) -> None:
-        """Records that the slot has no schedule any more, or a schedule for another time."""
+        """Expects no effect of the slot's schedule any more, because the slot now needs no schedule
+        or another one."""
         self._expected.pop(slot, None)
 
     def next(self) -> datetime | None:
-        """The time at which the effect of a schedule is verified next; None: no schedule is
-        expected to have an effect."""
+        """Returns when to call `take` next; None: no schedule is expected to have an effect."""
         while self._heap:
             look, slot = self._heap[0]
             expected = self._expected.get(slot)
@@ -245,8 +253,8 @@ class OverdueSlots:
         return None
 
     def take(self, now: datetime) -> Iterator[TimerSlot]:
-        """Returns the slots with a schedule that should have had its effect by now. The effect of a
-        slot's schedule is verified again after the schedule is set again."""
+        """Yields the slots with a schedule that should have had its effect by now. A yielded slot
+        is checked again only after `expect`, when its schedule has been set again."""
         while (look := self.next()) is not None and look <= now:
             _, slot = heappop(self._heap)
             expected = self._expected[slot]
