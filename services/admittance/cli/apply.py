@@ -63,7 +63,9 @@ def _parts(objects: Sequence[Document]) -> Iterator[list[Document]]:
 
 
 async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
-    """Applies one part and prints each outcome. Returns whether any object is of a foreign kind."""
+    """Applies one part and prints each outcome. Returns whether the part created or changed an
+    object of a foreign kind that `admit` does not know.
+    """
     request = Apply(objects=tuple(msgspec.Raw(one.raw) for one in part))
     reply = await bus.ask("apply", request, ApplyReply, timeout=APPLY_SECONDS)
     if reply.problems:

@@ -39,10 +39,10 @@ OnReady: TypeAlias = Callable[[], None]
 
 
 class TestOptions(NamedTuple):
-    """Options of `check-test` and `provider-test`. ``command``: starts the tested program; empty:
-    the program runs already. ``wait``: seconds to wait for its first answer, if given. ``cases``:
-    names of the cases to run; empty: all. ``port``: port of an embedded server; None: the server of
-    the call is used.
+    """Options of `check-test` and `provider-test`. ``command``: the command that starts the tested
+    program; empty: the program runs already. ``wait``: seconds to wait for the program's first
+    answer; None: 60 with an embedded server, else ``timeout``. ``cases``: names of the cases to
+    run; empty: all. ``port``: port of an embedded server; None: the server of the call is used.
     """
 
     call: Call
@@ -108,9 +108,9 @@ async def provider_test(
 ) -> int:
     """Runs the cases against a provider and prints the report; returns 1 if a case failed.
 
-    ``requests``, ``node_selector``: KEY=VALUE words for each pod. ``wrong``: parameters that the
-    provider must refuse. ``room``: how many of these requests the provider has capacity for; 0:
-    unknown.
+    ``requests``, ``node_selector``: resource requests and node selector of each pod, as KEY=VALUE
+    words. ``wrong``: parameters that the provider must refuse. ``room``: how many
+    ProvisioningRequests of this shape the provider has capacity for at the same time; 0: unknown.
     """
     refuse_name(
         "CLASS", provisioning_class, object_name(provisioning_class, "spec.provisioningClassName")
@@ -151,8 +151,8 @@ async def _run(
     name: str,
     test: Callable[[Bus, str, OwnServer | None, OnCase, OnReady], Awaitable[KitReport]],
 ) -> int:
-    """Runs ``test`` and prints its report; returns 1 if a case failed. ``role``: controller or
-    provider.
+    """Runs ``test`` and prints its report; returns 1 if a case failed. ``role``: what the tested
+    program is, controller or provider.
     """
     logs.configure("admit", "", json=False, level="error")
     async with AsyncExitStack() as stack:
@@ -226,9 +226,9 @@ def parameters_of(path: Path | None) -> Any:
     try:
         found = yaml.safe_load(path.read_bytes())
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path}: {error}") from None
+        raise BadInput(f"{path} is not YAML: {error}") from None
     if isinstance(found, dict) and "apiVersion" in found and "kind" in found:
         found = found.get("spec")
     try:
@@ -236,7 +236,7 @@ def parameters_of(path: Path | None) -> Any:
         # strings, and JSON has neither.
         return msgspec.json.decode(msgspec.json.encode(found))
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise BadInput(f"{path}: {error}") from None
+        raise BadInput(f"{path} cannot be converted to JSON: {error}") from None
 
 
 def _text_parameters(path: Path | None) -> dict[str, str] | None:

@@ -87,8 +87,8 @@ async def _delete_unreadable(bus: Link, found: Found) -> None:
     reply = await lifecycle.outcome_of(bus, fact)
     if reply.outcome == "ignored":
         raise AnswerIsNo(
-            f"{found.key} cannot be read, and was written after the workload-controller started: "
-            f"`nats kv del {BUCKET} {found.key}` deletes it"
+            f"the entry {found.key} cannot be read, and was written after the workload-controller "
+            f"started: `nats kv del {BUCKET} {found.key}` deletes it"
         )
     output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")
 

@@ -190,7 +190,9 @@ def _limit(seconds: int | None) -> str:
 
 
 async def _show_cohort(bus: Link, name: str) -> None:
-    """Prints a cohort and its tree. A cohort that only queues name has a tree, but no object."""
+    """Prints a cohort and its tree. A cohort that has no object, since only ClusterQueues or other
+    cohorts name it, still has a tree.
+    """
     tree = await sections.known_tree(bus, name)
     try:
         found = await get.find(bus, kinds.COHORT, name)

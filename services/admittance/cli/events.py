@@ -36,7 +36,9 @@ PAGE: Final = 500
 GATHER_SECONDS: Final = 0.05
 """Seconds within which facts are gathered for one request, because facts come in bursts."""
 ROUNDED: Final = timedelta(milliseconds=1)
-"""Two timestamps of the same message differ by less than this."""
+"""The timestamp of a message on the log and the time that a workload keeps of the same message
+differ by less than this, because of rounding.
+"""
 AGAIN_SECONDS: Final = 5.0
 """Seconds between two readings of the log without a notification, in case a broken connection lost
 one."""
@@ -102,8 +104,8 @@ def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
         fact = None
     if fact is not None and fact.uid and fact.name == meta.name:
         return fact.uid == meta.uid
-    # A submission may have no uid, so its time is compared. The workload is created when the
-    # submission is stored.
+    # A submission may have no uid, so its time is compared with the creation time of the workload,
+    # which is the time when the submission was stored.
     created = meta.creation_timestamp
     return created is None or entry.time >= created - ROUNDED
 

@@ -102,7 +102,7 @@ def corrected(
     compete for quota now: then the stored phase and reason are more exact than the scheduler's.
 
     The verdicts about flavors stay in the reply, since they say whether the workload would fit.
-    ``parent``: that of a variant.
+    ``parent``: the parent workload if the workload is a variant.
     """
     where = phase(workload, now)
     reason, message = tables.reason_of(workload, now)
@@ -247,7 +247,7 @@ def _list(title: str, lines: tuple[str, ...], *, indent: int = 0) -> None:
 
 
 async def explained(bus: Link, namespace: str, name: str) -> ExplainReply | None:
-    """Returns the scheduler's answer, or None if it does not answer."""
+    """Returns the scheduler's answer, or None if the scheduler does not answer."""
     try:
         reply = await bus.ask("explain", Explain(name=name), ExplainReply, namespace=namespace)
     except AnswerIsNo:

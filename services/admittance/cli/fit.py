@@ -23,11 +23,11 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
 
 ASKED_MAX: Final = 100
-"""The most different workloads that one call checks."""
+"""One call checks at most this many different workloads."""
 
 CURRENT_SECONDS: Final = 5.0
-"""A refusal of the scheduler counts once the scheduler has read the newest manifests, or after this
-time.
+"""The scheduler's answer that a workload could never start counts once the scheduler has read the
+newest manifests, or after this time.
 """
 PAUSE_SECONDS: Final = 0.05
 

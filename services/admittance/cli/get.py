@@ -39,7 +39,7 @@ from admittance.workload.stored import PARENT, head
 
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
-"""The most rows that the scheduler returns for one request."""
+"""The most rows of pending workloads that the scheduler returns for one request."""
 BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
 """Reasons that the scheduler gives for a workload in backoff."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
@@ -58,7 +58,8 @@ async def get(
 ) -> None:
     """Prints the object named ``wanted``, or the chosen objects of a kind.
 
-    ``queue``: as for `pending`. Raises AnswerIsNo if the object or the queue does not exist.
+    ``queue``: only workloads of this queue, a LocalQueue of the namespace or a ClusterQueue. Raises
+    AnswerIsNo if the object or the queue does not exist.
     """
     async with link(call) as bus:
         more = 0
@@ -114,7 +115,9 @@ def _no_queue(queue: str, namespace: str) -> str:
 
 
 async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found]:
-    """Adds bookings to MachinePools; returns objects of other kinds unchanged."""
+    """Adds the bookings of their machines to MachinePools; returns objects of other kinds
+    unchanged.
+    """
     if kind is not kinds.MACHINE_POOL:
         return found
     from admittance.cli.show import pools
@@ -151,7 +154,7 @@ async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
 
 
 def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
-    """The objects that can be decoded; prints a warning for each other object."""
+    """The objects that can be decoded; prints a warning for each object that cannot be decoded."""
     aside = {one.key for one in found if not one.is_readable()}
     if aside:
         many = (
@@ -162,8 +165,9 @@ def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
 
 
 async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:
-    """The scheduler's counters of queues. If the scheduler does not answer, prints a warning and
-    returns no counters."""
+    """The scheduler's counters (such as pending workloads) of the found queues. If the scheduler
+    does not answer, prints a warning and returns no counters.
+    """
     if kind not in QUEUES or not found:
         return {}
     narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""
@@ -436,7 +440,9 @@ async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespa
 
 
 def _show_deletions(kind: kinds.Kind, batch: list[Entry], *, shown: bool) -> None:
-    """Prints the deletions of a batch, except those before the first printed line."""
+    """Prints one line for each deletion in a batch of changes; nothing if no object has been
+    printed yet (``shown``).
+    """
     for entry in batch:
         if entry.value is None and shown:
             output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")

@@ -29,21 +29,21 @@ VARIANT_FOLLOWS: Final = {
     "cancel": "which continues with the others",
     "activate": "which tries it again if the policy allows it",
 }
-"""For each command that names a variant: what the variant's parent does afterwards."""
+"""For each command that may name a variant: what the variant's parent does after the command."""
 
 
 async def outcome_of(bus: Link, fact: Fact) -> SettledReply:
-    """Publishes a fact and waits for its outcome. Raises AnswerIsNo if it was refused."""
+    """Publishes a fact and waits for its outcome. Raises AnswerIsNo if the fact was refused."""
     return accepted(fact, await bus.settle(await bus.publish(fact), fact.namespace))
 
 
 def accepted(fact: Fact, reply: SettledReply) -> SettledReply:
-    """Returns reply, the outcome of the fact. Raises AnswerIsNo if the fact was refused."""
+    """Returns ``reply``, the outcome of the fact. Raises AnswerIsNo if the fact was refused."""
     why = sentence(reply.reason, reply.message)
     if reply.error:
         raise AnswerIsNo(f"workload {fact.namespace}/{fact.name}: {reply.error}")
     if reply.outcome in NO:
-        # A dead letter is a refusal to the user of a command.
+        # A fact that became a dead letter is reported like a refused fact.
         raise AnswerIsNo(
             f"workload {fact.namespace}/{fact.name}: refused" + (f": {why}" if why else "")
         )
@@ -76,7 +76,8 @@ CHANGES: Final = {
 async def change(call: Call, name: str, command: str, words: str = "", **fields: Any) -> None:
     """Publishes the fact of a command about an existing workload, and prints the outcome.
 
-    ``words``: the command line after the name. ``fields``: fields of the fact.
+    ``words``: the words of the command line after the workload's name. ``fields``: fields of the
+    fact.
     """
     known = CHANGES[command]
     async with link(call) as bus:

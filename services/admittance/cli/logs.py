@@ -68,7 +68,7 @@ async def logs(
             await asyncio.sleep(NOT_YET_SECONDS if reply.error else 0 if ended else POLL_SECONDS)
         writer.end()
     if pod is not None and not offsets:
-        raise AnswerIsNo(f'workload "{name}" has no output of a pod {pod}')
+        raise AnswerIsNo(f'workload "{name}" has no output of a pod "{pod}"')
 
 
 async def _before(bus: Link, name: str, previous: int) -> int:

@@ -1,6 +1,6 @@
 """The script ``admit``. The script installs signal handlers before it imports anything that takes
-time, so that a signal at the start ends the process in silence. A signal before that, while Python
-starts, still prints Python's traceback.
+time, so that a signal at the start ends the process in silence. A signal that arrives even earlier,
+while Python itself starts, still prints Python's traceback.
 """
 
 # `signal` imports enum; Ctrl-C during that import would print a traceback.
@@ -10,13 +10,16 @@ import os
 import sys
 
 INTERRUPTED = 130
-"""The same value as `admittance.cli.support.errors.INTERRUPTED`: that module takes long to import.
+"""Exit status after Ctrl-C. The value is repeated from `admittance.cli.support.errors`, because
+that module takes long to import.
 """
 IS_SCRIPT = os.path.basename(sys.argv[0]) == "admit"  # noqa: PTH119  (pathlib takes long to import)
 
 
 def end_at_once() -> None:
-    """Makes Ctrl-C end the process at once: nothing has begun that needs an orderly end."""
+    """Makes Ctrl-C end the process at once: the process has not begun anything that needs an
+    orderly end.
+    """
     _signal.signal(_signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 
@@ -47,10 +50,11 @@ def main() -> None:
         status = INTERRUPTED
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     if status == INTERRUPTED:
-        # Ends without the interpreter's shutdown, during which a second Ctrl-C would print a
-        # traceback.
+        # The process ends without the interpreter's shutdown, during which a second Ctrl-C would
+        # print a traceback.
         _leave(status)
-    # The interpreter's shutdown collects garbage several times; everything is freed in a moment.
+    # Without the freeze the interpreter's shutdown would collect garbage several times, although
+    # the end of the process frees all memory anyway.
     gc.freeze()
     sys.exit(status)
 

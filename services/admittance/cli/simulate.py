@@ -40,7 +40,7 @@ ALL: Final = 0
 async def simulate(
     call: Call, paths: Sequence[str], deletes: Sequence[str], limit: int | None
 ) -> int:
-    """Prints what would happen.
+    """Prints what would happen if the manifests were applied and the objects deleted.
 
     The exit status is 1 if a workload would be refused. Raises BadInput for manifests that `apply`
     would refuse, AnswerIsNo for deletions that `delete` would refuse.
@@ -76,8 +76,8 @@ async def simulate(
 
 
 async def _ask(bus: Link, request: Simulate) -> list[SimulateReply]:
-    """The answer about everything; for a user of some namespaces, the answer about the namespace of
-    the call."""
+    """The scheduler's answer: about all namespaces, or, for a user that may use only some
+    namespaces, about the namespace of the call."""
     try:
         return await bus.ask_at_length("simulate", request, SimulateReply, timeout=SECONDS)
     except NotAllowed:

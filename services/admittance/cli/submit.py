@@ -406,7 +406,8 @@ async def workload_of_command(bus: Link, options: CommandOptions) -> Workload:
             admission_constraints=allowing(options.flavors),
         ),
     )
-    # `from_command` has checked the priority, which is unknown here if its class gives it.
+    # `from_command` has checked a priority that the user typed. A priority that comes from a
+    # WorkloadPriorityClass is not known yet.
     if problems := [one for one in validate(workload) if one.field != "spec.priority"]:
         raise BadInput(*map(str, problems))
     return workload

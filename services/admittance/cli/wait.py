@@ -28,8 +28,8 @@ REACHED_BY: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.QUOTA_RESERVED: frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING}),
     Phase.ADMITTED: frozenset({Phase.ADMITTED, Phase.RUNNING}),
 }
-"""For each phase the phases in which `admit wait` counts it as reached. A phase that is not a key
-is reached only while the workload is in it.
+"""Maps a phase that a user waits for to the phases of a workload that count as having reached that
+phase. Without an entry, only the wanted phase itself counts.
 """
 
 ON_THE_WAY: Final = frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING})

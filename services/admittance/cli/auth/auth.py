@@ -89,22 +89,23 @@ async def reload_servers(call: Call, store: AuthStore) -> None:
 
 
 async def tell_servers(call: Call, store: AuthStore, *, added: bool = False) -> None:
-    """Tells the running servers of a change, or that a user is ``added``. Raises AnswerIsNo if a
-    server runs and did not accept the change."""
+    """Makes the running servers read the changed users; ``added``: the change is a new user. Raises
+    AnswerIsNo if a server runs and did not accept the change.
+    """
     with_jwts = store.has_jwts
     try:
         await reload_servers(call, store)
     except NoServer as error:
         if with_jwts and added:
-            return  # A server accepts each JWT of its accounts.
+            return  # A server accepts new JWTs of its accounts without a reload.
         output.note(
             f"takes effect when the server starts; {error}: if it runs elsewhere, "
             + ("name it with --nats" if with_jwts else "reload it there")
         )
     except AdmittanceError as error:
         raise AnswerIsNo(
-            f"{store.folder} is changed, but the server does not know it yet: {error}; then "
-            + ("restart it" if with_jwts else "run `nats-server --signal reload`")
+            f"{store.folder} is changed, but the server does not know it yet: {error}; after that "
+            + ("restart the server" if with_jwts else "run `nats-server --signal reload`")
         ) from None
 
 

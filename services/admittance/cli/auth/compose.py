@@ -93,7 +93,8 @@ def cluster_config(password: str) -> str:
 
 async def init(call: Call, folder: Path) -> None:
     """Makes the missing users and credentials files of compose.yaml, and reloads a running server.
-    Users and files that are there stay. Raises SetupError."""
+    Existing users and files are kept. Raises SetupError.
+    """
     if os.geteuid() not in (0, CONTAINER_UID):
         raise SetupError(
             f"only root can give files to the containers' Unix user {CONTAINER_UID}: run `docker "

@@ -15,7 +15,7 @@ from admittance.runtime.server_url import shown
 
 
 def list_contexts(call: Call) -> None:
-    """Lists the contexts, and marks the current one. Warns about damaged ones."""
+    """Lists the contexts, and marks the current context. Warns about damaged contexts."""
     current = None
     try:
         current = contexts.current_name(os.environ)

@@ -23,7 +23,9 @@ NAME: Final = "auth-expire"
 
 
 async def expire(call: Call, folder: Path) -> None:
-    """Removes users when they expire, until a stop signal. Errors are logged, and tried again."""
+    """Removes users when they expire, until a stop signal. After an error, which is logged, the
+    removal is tried again.
+    """
     settings = Settings.from_env(NAME, url=call.url, connection=call.connection)
     logs.configure(NAME, settings.instance, settings.json_logs, level=settings.log_level)
     store = AuthStore(folder)

@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What the file is. ``version``: of the program that made it."""
+    """The first member of a backup. ``version``: the version of Admittance that made the backup."""
 
     kind: str = ""
     format: int = 0
@@ -76,7 +76,7 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class ArchiveWriter:
-    """Writes a backup to ``target``. ``written``: the bytes so far."""
+    """Writes a backup to ``target``. ``written``: the number of bytes written so far."""
 
     def __init__(self, target: IO[bytes], head: Head) -> None:
         self._tar = tarfile.TarFile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT)
@@ -97,7 +97,7 @@ class ArchiveWriter:
         self.written += len(data)
 
     def finish(self, streams: list[StreamContents], positions: list[Position]) -> None:
-        """Adds the contents and the end."""
+        """Adds the last two members, ``contents.json`` and ``end``."""
         contents = _encode(Contents(streams, positions, self._digests))
         self._add(CONTENTS, contents)
         self._add(END, hashlib.sha256(contents).hexdigest().encode())
@@ -140,7 +140,7 @@ def check(name: str, source: IO[bytes]) -> Archive:
     except (tarfile.TarError, EOFError) as error:
         raise _cut(name) if "unexpected end" in str(error) else _damaged(name, str(error)) from None
     except OSError as error:
-        raise BadInput(f"{name}: {error.strerror or error}") from None
+        raise BadInput(f"cannot read {name}: {error.strerror or error}") from None
 
 
 def _check(name: str, source: IO[bytes]) -> Archive:

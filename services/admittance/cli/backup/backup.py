@@ -1,8 +1,9 @@
 """``admit backup``: writes all streams of a running deployment to one file.
 
-What is read when makes the backup consistent (decision 44). First the positions of the consumers
-of the log, then the buckets, then the log: the log has every fact that the buckets have applied,
-and the workload-controller of the restored deployment reads again what the buckets lack.
+The order in which streams are read makes the backup consistent (decision 44). First the positions
+of the consumers of the log, then the buckets, then the log: the log has every fact that the buckets
+have applied, and the workload-controller of the restored deployment reads again what the buckets
+lack.
 """
 
 from __future__ import annotations
@@ -38,16 +39,17 @@ from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS, NO_S
 from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 
 ORDER: Final = (
-    # Before the bucket: the journal may name no revision that the bucket has not reached, and no
-    # claim may name an admission that the bucket lacks.
+    # The journal and the claims are read before the bucket: the journal may name no revision that
+    # the bucket has not reached, and no claim may name an admission that the bucket lacks.
     subjects.CHECKPOINTS,
     KV_CLAIMS,
     KV_LOG,
-    # After the bucket: every booking that the bucket counts on is in the ledger.
+    # Bookings are read after the bucket, so that each booking that the bucket counts on is read.
     KV_PROVIDERS,
-    # After the buckets: the log has every fact that they have applied.
+    # The log is read after the buckets, so that it has every fact that the buckets have applied.
     subjects.STREAM,
-    # After the log: the log goes on with the timers stream after the last fact that it has copied.
+    # Timers are read after the log: the log copies facts from the timers stream by sequence, and
+    # would skip facts of a timers stream that is older than the log.
     subjects.TIMERS,
 )
 """The order in which streams are read."""
@@ -123,8 +125,8 @@ async def _stream(bus: Bus, archive: ArchiveWriter, name: str) -> StreamContents
 
 @contextmanager
 def open_target(path: str) -> Iterator[IO[bytes]]:
-    """The file to write; on success it gets its name, readable only for this user. Raises
-    BadInput, or AnswerIsNo for a full disk."""
+    """The file to write, readable only for this user. The file gets the name ``path`` only after
+    everything is written. Raises BadInput, or AnswerIsNo for a full disk."""
     if path == STANDARD_INPUT:
         if sys.stdout.isatty():
             raise BadInput("a backup is not text: name a file, or redirect standard output")
@@ -138,7 +140,7 @@ def open_target(path: str) -> Iterator[IO[bytes]]:
             raise BadInput(f"{path} is a folder: name a file")
         handle, made = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)  # mode 0600
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
+        raise BadInput(f"cannot write {path}: {error.strerror or error}") from None
     try:
         with _sentences(path):
             with os.fdopen(handle, "wb") as file:

@@ -32,7 +32,7 @@ ORDER: Final = (
     KV_CLAIMS,
     KV_PROVIDERS,
     KV_LOG,
-    # Before the log, which copies facts from it.
+    # Timers are restored before the log, because the log copies due timers from their stream.
     subjects.TIMERS,
     subjects.STREAM,
 )
@@ -50,8 +50,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def restore(call: Call, source: str, replicas: int) -> int:
-    """Restores the file; ``-``: standard input. ``replicas``: of every stream; 0: as in the
-    backup. Nothing is changed if the file is damaged, if a stream exists, or if services run."""
+    """Restores the file; ``-``: standard input. ``replicas``: the number of replicas of each
+    restored stream; 0: as in the backup. Nothing is changed if the file is damaged, if a stream
+    exists, or if services run.
+    """
     with _source(source) as (name, file):
         archive = await asyncio.to_thread(check, name, file)
         async with link(call) as one:
@@ -148,6 +150,6 @@ def _source(path: str) -> Iterator[tuple[str, IO[bytes]]]:
     try:
         file = open(path, "rb")  # noqa: SIM115, PTH123
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
     with file:
         yield path, file

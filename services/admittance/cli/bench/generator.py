@@ -96,8 +96,9 @@ class PlannedQueue(NamedTuple):
 
 
 class PlannedWorkload(NamedTuple):
-    """``at`` and ``runtime`` in seconds, ``request`` in millicores, ``queue`` an index.
-    ``flavors``: the flavors that may be assigned; empty: any.
+    """A workload of the plan. ``at``: seconds from the start to the submission; ``runtime``: in
+    seconds; ``request``: in millicores; ``queue``: index into the plan's queues. ``flavors``: the
+    flavors that may be assigned; empty: any.
     """
 
     at: float
@@ -197,7 +198,7 @@ def _amount(quantity: str | int | float) -> int:
     try:
         return amount(RESOURCE, quantity)
     except BadQuantity as error:
-        raise SetupError(f"the generator file: {error}") from None
+        raise SetupError(f"the generator file is wrong: {error}") from None
 
 
 FLAVOR: Final = "bench"

@@ -39,9 +39,10 @@ _settled = msgspec.json.Decoder(SettledReply)
 class Outcome(NamedTuple):
     """Result of a run.
 
-    Lists are indexed like the plan's workloads; times in seconds since the start. ``admitted_at``
-    -1.0: never admitted. ``usage`` has per sample the used share of each queue's nominal quota, 1.0
-    for all of it. ``trouble`` is empty when everything finished.
+    Lists have one value per workload of the plan, in the plan's order; times are seconds since the
+    start of the run. ``admitted_at`` -1.0: the workload was never admitted. ``usage`` has per
+    sample the used share of each queue's nominal quota, 1.0 for all of it. ``trouble`` is empty
+    when everything finished.
     """
 
     wall_seconds: float
@@ -135,7 +136,7 @@ async def _watch(
                 await submitting
                 if clock.monotonic() - jobs.heard_at > STALL_SECONDS:
                     raise Stalled(
-                        f"nothing was admitted for {STALL_SECONDS:.0f} s; "
+                        f"no workload was admitted or finished for {STALL_SECONDS:.0f} s; "
                         f"{len(jobs.finished)} of {len(jobs.admitted_at)} finished"
                     )
             if publisher.refused:
@@ -174,8 +175,8 @@ async def _sample(bus: Bus, plan: BenchPlan, usage: list[dict[str, float]]) -> N
 
 def submission(workload: PlannedWorkload, namespace: str, queue: str) -> bytes:
     """The payload of ``admit.workload.submitted`` for one workload of the plan."""
-    # Formatted without a JSON encoder, since the load must cost little CPU; names of a plan need no
-    # escape.
+    # The payload is formatted without a JSON encoder, since the load must cost little CPU; names of
+    # a plan need no escape.
     only = ",".join(f'"{name}"' for name in workload.flavors)
     only = f'"admissionConstraints":{{"allowedResourceFlavors":[{only}]}},' if only else ""
     return (
@@ -211,7 +212,7 @@ class SimulatedController:
         """Answers a message on ``admit.check.requested.<controller>.<ns>.<name>`` with Ready."""
         asked = _asked.decode(data)
         rest = subject.decode().split(".", 3)[3]
-        # Formatted without a JSON encoder: names of a plan need no escape.
+        # The payload is formatted without a JSON encoder: names of a plan need no escape.
         verdict = (
             f'{{"namespace":"{asked.namespace}","name":"{asked.name}","check":"{asked.check}",'
             f'"cycle":{asked.cycle},"state":"Ready","message":"always ready"}}'
@@ -313,7 +314,7 @@ class SimulatedRunner:
     def _say(self, what: str, index: int, revision: int) -> None:
         workload = self._plan.workloads[index]
         namespace = self._plan.queues[workload.queue].namespace
-        # Formatted without a JSON encoder: names of a plan need no escape.
+        # The payload is formatted without a JSON encoder: names of a plan need no escape.
         data = f'{{"namespace":"{namespace}","name":"{workload.name}","revision":{revision}}}'
         self._publisher.publish(f"admit.workload.{what}.{self._names[index]}", data.encode())
 
@@ -322,8 +323,8 @@ _ack = msgspec.json.Decoder(Ack)
 
 
 class Publisher:
-    """Publishes facts. `publish` never waits; facts of one turn of the event loop are sent in one
-    write.
+    """Publishes facts. `publish` never waits; facts that are published in one turn of the event
+    loop are sent in one write.
 
     ``refused``: errors of the server. ``sequence``: the newest sequence that the server assigned.
     Facts that a broken connection loses are not published again, since retries would falsify the

@@ -314,7 +314,9 @@ async def play(bus: Bus, what: BenchPlan, find: Find) -> tuple[Report, Outcome]:
 async def system(
     nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
 ) -> AsyncIterator[tuple[str, ConnectionOptions, Find]]:
-    """URL, login and processes of the system under test; an embedded one unless a URL is given."""
+    """URL, login and processes of the system under test; without ``nats_url`` an embedded system is
+    started.
+    """
     if nats_url is not None:
         found = measure.connected(nats_url)
         yield nats_url, access, lambda: found
@@ -327,7 +329,7 @@ STREAM: Final = "ADMITTANCE_BENCH_RAW"
 SUBJECT: Final = "admittance_bench.raw"
 MESSAGES: Final = 20_000
 BYTES: Final = 600
-"""Size of a published message, about that of a fact."""
+"""Bytes of one message in the measurement of publications, about the size of a fact."""
 
 
 async def publish_per_second(bus: Bus) -> float:

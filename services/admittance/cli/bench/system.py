@@ -41,7 +41,7 @@ def add_load_user(auth: Path) -> ConnectionOptions:
     with os.fdopen(descriptor, "w") as credentials:
         credentials.write(f"{key.seed}\n")
     config = auth / CONFIG
-    # The list of CORE's users is the first in the file.
+    # The first list of users in the file is that of the account CORE.
     text = config.read_text().replace(USERS, f"{USERS}\n      {{ nkey: {key.public} }}", 1)
     config.write_text(text)
     return ConnectionOptions(creds=str(file))
@@ -178,7 +178,7 @@ class Meter:
         self.peak_memory_bytes = 0
 
     def start(self) -> None:
-        """Starts to count CPU seconds."""
+        """Begins to sample the CPU time of the processes."""
         self._sample()
         self._before = dict(self._cpu)
         self._task = asyncio.create_task(self._run())

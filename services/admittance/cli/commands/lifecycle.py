@@ -102,8 +102,8 @@ def finish(
 
 
 def _change(on: Target, command: str, words: str = "", **fields: object) -> None:
-    """Publishes the fact of a command. ``words``: the command line after the name. ``fields``:
-    fields of the fact.
+    """Publishes the fact of a command. ``words``: the words of the command line after the
+    workload's name. ``fields``: fields of the fact.
     """
     from admittance.cli import lifecycle
 

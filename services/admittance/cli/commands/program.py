@@ -89,8 +89,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the pipe on standard output has closed the pipe. Python would report that a
-        # second time at exit if stdout were not replaced.
+        # The reader of the pipe on standard output has closed the pipe. Without another stdout,
+        # Python would report the closed pipe once more at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
         return 0
     except Exception as error:
@@ -107,8 +107,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
 
 def _is_expected(error: Exception) -> bool:
     """Whether the error is an AdmittanceError. The module of AdmittanceError loads the NATS client,
-    so it is not imported here: if the error is one, the code that raised it has imported the
-    module.
+    so this function does not import the module: if the error is an AdmittanceError, the code that
+    raised it has imported the module.
     """
     errors = sys.modules.get("admittance.runtime.errors")
     return errors is not None and isinstance(error, errors.AdmittanceError)

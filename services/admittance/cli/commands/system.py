@@ -254,7 +254,7 @@ def bench(
     if not scale > 0:
         raise BadInput(f"--scale {scale:g} leaves nothing to measure")
     if not generator.is_file():
-        raise BadInput(f"{generator}: no such file")
+        raise BadInput(f"no such file: {generator}")
     url = call.url if call.url_from is UrlFrom.OPTION else None
     raise_on_interrupt()
     status = run_benchmark(

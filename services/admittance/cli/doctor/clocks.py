@@ -37,14 +37,15 @@ def clock_findings(answers: Sequence[HealthAnswer], server: Offset | None) -> li
     known = 0
     for one in answers:
         if one.reply.time is None:
-            continue  # A service of an earlier version.
+            continue  # Services of an earlier version do not report their clock.
         known += 1
         theirs = offset(one.reply.time, one.asked, one.answered)
         if text := _difference(theirs, base):
             what = f"clock of {one.reply.service}"
             found.append(wrong(what, f"{one.reply.instance} is {text} {reference}", TODO))
     if server is not None and (text := _difference(Offset(0.0, 0.0), server)):
-        # Only this command uses the clock of this machine, unless services run here too.
+        # This is only a note, because nothing but this command uses the clock of this machine,
+        # unless services run on the machine too.
         found.append(note("clock of this machine", f"{text} {reference}", TODO))
     if not found and (known or server):
         with_server = " and nats-server" if server else ""

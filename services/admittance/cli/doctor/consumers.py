@@ -21,7 +21,9 @@ does not keep up.
 STUCK_SECONDS: Final = 30.0
 """A consumer with unread or unacknowledged facts and without progress for so long is stuck."""
 READERS: Final = ("workload-controller", "provisioning-check", "runner", "telemetry")
-"""The services with consumers of the log, whose names begin with the service's."""
+"""The services that have consumers of the log. The name of such a consumer begins with the name of
+its service.
+"""
 LAG: Final = "docs/operations.md#the-log-is-not-applied"
 
 
@@ -63,7 +65,8 @@ def consumer_finding(info: Mapping[str, Any]) -> Finding:
     why, todo = _stuck(info, service) or ("", "")
     if not why and unread > LAG_MAX:
         why, todo = "its reader does not keep up", f"look at its log and at the load: {LAG}"
-    # A consumer of another program delays no service.
+    # A consumer that belongs to no service of Admittance delays no service, so its trouble is only
+    # a note.
     state = WRONG if service and service != "telemetry" else NOTE
     return finding(not why, what, f"{text}; {why}" if why else text, todo=todo, otherwise=state)
 
@@ -104,7 +107,7 @@ def _stuck(info: Mapping[str, Any], service: str) -> tuple[str, str] | None:
 
 
 def _idle_seconds(info: Mapping[str, Any], field: str) -> float:
-    """The seconds since the last activity; since its creation if there was none."""
+    """The seconds since a consumer was last active; if it was never active, since its creation."""
     now = _time(info.get("ts"))
     since = _time((info.get(field) or {}).get("last_active")) or _time(info.get("created"))
     return (now - since).total_seconds() if now and since else 0.0

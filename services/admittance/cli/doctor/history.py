@@ -27,7 +27,9 @@ LETTERS: Final = (
 
 
 async def domain_findings(bus: Bus) -> list[Finding]:
-    """The owner of each domain: the owner in the domain's last epoch on the log."""
+    """A finding for each domain, with the owner of the domain according to the domain's last epoch
+    on the log.
+    """
     try:
         info = await bus.api(
             f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.EPOCH}>"}

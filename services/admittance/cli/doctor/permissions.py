@@ -42,7 +42,9 @@ def _found(one: HealthReply, verb: str, subject: str) -> Finding:
 
 
 def _rule(one: HealthReply, role: str, verb: str, subject: str) -> Rule | None:
-    """The rule of the role that allows the subject, which the server names in lower case."""
+    """The rule of the role that allows the subject. The server reports the subject in lower
+    case.
+    """
     permissions = permissions_of(User(name=one.user or one.service, role=role, key=""))
     rules = permissions.publish if verb == "publish" else permissions.subscribe
     lowered = [Rule(rule.pattern.lower(), rule.pattern) for rule in rules]

@@ -23,8 +23,8 @@ server copies them within a second.
 OLD_SECONDS: Final = 600.0
 """If the retry-timer has not compared schedules for this long, lost schedules may stay lost."""
 AGAIN_SECONDS: Final = 1.0
-"""Schedules that are missing are counted again after this time: a schedule that comes due is gone
-from the stream a moment before it is no longer wanted.
+"""Missing schedules are counted again after this time, because a schedule that has just come due is
+no longer on the stream, while the retry-timer still counts it for a moment.
 """
 MISSING_TODO: Final = (
     "the retry-timer sets them again when it compares schedules, within ADMIT_COMPARE_SECONDS "

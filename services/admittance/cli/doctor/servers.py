@@ -91,7 +91,9 @@ async def _addresses(call: Call) -> list[Finding]:
 
 
 async def _listens(address: str, *, quiet: bool) -> bool:
-    """Whether a server answers at the address. ``quiet``: it wants the TLS handshake first."""
+    """Whether a server answers at the address. ``quiet``: the server sends nothing before the TLS
+    handshake.
+    """
     parts = urlsplit(address)
     try:
         async with asyncio.timeout(SECONDS):
@@ -108,7 +110,9 @@ async def _listens(address: str, *, quiet: bool) -> bool:
 
 
 async def clock_of_server(bus: Bus) -> Offset | None:
-    """The clock of the server that leads the log; None if it does not answer."""
+    """The offset of the clock of the server that leads the log; None if the server does not
+    answer.
+    """
     asked = clock.now()
     try:
         info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
@@ -129,7 +133,7 @@ def refuse_bad_urls(urls: Sequence[str]) -> None:
 
 
 async def monitor_findings(urls: Sequence[str]) -> list[Finding]:
-    """What the monitoring ports of nats-servers tell."""
+    """What the monitoring ports of nats-servers report."""
     found: list[Finding] = []
     for url in urls:
         asked = clock.now()

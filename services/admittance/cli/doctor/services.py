@@ -19,7 +19,9 @@ OPTIONAL = {
     "provider-pool": "no instance answers; only machine pools need it",
     "runner": "no instance answers; jobs need a runner, here or elsewhere",
 }
-"""What is said of a missing service that not every installation needs."""
+"""What a finding says about a service that does not answer and that not every installation
+needs.
+"""
 AGAIN_SECONDS = 1.0
 """Two leaders of one domain are reported only if they are still there after this time: during a
 takeover the earlier leader learns a moment later that it leads no more.
@@ -83,8 +85,9 @@ async def leader_findings(bus: Bus, replies: Sequence[HealthReply]) -> list[Find
 
 
 def double_findings(replies: Iterable[HealthReply]) -> list[Finding]:
-    """The domains that several instances of the replies lead, and the instances that answered more
-    than once."""
+    """Findings about the domains that several of the instances that replied lead, and about
+    instance names that replied more than once.
+    """
     leaders: dict[str, set[str]] = {}
     names: Counter[tuple[str, str]] = Counter()
     for one in replies:

@@ -49,13 +49,14 @@ _epoch = Reader(Epoch)
 
 async def set_aside_findings(bus: Bus, *, every: bool) -> list[Finding]:
     """A finding for each unreadable entry of the log and the buckets. Only an unreadable workload
-    or manifest is an error. ``every``: all of them, not only the first.
+    or manifest is an error. ``every``: a finding for all unreadable entries, not only for the first
+    `SET_ASIDE_MAX`.
     """
     try:
         found, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM))
     except (Refused, Unavailable) as error:
         if isinstance(error, Refused) and error.code == NO_STREAM:
-            return []  # A stream is missing, and `stream_findings` reports it.
+            return []  # `stream_findings` reports the missing stream.
         return [wrong("set aside", f"not looked for: {error}", "try again")]
     only = f"; {hidden:,} entries, which only services may read, were not looked at"
     if not found:
@@ -71,8 +72,9 @@ async def set_aside_findings(bus: Bus, *, every: bool) -> list[Finding]:
 
 
 async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> tuple[list[SetAside], int]:
-    """All unreadable entries: first consumers of the log, then by bucket and key, then stream and
-    subject; and the number of entries that this login may not read. Raises Refused or Unavailable.
+    """All unreadable entries, and the number of entries that this login may not read. The order:
+    consumers of the log, entries of buckets, messages of streams. Raises Refused or Unavailable if
+    the server refuses a request or does not answer.
     """
     found: list[SetAside] = []
     hidden = 0
@@ -104,7 +106,8 @@ async def _entries(bus: Bus, name: str) -> tuple[list[Entry], int]:
         return await read_directly(bus, ">", bucket=name), 0
     except AccessDenied:
         pass
-    # A person may not read the whole bucket, but may read the keys of objects one by one.
+    # The login of a person may not read the whole bucket, but may read the keys of objects one by
+    # one.
     keys = await _keys(bus, name)
     found: list[Entry] = []
     hidden = 0
@@ -164,7 +167,7 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
                 read_record(entry.key, value)
             case "_admittance" if entry.key == "_admittance.manifests":
                 if number(value) is None:
-                    raise Unreadable("it has no epoch")
+                    raise Unreadable("the entry does not hold the number of an epoch")
             case "_admittance" if entry.key in (SECRET_KEY, subjects.RESTORED):
                 pass
             case _:
@@ -232,7 +235,7 @@ def _judge_message(one: StoredMessage, newest: int) -> None:
     if one.subject.startswith(subjects.EPOCH):
         domain = plain(one.subject.removeprefix(subjects.EPOCH))
         if _epoch(one.data).domain != domain:
-            raise Unreadable(f"its payload names the domain {_epoch(one.data).domain}")
+            raise Unreadable(f"the payload names another domain, {_epoch(one.data).domain}")
     elif not 0 <= (revision := _applied(one.data).revision) <= newest:
         raise Unreadable(f"revision {revision} is after the end of the bucket, {newest}")
 

@@ -29,14 +29,15 @@ NO_ANSWER: Final = (
     "docs/operations.md#a-server-died"
 )
 AWAY_SECONDS: Final = 5.0
-"""A replica that its leader has not heard for so long is away: it is heard every second. The server
-itself says so only after a minute.
+"""A replica of a stream counts as away if the stream's leader has heard nothing from it for this
+long; a working replica is heard every second. nats-server itself calls the replica offline only
+after a minute.
 """
 DIED: Final = "start the server, and look at its log: docs/operations.md#a-server-died"
 
 
 def stream_findings(found: StreamInfos) -> list[Finding]:
-    """Settings, size and replicas of each stream."""
+    """Findings about settings, size and replicas of each stream."""
     lines = [
         wrong(f"stream {name}", f"no answer about it: {error}", NO_ANSWER)
         for name, error in found.items()
@@ -68,7 +69,7 @@ def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     for stream, info in infos.items():
         cluster = info.get("cluster") or {}
         if "name" in cluster and not cluster.get("leader"):
-            # Only a leader knows which replicas are away.
+            # Only the leader of a stream knows which replicas of the stream are away.
             without.append(stream)
             continue
         for one in cluster.get("replicas") or []:

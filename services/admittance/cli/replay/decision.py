@@ -137,8 +137,9 @@ _READ: Final = frozenset(tuple(one.split(".")[:3]) for one in FILTERS)
 
 
 class Source(NamedTuple):
-    """How a snapshot was rebuilt. ``checkpoint``: id of the checkpoint it began with; "": it began
-    with the first fact. ``facts``: number of facts applied after that.
+    """How a snapshot was rebuilt. ``checkpoint``: id of the checkpoint from which the rebuild
+    began; "": it began with the first fact of the log. ``facts``: number of facts that were applied
+    after the beginning.
     """
 
     checkpoint: str
@@ -249,7 +250,9 @@ async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[A
 
 
 async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
-    """The recorded commits after the start, up to the commit that includes ``sequence``."""
+    """The recorded commits after message ``after``, up to the commit that includes the fact
+    ``sequence``.
+    """
     records: list[Commits] = []
     deadline = clock.monotonic() + PATIENCE_SECONDS
     while True:
@@ -260,7 +263,7 @@ async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
             try:
                 record = read_commits(one.data)
             except Unreadable:
-                continue  # Another program wrote this record: a leader would write a valid one.
+                continue  # No leader wrote this record: a record of a leader is valid.
             records.append(record)
             if any(commit.through >= sequence for commit in record.commits):
                 return records
@@ -289,7 +292,7 @@ def _after(
 
 
 def _is_read(subject: str) -> bool:
-    """Whether the workload-controller reads messages on that subject."""
+    """Whether the workload-controller reads messages that have this subject."""
     parts = tuple(subject.split(".", 3)[:3])
     return parts in _READ or parts[:2] in (("admit", "object"), ("admit", "user"))
 

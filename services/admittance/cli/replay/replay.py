@@ -45,7 +45,7 @@ def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
         try:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(f"--out {out}: {error.strerror or error}") from None
+            raise BadInput(f"--out {out} cannot be made: {error.strerror or error}") from None
     troubles = agreeing = played = 0
     written: dict[str, str] = {}
     for one in _all(files):
@@ -57,7 +57,7 @@ def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
                 written[one.name] = one.file
                 trouble = _write(out / f"{one.name}.json", one.text)
         if not trouble and check and one.differs is None:
-            trouble = "nothing to check: it has no expected answers"
+            trouble = "nothing to check: the file has no expected answers"
         if trouble:
             output.error(one_line(f"{one.file}: {trouble}"))
             troubles += 1
@@ -125,5 +125,5 @@ def _write(path: Path, text: str) -> str:
     try:
         path.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
-        return f"{path}: {error.strerror or error}"
+        return f"cannot write {path}: {error.strerror or error}"
     return ""

@@ -157,7 +157,7 @@ def _pods(one: PodSetToProvision) -> tuple[str, ...]:
 
 
 def notes_of(record: Record) -> list[str]:
-    """The provider's answers to the request that did not count, with their times."""
+    """The answers of the provider to this request that did not count, each with its time."""
     return [f"{stamp(one.time)}  {one.text}" for one in record.status.notes]
 
 

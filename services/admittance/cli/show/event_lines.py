@@ -52,7 +52,7 @@ class FactEffects:
         self._admissions: dict[tuple[str, str], int] = {}
 
     def remark(self, fact: Fact) -> str:
-        """Why a fact does not count; "" if it counts or if that is unknown."""
+        """Why a fact has no effect; "" if the fact has an effect or if this is unknown."""
         workload = fact.namespace, fact.name
         match fact:
             case facts.CommitFact(revision=revision):
@@ -190,8 +190,9 @@ def line_of(
 
 
 def without_effect(entry: LogEntry) -> str:
-    """Why the workload-controller did not apply the fact; "" if it did, if the fact changes no
-    workload by nature, or if the outcome is not remembered."""
+    """Why the workload-controller did not apply the fact; "" if it applied the fact, if a fact of
+    this kind never changes a workload, or if the outcome is no longer known.
+    """
     if entry.outcome in ("", "applied") or entry.reason == NOTED:
         return ""
     return sentence(entry.reason, entry.message) or entry.outcome

@@ -34,8 +34,10 @@ T = TypeVar("T")
 
 
 class PoolUsage(NamedTuple):
-    """How much of a MachinePool is booked. ``counts``: None if its manifest is invalid.
-    ``kinds``: by kind of machine."""
+    """How much of a MachinePool is booked. ``counts``: the numbers of all, booked and booting
+    machines in the whole pool; None if the pool's manifest is invalid. ``kinds``: the same numbers
+    by kind of machine.
+    """
 
     counts: MachineCounts | None
     kinds: Mapping[str, MachineCounts]

@@ -95,7 +95,9 @@ def _since(text: Any, now: datetime) -> str:
 
 
 def usage_of(used: LocalUsage) -> str:
-    """Text about the usage of a LocalQueue: what it uses, and the value that orders it."""
+    """Text about the usage of a LocalQueue: the quota that its workloads use, and the value by
+    which usage-based fair sharing orders the queue.
+    """
     amounts = ", ".join(
         f"{resource} {float(parse(much)):.4g}"
         for resource, much in used.consumed.consumed_resources.items()
@@ -106,8 +108,8 @@ def usage_of(used: LocalUsage) -> str:
 
 
 def usage(counted: QueueStatus, *, quota: bool) -> Table:
-    """Usage of each flavor of a queue. ``quota``: with quota and borrowing, which a LocalQueue does
-    not have.
+    """Usage of each flavor of a queue. ``quota``: adds the columns for nominal quota and borrowed
+    quota, which a LocalQueue does not have.
     """
     columns = ["FLAVOR", "RESOURCE", "#RESERVED", "#ADMITTED"]
     if quota:
@@ -122,7 +124,8 @@ def usage(counted: QueueStatus, *, quota: bool) -> Table:
 
 
 async def tree_of(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
-    """The scheduler's tree that contains the cohort; empty if it does not know the cohort.
+    """The scheduler's tree that contains the cohort; empty if the scheduler does not know the
+    cohort.
 
     Raises AnswerIsNo if the scheduler does not answer.
     """

@@ -223,8 +223,9 @@ LAST: Final = "└─ "
 
 
 class Line(NamedTuple):
-    """One workload in a list. ``mark``: printed before the name. ``why``: why a variant is active
-    or inactive; "" if the variant's parent is not in the list.
+    """One workload in a list. ``mark``: the text that is printed before the workload's name, such
+    as a branch of the tree of variants. ``why``: why a variant is active or inactive; "" if the
+    variant's parent is not in the list.
     """
 
     found: Found

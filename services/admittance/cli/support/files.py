@@ -54,7 +54,7 @@ def texts(paths: Sequence[str]) -> Iterable[tuple[str, bytes]]:
             try:
                 yield str(file), file.read_bytes()
             except OSError as error:
-                raise BadInput(f"{file}: {error.strerror or error}") from None
+                raise BadInput(f"cannot read {file}: {error.strerror or error}") from None
 
 
 def _files(path: Path) -> list[Path]:
@@ -63,7 +63,7 @@ def _files(path: Path) -> list[Path]:
     try:
         found = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
     if not found:
         raise BadInput(f"{path}: no .yaml, .yml or .json file in this folder")
     return found

@@ -14,7 +14,9 @@ from admittance.cli.support.errors import BadInput
 from admittance.events.names import token
 
 CAPACITY: Final = "provisioningrequest"
-"""The same value as `admittance.events.subjects.CAPACITY`: that module takes long to import."""
+"""First token of the bucket keys of capacity requests. The value is repeated from
+`admittance.events.subjects`, because that module takes long to import.
+"""
 
 
 class Kind(NamedTuple):
@@ -46,8 +48,9 @@ class Kind(NamedTuple):
         return tuple(f"{key}.>" for key in (self.key, *self.other_keys))
 
     def keys(self, namespace: str, name: str) -> tuple[str, ...]:
-        """The possible keys of an object. A foreign kind has several: only its own program knows
-        whether its objects have a namespace and how its plural is built.
+        """The possible keys of an object. An object of a foreign kind has several possible keys:
+        only the program that owns the kind knows whether its objects have a namespace and how the
+        plural of the kind is built.
         """
         if self.is_foreign:
             each = (self.key, *self.other_keys)

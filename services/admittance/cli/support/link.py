@@ -78,8 +78,9 @@ ANSWERED_BY: Final = {
 
 
 OWN_CODES: Final = 1000
-"""Error codes below this number come from the workload-controller, with a sentence for the
-user; codes of JetStream are greater."""
+"""Error codes of refused requests: smaller codes come from the workload-controller, with a sentence
+for the user; greater codes come from JetStream.
+"""
 
 
 class NoResponder(AnswerIsNo):
@@ -121,7 +122,9 @@ class Link:
     async def ask_subject(
         self, subject: str, request: Request, reply: type[R], *, timeout: float = ASK_SECONDS
     ) -> R:
-        """Asks as `ask` does, on a subject ``admit.api.<what>`` or ``admit.api.<what>.<…>``."""
+        """Sends a request as `ask` does, but with the whole subject given, which is
+        ``admit.api.<what>`` or ``admit.api.<what>.<…>``.
+        """
         data = _data(request)
         with self._sentences(subject, timeout):
             # Not `Bus.request`, since "no responders" and "no answer in time" are different errors
@@ -138,8 +141,9 @@ class Link:
         timeout: float,
         namespace: str | None = None,
     ) -> list[P]:
-        """Asks as `ask` does, and returns all messages of an answer that comes in several
-        messages."""
+        """Sends a request as `ask` does, and returns all messages of an answer that comes in
+        several messages.
+        """
         subject = f"admit.api.{what}" + ("" if namespace is None else f".{token(namespace)}")
         data = _data(request)
         with self._sentences(subject, timeout):
@@ -174,7 +178,7 @@ class Link:
         try:
             entry = await bucket.get_directly(self.bus, key)
         except (Refused, Unavailable) as error:
-            raise await self._trouble(f"cannot read {key}", error) from None
+            raise await self._trouble(f"cannot read the entry {key} of the bucket", error) from None
         return None if entry is None or entry.value is None else entry
 
     async def read_all(self, pattern: str, *, bucket: str = BUCKET) -> list[Entry]:
@@ -185,10 +189,11 @@ class Link:
                     return await read_directly(self.bus, pattern, bucket=bucket)
                 return await self._listed(pattern)
         except (Refused, Unavailable) as error:
-            raise await self._trouble(f"cannot read {pattern}", error) from None
+            raise await self._trouble(f"cannot read the entries {pattern}", error) from None
         except TimeoutError:
             raise AnswerIsNo(
-                f"cannot read {pattern}: not everything arrived within {READ_SECONDS:g} s; {AGAIN}"
+                f"cannot read the entries {pattern}: not all of them arrived within "
+                f"{READ_SECONDS:g} s; {AGAIN}"
             ) from None
 
     async def _listed(self, pattern: str) -> list[Entry]:
@@ -215,7 +220,7 @@ class Link:
                     on_first=on_first,
                 )
             if parts[0].error:
-                raise AnswerIsNo(f"cannot read {pattern}: {parts[0].error}")
+                raise AnswerIsNo(f"cannot read the entries {pattern}: {parts[0].error}")
             return parts
 
         if not self.call.has_login:
@@ -228,7 +233,8 @@ class Link:
         try:
             return await list_objects(self.bus, ask, kind)
         except NoResponder:
-            # The workload-controller may not run; perhaps this user may read the whole bucket.
+            # Without an answer of the workload-controller, a user that may read the whole bucket
+            # still gets the objects.
             try:
                 return await read_directly(self.bus, pattern)
             except AccessDenied:
@@ -238,8 +244,9 @@ class Link:
     def reading_again(
         self, read: Callable[[], Awaitable[list[Entry]]]
     ) -> Callable[[], Awaitable[list[Entry]]]:
-        """``read``, for a command that follows changes: after the first reading, a server that does
-        not answer does not end the command. NotAllowed ends it.
+        """Returns ``read`` in a form for a command that follows changes: the first call raises all
+        errors of ``read``, later calls only NotAllowed, so that a server that does not answer for a
+        while does not end the command.
         """
         begun = False
 
@@ -355,16 +362,17 @@ class Link:
                 return await self.ask("settled", request, SettledReply, namespace=space)
             except NoResponder as error:
                 if space is not None and not self.call.has_login:
-                    # A workload-controller from before servers had logins answers only here.
+                    # A workload-controller from before servers had logins answers only on the
+                    # subject without a namespace.
                     space = None
                     continue
                 raise AnswerIsNo(
-                    f"stored on the log as {sequence}, but not applied: {error}"
+                    f"the fact {sequence} is stored on the log, but not applied: {error}"
                 ) from None
             except AnswerIsNo as error:
                 if clock.monotonic() >= deadline:
                     raise AnswerIsNo(
-                        f"stored on the log as {sequence}, but not applied yet: {error}"
+                        f"the fact {sequence} is stored on the log, but not applied yet: {error}"
                     ) from None
 
 
@@ -395,7 +403,7 @@ async def link(call: Call) -> AsyncIterator[Link]:
     try:
         yield Link(bus, call)
     except nats.errors.Error as error:
-        raise AdmittanceError(f"{call.shown_url}: {error}") from error
+        raise AdmittanceError(f"the connection to {call.shown_url} failed: {error}") from error
     finally:
         await bus.close()
 

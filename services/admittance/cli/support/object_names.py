@@ -47,7 +47,7 @@ def names(
 
 
 def _listed(wire: _Wire, pattern: str) -> Iterable[str]:
-    """Keys under the pattern, of the objects that this user may list."""
+    """Bucket keys that match the pattern, only of objects that this user may list."""
     token, *within = pattern.split(".")
     subject = ".".join(["admit.api.objects", *within[:-1]])
     answer = wire.ask(subject, json.dumps({"kind": token, "limit": NAMES_MAX}).encode())

@@ -52,8 +52,9 @@ class UrlFrom(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """The global options of one call. ``url_from``: the source of the URL. ``given``: the options
-    of the connection that the user typed, by field. ``environ``: the variables that fill in the
-    others."""
+    of the connection that the user typed, by field. ``environ``: the environment variables that
+    replace options that the user did not type.
+    """
 
     url: str = DEFAULT_URL
     url_from: UrlFrom = UrlFrom.DEFAULT
@@ -82,7 +83,7 @@ class Call:
 
     @property
     def has_login(self) -> bool:
-        """Whether the connection logs in. Raises BadInput as `connection` does."""
+        """Whether the connection logs in. Raises BadInput if options contradict each other."""
         return "@" in self.url or self.connection.has_login
 
 
@@ -134,7 +135,9 @@ Command: TypeAlias = Callable[..., Any]
 
 
 def _connection_parameters(hidden: bool) -> list[Parameter]:
-    """The options of the connection. Commands hide most of them, which `admit --help` shows."""
+    """The options of the connection. ``hidden``: the help of the command shows only ``--creds``;
+    `admit --help` shows all.
+    """
     found = []
     for name, option in OPTIONS.items():
         flag = name == "tls_first"
@@ -174,7 +177,7 @@ def with_connection_options(hidden: bool = True) -> Callable[[Command], Command]
 
 
 def _declare(function: Any, parameters: list[Parameter]) -> None:
-    """Makes typer read these parameters of a function."""
+    """Makes typer use ``parameters`` as the parameters of a function."""
     found = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
     function.__signature__ = Signature(found)
     function.__annotations__ = {one.name: one.annotation for one in found}
@@ -187,8 +190,9 @@ def outer_call(
     environ: Mapping[str, str] = os.environ,
     given: Mapping[str, Any] | None = None,
 ) -> Call:
-    """The call from the environment and the options before the command name. ``given``: contains
-    the options of the connection, as ``nats_`` and the field."""
+    """The call from the environment and the options before the command name. ``given``: the typed
+    options, those of the connection under names like ``nats_creds``.
+    """
     start = Call(environ=environ)
     # The variable of the server URL is not read by typer's option, since the environment would then
     # replace an option before the command name.
@@ -209,7 +213,9 @@ def settle(
     output: Output | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Call:
-    """Returns the call, changed by the given options. Raises BadInput for an empty option."""
+    """Returns the call with the given options in place of its own. Raises BadInput for an empty
+    option.
+    """
     if namespace == "":
         raise BadInput("-n/--namespace is empty")
     if nats == "":
@@ -289,7 +295,9 @@ def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
 
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:
-    """Runs work on an event loop and exits with its status."""
+    """Runs the work of a command on an event loop and exits with the status that the work
+    returns.
+    """
     # If Ctrl-C comes before the work starts, Python would warn that the coroutine never ran.
     with closing(work):
         # Imported late, because asyncio takes half of the time of help and completion.
@@ -302,8 +310,9 @@ def run(work: Coroutine[Any, Any, int | None]) -> None:
 
 
 def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
-    """Runs a service and exits with its status, on a faster event loop that takes longer to
-    load."""
+    """Runs a service on a faster event loop, which takes longer to load, and exits with the status
+    that the service returns.
+    """
     with closing(work):
         import asyncio
 

@@ -206,7 +206,7 @@ class Progress:
             self._status.stop()
 
     def say(self, state: str) -> None:
-        """Shows the new state."""
+        """Shows ``state`` as the new state of the wait."""
         if self._status is not None:
             from rich.text import Text
 
@@ -342,8 +342,10 @@ GAPS: Final = (3, 2, 1)
 
 
 def fitted_table(table: Table, room: int) -> tuple[Table, list[int], int]:
-    """The table and what `fitted` returns for it. Spare columns are left out if they would be cut
-    to less than `SPARE_MIN` characters, or a name would be cut."""
+    """The table as it is printed, the width of each column, and the spaces between columns. Spare
+    columns are left out if they would be cut to less than `SPARE_MIN` characters, or a name would
+    be cut.
+    """
     titles = [column.title for column in table.columns]
     widths, gap = fitted(titles, table.rows, room)
     least = [

@@ -9,8 +9,9 @@ from admittance.cli.support.errors import BadInput
 
 class Service(NamedTuple):
     """A service. ``probe``: a request that only the leader answers; None: an instance that reports
-    ready is enough. ``wanted``: `admit doctor` reports its absence as an error. ``together``:
-    `admit up` starts it; services without this need more than a NATS server.
+    ready is enough. ``wanted``: `admit doctor` reports an error if the service does not answer.
+    ``together``: `admit up` starts the service; a service that `admit up` does not start needs more
+    than a NATS server.
     """
 
     name: str

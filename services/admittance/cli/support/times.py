@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"\A\d+(?:\.\d+)?\Z")
 
 def seconds_of(text: str, option: str) -> float:
     """The seconds of a text like ``90``, ``90s``, ``1h30m`` or ``2d``. Raises BadInput, which names
-    option.
+    ``option``, for any other text.
     """
     word = text.strip().lower()
     if _NUMBER.match(word):
@@ -62,7 +62,7 @@ def span(seconds: float) -> str:
 
 
 def age(since: datetime | None, now: datetime) -> str:
-    """The time from since to now, as text; ``-`` if since is None."""
+    """The time from ``since`` to ``now``, as text; ``-`` if ``since`` is None."""
     return "-" if since is None else span((now - since).total_seconds())
 
 

@@ -19,9 +19,11 @@ from admittance.traces.builder import TraceBuilder
 from admittance.traces.spans import LoggedFact, Span
 
 BAR_WIDTHS: Final = (12, 40)
-"""The least and the greatest width of bars."""
+"""The least and the greatest width of the bars in the table of spans, in characters."""
 NUMBERS: Final = 26
-"""How many characters the columns of numbers and the gaps need."""
+"""How many characters of a line the table of spans needs for its columns of numbers and for the
+gaps between columns.
+"""
 
 
 async def trace(call: Call, name: str) -> None:
@@ -62,7 +64,8 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
     if not roots:
         return []
     kept = {max(roots, key=lambda one: one.start).span_id}
-    # Children end before their parents, and open spans come parents first.
+    # `spans` has no fixed order: ended spans come before their parents, open spans after them. So
+    # the loop below searches for children until none is found.
     pending = [one for one in spans if one.span_id not in kept]
     found = [one for one in spans if one.span_id in kept]
     while inside := [one for one in pending if one.parent_id in kept]:
@@ -78,7 +81,8 @@ def _show(call: Call, placed: Sequence[Placed]) -> None:
     wide = call.output is Output.WIDE
     width = most
     if output.is_terminal() and not wide:
-        # Bars get half of the space that is left, because the widest column is cut first.
+        # Bars get half of the space that the other columns leave, because a table that is too wide
+        # is cut at its widest column first.
         names = max(len(one.mark) + len(one.span.name) for one in placed)
         width = max(least, min((output.terminal_width() - NUMBERS - names) // 2, most))
     about = f"{root.attributes['admittance.namespace']}/{root.attributes['admittance.workload']}"

@@ -15,7 +15,7 @@ BAR: Final = "█"
 MOMENT: Final = "│"
 """The bar of a span that took almost no time."""
 GOES_ON: Final = "▶"
-"""The end of the bar of an open span."""
+"""The last character of the bar of a span that has not ended."""
 COLUMNS: Final = (
     Column("SPAN"),
     Column("AT", right=True),
@@ -27,7 +27,9 @@ COLUMNS: Final = (
 
 
 class Placed(NamedTuple):
-    """A span at its place in the tree. ``mark``: the lines before its name."""
+    """A span at its place in the tree. ``mark``: the characters before the span's name that draw
+    the branches of the tree.
+    """
 
     mark: str
     span: Span
@@ -153,7 +155,7 @@ def _preempts(victims: str) -> str:
 
 
 def _last(events: Sequence[SpanEvent], name: str) -> str:
-    """Reason and message of the last event of that name."""
+    """Reason and message of the last of a span's events that has that name."""
     found = next((one.attributes for one in reversed(events) if one.name == name), {})
     first = _text(found.get("admittance.reason") or found.get("admittance.state"))
     return sentence(first, _text(found.get("admittance.message")))

@@ -57,15 +57,17 @@ class Lock:
         return [*found, (ADMIN, "admin"), (WATCH, "server-watch")]
 
     def _user_of(self, name: str) -> str:
-        # A runner's name is part of its consumer, which goes on after the lock.
+        # The name of a runner's consumer includes the runner's name, and must survive the lock.
         return self.runner if name == "runner" else name
 
     def access(self, name: str) -> ConnectionOptions:
-        """The login of a service, of the admin, or of the watch of the server."""
+        """The login with this name: the name of a service, of the admin, or of the server watch."""
         return ConnectionOptions(creds=self._store.credentials_of(self._user_of(name)))
 
     async def apply(self, server: EmbeddedServer) -> None:
-        """Makes a server that an earlier start left running take the users of now."""
+        """If an earlier `admit up` left the server running, makes the server read the current
+        users.
+        """
         self._store.note_servers(server.url)
         if not server.adopted:
             return
@@ -97,7 +99,9 @@ def runner_name(data_dir: Path) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Makes the folder of users if there is none. A crash leaves all of it or nothing."""
+    """Makes the folder of users if there is none. A crash leaves either the whole folder or no
+    folder.
+    """
     draft = folder.with_name(".auth.new")
     try:
         if (folder / USERS).exists():
@@ -114,14 +118,16 @@ def _make_folder(folder: Path) -> None:
 
 
 OWN_JOBS: Final = (f"user:{ADMIN}", UNKNOWN)
-"""The jobs that a locked `admit up` runs as its own Unix user unless told otherwise: those of its
-admin, and those from before the lock."""
+"""The submitters of jobs that a locked `admit up` runs as its own Unix user unless told otherwise:
+the admin, and the unknown submitters of jobs from before the lock.
+"""
 
 
 def rules_of_server(texts: RuleTexts, *, executor: str, insecure: bool) -> JobRules:
-    """The rules of the runner beside an embedded server. Its own Unix user runs the jobs of its
-    admin, with ``insecure`` all, unless options or variables name a Unix user for them or for all.
-    Raises SetupError."""
+    """The rules of the runner beside an embedded server. The Unix user of `admit up` runs the jobs
+    of the admin (with ``insecure`` all jobs), unless options or variables name a Unix user for
+    these jobs or for all jobs. Raises SetupError.
+    """
     given = texts.run_as or text_list(os.environ, VARIABLES["run_as"])
     named = {one.rpartition("=")[0] for one in given}
     keys = (EVERY,) if insecure else OWN_JOBS

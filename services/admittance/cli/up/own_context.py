@@ -40,7 +40,7 @@ def remove_stale(env: Mapping[str, str], own: Context) -> None:
         try:
             found = contexts.context_named(env, name)
         except BadContext:
-            continue  # `admit context list` reports it.
+            continue  # `admit context list` reports the damaged context.
         if found.creds is None:
             stale = not _listens(int(local[1]))
         else:

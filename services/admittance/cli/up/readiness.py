@@ -19,7 +19,7 @@ from admittance.runtime.tasks import set_within
 
 
 async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
-    """Waits until an instance of the service (the named one, if named) reports ready, and a leader
+    """Waits until an instance of the service (``instance``, if given) reports ready, and a leader
     answers the service's probe.
     """
     probe = SERVICES[service].probe
@@ -62,7 +62,7 @@ async def health(
 async def health_answers(
     bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
 ) -> list[HealthAnswer]:
-    """The replies that `health` returns, with times."""
+    """The health replies that `health` returns, each with the times of request and reply."""
     found: list[HealthAnswer] = []
     full = asyncio.Event()
     asked = clock.now()

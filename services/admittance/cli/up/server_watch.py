@@ -39,8 +39,9 @@ log = structlog.get_logger()
 
 
 class Disk:
-    """The disk of the server's data folder. ``was_full``: the disk was full since the last
-    `recovered`."""
+    """The disk of the server's data folder. ``was_full``: the disk has been full at some time since
+    the last call of `recovered`.
+    """
 
     def __init__(self, server: EmbeddedServer) -> None:
         self._folder = server.data_dir
@@ -68,8 +69,9 @@ class Disk:
 async def watch(
     server: EmbeddedServer, serves: asyncio.Event, access: ConnectionOptions = NO_OPTIONS
 ) -> None:
-    """Keeps the server running and taking writes until cancelled. Services reconnect by
-    themselves. ``access``: the login with which it probes."""
+    """Keeps the server running and taking writes until cancelled. Services reconnect by themselves.
+    ``access``: the login of the probe writes.
+    """
     serves.set()
     disk = Disk(server)
     with report_findings(lambda: _findings(server, disk)):
@@ -93,7 +95,9 @@ async def _watch(server: EmbeddedServer, disk: Disk, access: ConnectionOptions) 
 
 
 def _findings(server: EmbeddedServer, disk: Disk) -> list[Finding]:
-    """What `admit doctor` says about the server, which clients cannot read from it."""
+    """Findings of `admit doctor` about the embedded server that clients of the server
+    cannot make.
+    """
     found = [
         durability_finding("nats-server", server.sync_interval()),
         *disk_findings("disk of nats-server", server.data_dir),

@@ -128,7 +128,8 @@ async def up(call: Call, options: Options) -> int:
     _warn(options.config)
     if options.insecure:
         output.warn(WHAT_INSECURE_MEANS)
-    # The options of the call are for another server than the embedded one.
+    # An embedded server is reached without the connection options of the call, which are meant for
+    # other servers.
     connection = NO_OPTIONS if embeds(call, options) else call.connection
     settings = Settings.from_env(
         "up",
@@ -219,7 +220,8 @@ def refuse_unprotected(call: Call, insecure: bool) -> None:
 async def _prepared(
     url: str, access: ConnectionOptions, replicas: int, stop: asyncio.Event
 ) -> bool:
-    """Creates the streams once JetStream has a leader; False if stop was set before.
+    """Creates the streams once JetStream has a leader; returns False if ``stop`` was set before
+    that.
 
     Raises NoServer if no server answers, AccessDenied if the server refuses the login, SetupError
     if a setting is wrong.
@@ -297,8 +299,8 @@ def _task(
 def embeds(call: Call, options: Options) -> bool:
     """Whether ``up`` starts its own server.
 
-    With --nats it does not. With a URL from the environment it does only if --port or --data-dir is
-    given, since the variable is often set for other commands.
+    With --nats `admit up` starts no server. With a URL from the environment it starts one only if
+    --port or --data-dir is given, since the variable is often set for other commands.
     """
     match call.url_from:
         case UrlFrom.OPTION:
@@ -310,7 +312,7 @@ def embeds(call: Call, options: Options) -> bool:
 
 
 async def serve(call: Call, name: str, options: Options) -> int:
-    """Runs one service against the server of call until a stop signal."""
+    """Runs one service, connected to the server of ``call``, until a stop signal."""
     name = service_named(name).name
     check_url(call.url)
     executor = options.executor
@@ -347,8 +349,8 @@ async def run_service(
     detach_jobs: bool,
     rules: JobRules = NO_RULES,
 ) -> None:
-    """Runs the service of settings until stop is set. Raises the error if an error ends the service
-    before.
+    """Runs the service that ``settings`` names until ``stop`` is set. If an error ends the service
+    earlier, raises that error.
     """
     # The name is bound for this task and its child tasks only, because several services share one
     # process and its log.
@@ -394,14 +396,15 @@ async def _started(options: Options, accounts: str) -> EmbeddedServer:
     try:
         await server.start()
     except SetupError:
-        # Any problem other than a used port occurs again on a free port, and is reported there.
+        # Most likely the default port is in use. Any other problem occurs again with a free port,
+        # and the second start reports it.
         server = made()
         await server.start()
     return server
 
 
 async def _until_serving(bus: Bus, settings: Settings) -> None:
-    """Returns once the service is ready and a leader answers. Logs a warning if it is slow."""
+    """Returns once the service is ready and a leader answers. Logs a warning if this takes long."""
     while True:
         try:
             async with asyncio.timeout(READY_SECONDS):
@@ -426,7 +429,7 @@ def _warn(config: Path | None) -> None:
     try:
         found = read_file(Path(chosen))
     except OSError as error:
-        raise BadInput(f"{chosen}: {error.strerror}") from None
+        raise BadInput(f"cannot read {chosen}: {error.strerror}") from None
     except ManifestError as error:
         raise BadInput(str(error)) from None
     for warning in found.warnings:
