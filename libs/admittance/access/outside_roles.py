@@ -233,10 +233,12 @@ def approver(user: User) -> Permissions:
 
 
 SECRETS: Final = rules(
-    "only services read what is no object",
+    "only services read bucket keys that hold no object",
     *direct_get(KV, f"$KV.{subjects.BUCKET}._admittance.*"),
 )
-"""Keys of services, such as a secret, which have two tokens as objects without a namespace have."""
+"""The rules that deny the roles viewer and admin the bucket keys of services, such as a secret:
+these keys have two tokens, as have the keys of objects without a namespace.
+"""
 
 
 def viewer(user: User) -> Permissions:

@@ -40,7 +40,8 @@ def answer_for(permissions: Permissions, subject: str, *, subscribe: bool = Fals
     rules = permissions.subscribe if subscribe else permissions.publish
     if subscribe and subject.endswith(".>"):
         # nats-server 2.15.1 compares permissions token by token: a pattern that ends in `*` allows
-        # a subscription that ends in `>`. No pattern of a role ends in `*` above longer subjects.
+        # a subscription that ends in `>`. No role has a pattern that ends in `*` where subjects
+        # with more tokens exist.
         subject = f"{subject[:-1]}*"
     allowing = first_match(rules, subject)
     if allowing is None:

@@ -42,8 +42,8 @@ WORKLOAD_ORDERS: Final = ("admitted", "evicted")
 class Crossing(NamedTuple):
     """A subject that crosses the border.
 
-    ``subject``: as the importing account names it. ``to``: as the exporting account names it, if
-    that differs. ``many``: a request may have several answers.
+    ``subject``: as the importing account names the subject. ``to``: the subject as the exporting
+    account names it, if that name differs. ``many``: a request may have several answers.
     """
 
     subject: str

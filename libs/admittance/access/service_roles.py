@@ -236,7 +236,7 @@ BUILT_IN_PROVIDERS: Final = (
 
 def built_in_provider(user: User) -> Permissions:
     """The permissions of a provider service of Admittance, which elects a leader and keeps a ledger
-    of bookings. Without a class the service provides all classes, as that of the pools does, and
+    of bookings. Without a class the service provides all classes, as the pool provider does, and
     may read each consumer of the log.
     """
     name = token(user.class_name) if user.class_name else "*"

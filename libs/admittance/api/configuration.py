@@ -113,9 +113,10 @@ class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
 class UserLimits(Strict, frozen=True, kw_only=True):
     """Limits of what people may submit on a server with users; not in Kueue. 0: no limit.
 
-    ``maxManifestBytes``: of one manifest. ``maxPendingPerNamespace``, ``maxPendingPerLocalQueue``:
-    the most pending workloads; more submissions are refused. ``maxPerSecondPerNamespace``: the most
-    facts that people publish about workloads of one namespace in a second.
+    ``maxManifestBytes``: the most bytes of one manifest. ``maxPendingPerNamespace``,
+    ``maxPendingPerLocalQueue``: the most pending workloads; more submissions are refused.
+    ``maxPerSecondPerNamespace``: the most facts that people publish about workloads of one
+    namespace in a second.
     """
 
     max_manifest_bytes: Annotated[int, field_rule(minimum=1024, maximum=MANIFEST_BYTES_MAX)] = (

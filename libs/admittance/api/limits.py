@@ -1,8 +1,9 @@
 """Rules of single fields: ranges, words, counts and syntax, stated once, at the types.
 
-The JSON Schema (`tools.manifests_schema`) and `validation/field_rules.py` read them. Decoding does
-not check these rules, so that all errors of a manifest are found at once, and objects stored under
-older rules stay readable. ``own``: code elsewhere checks the field, with an error text of its own.
+The JSON Schema (`tools.manifests_schema`) and `validation/field_rules.py` read these rules.
+Decoding does not check these rules, so that all errors of a manifest are found at once, and objects
+stored under older rules stay readable. A field whose rule has ``own`` set is checked by other code,
+with its own error text.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def list_rule(most: int, what: str, *, required: bool = False) -> Meta:
 
 
 def or_empty(syntax: Syntax) -> Syntax:
-    """A copy of the syntax for which the empty text is valid too."""
+    """A copy of a syntax rule that also accepts the empty text."""
     return lambda value: syntax(value) if value else ""
 
 
@@ -274,7 +275,7 @@ CLASSES: Final = {
 
 
 def one_of(words: Iterable[str], *, required: bool = False) -> Meta:
-    """The type of a field that has one of these words."""
+    """The rule for a field with one of ``words`` as its value."""
     return field_rule(required=required, enum=list(words))
 
 

@@ -18,7 +18,9 @@ TYPE: Final = "TypeInvalid"
 
 
 class Problem(NamedTuple):
-    """One problem of a manifest. ``code``: one of the constants above, for programs."""
+    """One problem of a manifest. ``code``: the kind of problem, for programs; one of the constants
+    from `INVALID` to `TYPE`.
+    """
 
     field: str
     message: str

@@ -226,8 +226,8 @@ class ResourceFlavor(Strict, frozen=True, kw_only=True):
 
 
 def queue_wide(spec: ClusterQueueSpec) -> tuple[str, ...]:
-    """The checks for all flavors of the queue: ``admissionChecks``, or the rules of the strategy
-    without a flavor.
+    """The checks for all flavors of the queue: the names in ``admissionChecks``, or in the entries
+    of ``admissionChecksStrategy`` that name no flavor.
     """
     strategy = spec.admission_checks_strategy
     if strategy is None:
@@ -236,7 +236,7 @@ def queue_wide(spec: ClusterQueueSpec) -> tuple[str, ...]:
 
 
 def of_flavor(spec: ClusterQueueSpec, flavor: str) -> tuple[str, ...]:
-    """The checks for this flavor, without the checks for all flavors."""
+    """The checks for this flavor only; the checks for all flavors of the queue are left out."""
     strategy = spec.admission_checks_strategy
     if strategy is not None:
         return tuple(rule.name for rule in strategy.admission_checks if flavor in rule.on_flavors)

@@ -104,10 +104,10 @@ class ImmediateRetries(Kept, frozen=True, kw_only=True):
 
 
 class RequeueState(Kept, frozen=True, kw_only=True):
-    """``count``: evictions because pods were not ready. ``requeue_at``: the end of the wait: of the
-    checks' delays, or of the backoff after such an eviction, whichever is later.
-    ``pods_ready_until``: the end of the backoff alone, kept while a check delays the workload too,
-    since the check may shorten its delay.
+    """``count``: how often the workload was evicted because its pods were not ready.
+    ``requeue_at``: when the workload may be requeued: at the end of the checks' delays, or of the
+    backoff after such an eviction, whichever is later. ``pods_ready_until``: the end of that
+    backoff, kept while a check delays the workload too, since the check may shorten its delay.
     """
 
     count: int | None = None
@@ -116,8 +116,8 @@ class RequeueState(Kept, frozen=True, kw_only=True):
 
 
 def _pending() -> str:
-    """The default state. As a plain default the state would be left out of the JSON, and other
-    programs need it there.
+    """The default state. The encoder would leave a plain default out of the JSON, and other
+    programs need the state there.
     """
     return "Pending"
 
@@ -223,10 +223,12 @@ ALLOWED_FLAVORS = "kueue.x-k8s.io/workload-allowed-resource-flavors"
 ``admissionConstraints.allowedResourceFlavors``."""
 
 PARENT_VARIANT = "kueue.x-k8s.io/parent-variant"
-"""Annotation of a parent, for display: "true"."""
+"""The annotation with the value "true" that marks a workload as a parent, for display only."""
 
 FAMILY_GATE = "kueue.x-k8s.io/concurrent-admission"
-"""The preemption gate of every variant: one sibling at a time may preempt."""
+"""The name of the preemption gate that every variant has, so that only one variant of a parent may
+preempt at a time.
+"""
 
 GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 """Annotation: while it is not empty, the workload is not queued."""

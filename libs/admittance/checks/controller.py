@@ -90,8 +90,8 @@ class AdmissionCheckController(Program):
     def withdrawn(self, function: F) -> F:
         """Decorates the function that frees what was booked for a withdrawn request.
 
-        The function is called at least once, perhaps by two replicas, and perhaps for a request
-        that this process never received: freeing twice must be harmless.
+        For each withdrawn request the function is called at least once, perhaps by two replicas,
+        and perhaps in a process that never received the request: freeing twice must be harmless.
         """
         self.release = self._only(function, self.release, "withdrawn function")
         return function
@@ -116,7 +116,9 @@ class AdmissionCheckController(Program):
         return await self._report(about, verdict)
 
     def report_from_thread(self, about: Request | Reference, verdict: Verdict) -> bool:
-        """`report` outside the event loop: in a plain function or a thread of your own."""
+        """Does the same as `report`, for callers outside the event loop: a plain function or a
+        thread of your own.
+        """
         return from_thread(self.report(about, verdict), self._loop)
 
     async def judge(self, request: Request) -> Verdict | None:
@@ -245,8 +247,8 @@ class CheckService(Worker[AdmissionCheckController]):
         if is_too_late(request, verdict):
             return False
         request.published += 1
-        # The ordinal contains the workload's revision, because a request with new parameters may
-        # get the same verdict again.
+        # The ordinal in the hash for the message's id contains the workload's revision, because a
+        # request with new parameters may get the same verdict again.
         ordinal = (request.revision << 20) + request.published
         await self._put(request.reference, verdict, ordinal, span=request.span)
         final = not isinstance(verdict, Pending)
@@ -304,7 +306,7 @@ def message_of(
     The message's id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged
     twice after a crash, with the same outcome, is answered once. ``secret`` keys the hash:
     otherwise a foreign message with a guessed id would suppress the verdict. ``span``: the
-    traceparent of the span that gave the verdict; "": none did.
+    traceparent of the span in which the check gave the verdict; "": there was no span.
     """
     fact = CheckReported(
         namespace=about.namespace,
@@ -319,7 +321,8 @@ def message_of(
         requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
         pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),
     )
-    # The hash leaves out the time, which differs when the verdict is repeated.
+    # The hash for the message's id leaves out the time of the verdict, which differs when the same
+    # verdict is published again.
     digest = hashlib.blake2b(key=secret[:64], digest_size=16)
     digest.update(b"%d/" % ordinal)
     digest.update(encode(fact))
@@ -351,8 +354,8 @@ class CheckActivity:
         self._bad: dict[str, tuple[float, CheckActive]] = {}
 
     def put(self, check: str, state: CheckActive) -> None:
-        """Sets the state that the author gave to one AdmissionCheck, or to all (``check``
-        empty).
+        """Sets one AdmissionCheck, or all (``check`` empty), to the state that the author of the
+        controller chose: active or inactive.
         """
         short = msgspec.structs.replace(state, message=heartbeat_message(state.message))
         with self._lock:

@@ -127,8 +127,9 @@ class Judge:
     def bad_parameters(
         self, identity: JudgementKey, request: Request, reply: str, why: str
     ) -> None:
-        """Reports wrong parameters. The request is judged when a later request of the same check
-        has valid parameters."""
+        """Reports wrong parameters. A request with wrong parameters is judged when a later request
+        of the same check has valid parameters.
+        """
         self._memory.requested(identity, request.raw)
         self._memory.judged(identity)
         if len(self._bad_requests) < BAD_REQUESTS_MAX:
@@ -173,7 +174,8 @@ class Judge:
             if under_way is not None:
                 self._cancel(under_way)
         if reply or ours:
-            # The callback for the withdrawal does not wait for a judgement that continues.
+            # The callback for withdrawn requests does not wait for a judgement that continues after
+            # the withdrawal.
             ending = None if reason == BY_OTHER_CHECK or under_way is None else under_way.task
             self._callbacks.free(identity, reason, reply, after=ending)
 
@@ -236,8 +238,8 @@ class Judge:
         return verdict
 
     def _attempted(self, judgement: Judgement, task: asyncio.Task[None]) -> None:
-        # The slot is released in a callback, because a task that is cancelled before its first step
-        # runs no code.
+        # The judgement's slot is released in a callback of its task, because a task that is
+        # cancelled before its first step runs no code.
         self._release_slot(judgement)
         if task.cancelled():
             if self._stopping and not is_over(judgement.request):
@@ -245,7 +247,9 @@ class Judge:
             self._end(judgement)
 
     def _release_slot(self, judgement: Judgement) -> None:
-        """Starts the next call when a call has ended."""
+        """Frees the judgement's slot after a call of the check's function, and starts the next
+        waiting judgement.
+        """
         if judgement.calls:
             judgement.calls = False
             self._active -= 1
@@ -278,8 +282,8 @@ class Judge:
         loop = asyncio.get_running_loop()
         judgement.timer = loop.call_later(pause, self._begin, judgement)
         if judgement.attempts == 1 and not request.published:
-            # The message shows only the type of the error, because the text of the error may
-            # contain secrets.
+            # The message of the verdict shows only the type of the error, because the text of the
+            # error may contain secrets.
             why = f"the check failed ({type(error).__name__}) and is tried again"
             try:
                 await self._publish(request, Pending(why))
@@ -337,15 +341,15 @@ class Judge:
         if self._running:
             await asyncio.wait(self._running, timeout=grace_seconds)
         for queue in self._queues.values():
-            # The request is returned to the server before its judgement ends, because a function in
-            # a thread may never end.
+            # At shutdown a request is returned to the server before its judgement ends, because a
+            # function in a thread may never end.
             if queue.first.calls and not is_over(queue.first.request):
                 self._deliveries.nak(queue.first.reply)
         for task in list(self._running):
             task.cancel()
         if self._running:
-            # A function in a thread may take longer than this second; the process does not wait for
-            # its end.
+            # The process waits one second for cancelled judgements, not until a function in a
+            # thread ends, which may take longer.
             await asyncio.wait(self._running, timeout=1.0)
         self._callbacks.hand_back()
 

@@ -44,12 +44,13 @@ class JudgementKey(NamedTuple):
 class JudgementRecord:
     """The data that one replica keeps about one judgement.
 
-    ``judged``: the request was answered, or never will be. ``begun``: this replica called the
-    check. ``cancelled``: the request was withdrawn and must not be judged. ``unlisted``: the
-    request was withdrawn because the queue no longer lists the check, which may be listed again in
-    the same cycle. ``revision``: the workload's revision in the newest request. ``freed``: the
-    withdrawal reasons for which the callback ran. ``request``: a weak reference to the newest
-    request. ``parameters``: the encoded parameters of the newest request.
+    ``judged``: the request was answered, or never will be. ``begun``: this replica has called the
+    check's function for the request. ``cancelled``: the request was withdrawn and must not be
+    judged. ``unlisted``: the request was withdrawn because the queue no longer lists the check,
+    which may be listed again in the same cycle. ``revision``: the workload's revision in the newest
+    request. ``freed``: the withdrawal reasons for which the callback for withdrawn requests has
+    run. ``request``: a weak reference to the newest request. ``parameters``: the encoded parameters
+    of the newest request.
     """
 
     __slots__ = (
@@ -175,7 +176,8 @@ class WithdrawnCallbacks:
     """Calls the callback for a withdrawn request after the judgement has ended, until one call
     succeeds.
 
-    With ``callback`` None, deliveries are only acknowledged. ``start``: runs a coroutine as a task.
+    With ``callback`` None, deliveries of withdrawals are only acknowledged. ``start``: runs a
+    coroutine as a task.
     """
 
     def __init__(
@@ -194,8 +196,8 @@ class WithdrawnCallbacks:
     def free(
         self, identity: JudgementKey, reason: str, reply: str, *, after: asyncio.Task[None] | None
     ) -> None:
-        """Calls the callback once per withdrawal reason, after the task ``after``, then
-        acknowledges the delivery.
+        """Calls the callback for a withdrawn request once per withdrawal reason, after the task
+        ``after``, then acknowledges the delivery of the withdrawal.
         """
         what = (identity, reason)
         record = self._memory.of(identity)
@@ -205,7 +207,7 @@ class WithdrawnCallbacks:
             self._start(self._free(self._callback, what, after))
 
     def hand_back(self) -> None:
-        """Leaves callbacks that have not succeeded to another replica."""
+        """Leaves callbacks for withdrawn requests that have not succeeded to another replica."""
         self._under_way.hand_back()
 
     async def _free(

@@ -149,12 +149,15 @@ class Request:
         self.raw = b"null"
         """The encoded parameters, to recognise a duplicate of the request."""
         self.revision = 0
-        """The workload's revision when the request was published. The system may ask again for the
-        same cycle: that request has a higher revision."""
+        """The workload's revision when the request was published. Another request for the same
+        cycle has a higher revision.
+        """
         self.span = ""
         """The traceparent of the newest span around the check's function; empty without one."""
         self.since: float | None = None
-        """When the request arrived, by `clock.monotonic`; None after its first final verdict."""
+        """When the request arrived, by `clock.monotonic`; None after the request's first final
+        verdict.
+        """
         self.reported: list[Verdict] = []
         """The verdicts that `report` got while the request was not attached to a bus, as in tests.
         """
@@ -266,7 +269,7 @@ def request_of(
 
 
 def bare_request_of(fact: CheckRequested, headers: Mapping[str, str]) -> Request:
-    """Like `request_of`, but without the parameters."""
+    """Makes a request as `request_of` does, but without the parameters."""
     raw = bytes(fact.workload)
     shown = _shown.decode(raw) if raw != b"null" else _Shown()
     request = Request(

@@ -1,5 +1,6 @@
 """A span of OpenTelemetry around the call of a check's function, in a program that uses
-OpenTelemetry. Another program imports nothing and pays one look-up for each call.
+OpenTelemetry. A program that does not use OpenTelemetry imports nothing for spans and pays one
+look-up for each call.
 
 The parent of the span is the span of the check in the workload's trace, whose context came with the
 request. Admittance decides for or against a trace when it exports the trace, later: the request
@@ -22,10 +23,11 @@ SAMPLED: Final = 1
 
 @contextmanager
 def span_of_call(request: Request, controller: str) -> Iterator[Any]:
-    """While the context is active, a span of the call is current, and `Request.span` is its
-    context. Yields the span; None without OpenTelemetry, or if the request has no trace.
+    """Within the ``with`` block a span of the call to the check is the current span, and
+    `Request.span` is the span's context. Yields the span; None if the program does not use
+    OpenTelemetry or the request has no trace.
     """
-    # A program that exports spans has imported this module to configure them.
+    # A program that exports spans has imported ``opentelemetry.trace`` to configure the export.
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None or not request.traceparent:
         yield None

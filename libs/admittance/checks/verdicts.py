@@ -45,7 +45,9 @@ class Pending(BaseVerdict, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.reason, str) or len(self.reason) > REASON_MAX:
-            raise ValueError(f"the reason is not a text of at most {REASON_MAX} characters")
+            raise ValueError(
+                f"the reason of a Pending verdict is not a text of at most {REASON_MAX} characters"
+            )
 
 
 class Ready(BaseVerdict, frozen=True, kw_only=True):
@@ -85,7 +87,7 @@ class Retry(BaseVerdict, frozen=True, kw_only=True):
         self.seconds()
 
     def seconds(self) -> int | None:
-        """The value of ``after`` in whole seconds, rounded up. Raises ValueError."""
+        """The delay ``after`` of a Retry in whole seconds, rounded up. Raises ValueError."""
         if self.after is None:
             return None
         length: float | Fraction | timedelta = (

@@ -64,12 +64,14 @@ def decode(subject: str, data: bytes) -> Fact:
         )
     if len(fact.uid) > UID_MAX:
         raise Undecodable(f"the uid has {len(fact.uid)} characters, {UID_MAX} are allowed")
-    # Facts about workloads, most of all facts, have no detail in their subject.
+    # Most facts are about workloads only, and their subjects contain no detail.
     return _with_detail(fact, detail) if detail else fact
 
 
 def _with_detail(fact: Fact, detail: str) -> Fact:
-    """The fact with the detail of its subject. Raises Undecodable if the payload contradicts it."""
+    """The fact with the detail of its subject. Raises Undecodable if the payload contradicts that
+    detail.
+    """
     if isinstance(fact, WITH_UPDATES) and fact.pod_set_updates:
         tolerations = [one.tolerations for one in fact.pod_set_updates]
         if why := too_deep("podSetUpdates", tolerations):

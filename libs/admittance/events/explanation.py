@@ -13,7 +13,7 @@ import msgspec
 from admittance.events.shapes import Shape, Shares
 
 STOP_POLICY_REMOVAL: Final = "removal of stopPolicy"
-"""How a remedy begins that names the stopPolicy of a queue."""
+"""The first words of a remedy that names the stopPolicy of a queue."""
 
 
 class Room(Shape, frozen=True, kw_only=True):
@@ -94,8 +94,9 @@ class PreemptionVictim(Shape, frozen=True, kw_only=True):
 
 
 class Ahead(Shape, frozen=True, kw_only=True):
-    """A workload ahead in the same ClusterQueue; ``position`` 0: not counted. ``holds_place``:
-    other workloads are being preempted for the workload, so it goes first regardless of priority.
+    """A workload ahead in the same ClusterQueue; ``position`` 0: its place was not counted.
+    ``holds_place``: other workloads are being preempted for the workload, so it goes first
+    regardless of priority.
     """
 
     namespace: str

@@ -110,13 +110,13 @@ class Started(Fact, frozen=True, kw_only=True):
 
 
 class PodsReady(Fact, frozen=True, kw_only=True):
-    """All pods are ready or have succeeded, for the admission at ``revision``."""
+    """All pods of the workload are ready or have succeeded, for the admission at ``revision``."""
 
     revision: int
 
 
 class PodsNotReady(Fact, frozen=True, kw_only=True):
-    """Some pod lost its readiness, for the admission at ``revision``."""
+    """Some pod of the workload lost its readiness, for the admission at ``revision``."""
 
     revision: int
     message: str = ""
@@ -174,7 +174,7 @@ class Assigned(Decision, frozen=True, kw_only=True):
     ``taken``: amounts per flavor and resource, and what was available before. ``level``: how high
     in the cohort tree the ClusterQueue borrows; 0: no borrowing. ``waited_seconds``: since the
     workload joined the queue. ``preempts``: workloads that lose their quota to this workload; if
-    one of them cannot, the decision is void. ``pending_preemption``: workloads that must be
+    one of them cannot lose it, the decision is void. ``pending_preemption``: workloads that must be
     preempted before this workload can be admitted. ``local_usage``: the usage by which the
     workload's LocalQueue was ordered; None: the ClusterQueue does not order by usage, or the
     LocalQueue has no weight. ``migrates_from``: name and revision of the admitted sibling of a
@@ -278,7 +278,7 @@ class Evicted(CommitFact, frozen=True, kw_only=True):
 
 
 class Requeued(CommitFact, frozen=True, kw_only=True):
-    """The workload competes again."""
+    """The workload competes for quota again."""
 
 
 class Rejected(CommitFact, frozen=True, kw_only=True):

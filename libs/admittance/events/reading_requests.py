@@ -14,7 +14,8 @@ class Objects(Request, frozen=True, kw_only=True):
 
     ``kind``: the first token of the keys in the bucket, such as ``workload``. ``after``: only
     objects with a later revision; the reply has at most ``limit`` objects. ``inParts``: the reply
-    may come in several messages, and then has more objects; without it, at most 500."""
+    may come in several messages, and then has more objects; without ``inParts`` a reply has at most
+    500 objects."""
 
     kind: str
     after: int = 0
@@ -44,8 +45,8 @@ class ObjectsReply(Reply, frozen=True, kw_only=True):
 class RunnerConsumer(Request, frozen=True, kw_only=True):
     """``admit.api.consumer.runner.<runner>[.<namespaces>]``: makes the consumer of the runner anew,
     since runners may not create consumers. ``<namespaces>``: the namespaces of the runner, sorted
-    and joined by commas, as one token; without it the consumer reads all. The consumer is named
-    ``runner-<runner>``; it belongs to one process.
+    and joined by commas, as one token; without this token the consumer reads all namespaces. The
+    consumer is named ``runner-<runner>``; it belongs to one process.
 
     ``stream``: ``log`` for admissions and evictions, ``claims`` for changes of claims. ``after``:
     the consumer begins after this sequence. None: for the log where the previous consumer of the
@@ -68,9 +69,10 @@ class TelemetryConsumer(Request, frozen=True, kw_only=True):
 
 
 class ConsumerReply(Reply, frozen=True, kw_only=True):
-    """``after``: the sequence after which the consumer begins. ``pending``: how many messages it
-    has to deliver. ``last``: the newest sequence of the stream. ``reader``: the other instance of
-    the telemetry service that reads, if one does; then no consumer was made."""
+    """``after``: the sequence after which the consumer begins. ``pending``: how many messages the
+    consumer has to deliver. ``last``: the newest sequence of the stream. ``reader``: the other
+    instance of the telemetry service that reads, if one does; then no consumer was made.
+    """
 
     consumer: str = ""
     after: int = 0

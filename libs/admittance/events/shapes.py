@@ -49,8 +49,9 @@ class PodSetAssignment(Shape, frozen=True, kw_only=True):
 
 
 class Admission(Shape, frozen=True, kw_only=True):
-    """Where the workload's quota is booked: queue, flavors and amounts. Set and cleared as a whole,
-    never edited."""
+    """Where the workload's quota is booked: queue, flavors and amounts. An admission is set and
+    cleared as a whole, never edited.
+    """
 
     cluster_queue: str
     pod_set_assignments: tuple[PodSetAssignment, ...] = ()
@@ -164,8 +165,8 @@ class Grounds(Shape, frozen=True, kw_only=True):
 
 class HandedOn(Shape, frozen=True, kw_only=True):
     """A workload at ``revision`` that has only a reservation; the reserved quota passes to the
-    preemptor in the same commit. ``reason``: the rule of the preemption. ``times``: how often it
-    has lost quota to the same preemptor, including this time.
+    preemptor in the same commit. ``reason``: the rule of the preemption. ``times``: how often the
+    workload has lost quota to the same preemptor, including this time.
     """
 
     namespace: str
@@ -231,8 +232,9 @@ class Scan(Shape, frozen=True, kw_only=True):
 
 class PreemptedBy(Shape, frozen=True, kw_only=True):
     """The preemptor (``namespace/name``) that last took a workload's quota, with the rule and the
-    numbers. Cleared by the next reservation. ``submitted_by``: the user that submitted the
-    preemptor; "": unknown."""
+    numbers. The workload's next reservation of quota clears this record. ``submitted_by``: the user
+    that submitted the preemptor; "": unknown.
+    """
 
     by: str = ""
     by_uid: str = ""

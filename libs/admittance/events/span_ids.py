@@ -14,7 +14,7 @@ _TRACEPARENT: Final = re.compile(
 
 
 def valid_traceparent(text: str) -> str:
-    """The traceparent if it is one, otherwise ""."""
+    """The text if it is a valid traceparent, otherwise ""."""
     return text if _TRACEPARENT.match(text) else ""
 
 
@@ -24,7 +24,7 @@ def first_traceparent(uid: str) -> str:
 
 
 def with_span(traceparent: str, span_id: str) -> str:
-    """The traceparent with another span of the same trace; "" stays ""."""
+    """The traceparent with its span id replaced, in the same trace; for "" returns ""."""
     return f"{traceparent[:36]}{span_id}{traceparent[52:]}" if traceparent else ""
 
 
@@ -34,13 +34,16 @@ def trace_id_of(uid: str) -> str:
 
 
 def span_id_of(uid: str, *parts: str | int) -> str:
-    """The id of a span in the trace of the workload; without parts that of the whole workload."""
+    """The id of a span in the trace of the workload; without ``parts``, the id of the span of the
+    whole workload.
+    """
     return _digest("/".join(("span", uid, *map(str, parts))), 8)
 
 
 def check_span_id(uid: str, check: str, cycle: int) -> str:
-    """The id of the span of a check in one cycle. Requests to the check's controller carry it as
-    the parent of the controller's own spans."""
+    """The id of the span of a check in one cycle. Requests to the check's controller carry this id
+    as the parent of the controller's own spans.
+    """
     return span_id_of(uid, "check", check, cycle)
 
 
@@ -50,7 +53,7 @@ def run_span_id(uid: str, revision: int) -> str:
 
 
 def _digest(text: str, size: int) -> str:
-    # A surrogate can be part of a name that a program chose.
+    # A name that a program chose may contain a lone surrogate, which plain UTF-8 cannot encode.
     found = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
-    # The id of zeros is invalid.
+    # An id of only zeros is invalid in W3C Trace Context.
     return found if found.strip("0") else f"{1:0{2 * size}x}"

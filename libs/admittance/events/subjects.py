@@ -161,8 +161,8 @@ TELEMETRY_FILTERS: Final = (
 effects are facts of their own."""
 USER_REQUESTS: Final = "admit.api.user."
 """First tokens of the subjects on which the workload-controller receives requests of people; the
-other tokens are those of `USER_FACTS`. Messages get here only through the border between the
-accounts.
+other tokens are those of `USER_FACTS`. Messages reach these subjects only through the border
+between the accounts.
 """
 APPROVAL_CONTROLLER: Final = "admittance.dev/approval"
 """The controllerName of checks that people judge."""
@@ -232,7 +232,7 @@ def address_of(subject: str) -> Address:
             return Address(PERSON_FACTS[verb], plain(user), plain(ns), plain(name))
         case ["admit", "timer", "due", kind, ns, name]:
             return Address(facts.TimerDue, plain(kind), plain(ns), plain(name))
-    raise BadToken(f"no fact travels on {subject!r}")
+    raise BadToken(f"no fact is published on the subject {subject!r}")
 
 
 def check_durable(controller: str) -> str:

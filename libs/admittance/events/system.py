@@ -182,9 +182,10 @@ class Committed(
     """One commit: the facts up to ``through`` were folded at the time ``now``, and the resulting
     workloads ``keys`` (``<ns>.<name>``) were written, in this order.
 
-    ``runs``: the revisions of the writes, as pairs of a first revision and a count. ``unsure``:
-    workloads that ``keys`` does not list were not written, and are folded again in the next commit.
-    ``adopted``: writes of another leader that were found instead.
+    ``runs``: the revisions of the writes, as pairs of a first revision and a count. ``unsure``
+    true: facts up to ``through`` may concern workloads that ``keys`` does not list; these workloads
+    were not written, and are folded again in the next commit. ``adopted``: writes of another leader
+    that were found in place of this leader's own.
     """
 
     through: int

@@ -1,4 +1,4 @@
-"""What a check controller or provider counts: its admin port shows it at ``/metrics``."""
+"""The metrics of a check controller or provider, which its admin port shows at ``/metrics``."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ class ProgramMetrics:
         self._requests.add((self._program,))
 
     def answered(self, state: str, since: float | None = None) -> None:
-        """Counts an answer. ``since``: when its request arrived, by `clock.monotonic`; None if the
-        answer is not the first final one of a request that this process knows."""
+        """Counts an answer. ``since``: when the answered request arrived, by `clock.monotonic`;
+        None if the answer is not the first final one of a request that this process knows.
+        """
         self._answers.add((self._program, state))
         if since is not None:
             self._seconds.observe((self._program,), clock.monotonic() - since)

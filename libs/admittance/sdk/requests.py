@@ -158,7 +158,7 @@ class RequestConsumer:
         self._settle(reply, NEVER)
 
     def nak(self, reply: str, delay_seconds: float = 0.0) -> None:
-        """Asks the server to redeliver the delivery, after the delay."""
+        """Asks the server to deliver the message of a delivery again, after the delay."""
         delay = b' {"delay": %d}' % int(delay_seconds * 1e9) if delay_seconds else b""
         self._settle(reply, b"-NAK" + delay)
 
@@ -219,16 +219,20 @@ K = TypeVar("K", bound=Hashable)
 
 
 class OpenDeliveries(Generic[K]):
-    """The deliveries that are not acknowledged yet, by request, which can have several."""
+    """The deliveries that are not acknowledged yet, by request; a request can have several open
+    deliveries.
+    """
 
     def __init__(self, consumer: Acknowledger) -> None:
         self._consumer = consumer
         self._replies: dict[K, list[str]] = {}
         self._since: dict[K, float] = {}
-        """For the same requests: when the first delivery arrived."""
+        """When the first open delivery of each request arrived."""
 
     def add(self, key: K, reply: str) -> bool:
-        """Adds a delivery. Returns True if it is the only delivery of this request."""
+        """Adds a delivery of a request. Returns True if the added delivery is the only open one of
+        its request.
+        """
         replies = self._replies.setdefault(key, [])
         replies.append(reply)
         self._since.setdefault(key, clock.monotonic())

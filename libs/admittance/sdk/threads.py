@@ -1,5 +1,6 @@
-"""Calls the author's functions, and calls them again after a failure. Plain functions run in
-threads, which block neither the event loop nor the end of the process.
+"""Calls the functions that the author of a check or provider wrote, and calls them again after a
+failure. Plain functions run in threads, which block neither the event loop nor the end of the
+process.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Threads:
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     async def outcome(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns or raises what the function returns or raises: a coroutine function runs in the
-        event loop, a plain function in a thread.
+        """Calls the function, a coroutine function in the event loop and a plain function in a
+        thread, and returns or raises what the function returns or raises.
         """
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
@@ -64,7 +65,8 @@ class Threads:
                 told: tuple[Callable[..., None], Any] = (outcome.set_exception, _shown(error))
             else:
                 told = (outcome.set_result, answer)
-            # RuntimeError: the event loop has ended, so no caller waits for the outcome.
+            # ``call_soon_threadsafe`` raises RuntimeError if the event loop has ended; then no
+            # caller waits for the outcome.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, *told)
 
@@ -91,8 +93,8 @@ class Threads:
         while True:
             self._calls.get()()
             with self._lock:
-                # A queued call may have reserved no idle thread. So never count more idle threads
-                # than were started.
+                # A call that was queued while no thread was idle reserved none, so the count of
+                # idle threads is limited to the threads that were started.
                 self._idle = min(self._idle + 1, self._made)
 
 
@@ -141,7 +143,9 @@ def from_thread(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | 
         here = None
     if here is not None and here is loop:
         call.close()
-        raise RuntimeError("this is the event loop, and no thread: await the call instead")
+        raise RuntimeError(
+            "the call blocks the event loop that must run it: await the call instead"
+        )
     if loop is None or loop.is_closed():
         call.close()
         raise RuntimeError("the program is not running")
@@ -149,7 +153,8 @@ def from_thread(call: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | 
 
 
 def _shown(error: BaseException) -> BaseException:
-    # A future refuses StopIteration, and an exit raised by the function must not end the loop.
+    # An asyncio future refuses StopIteration as its exception, and a SystemExit or
+    # KeyboardInterrupt of the function must not end the event loop.
     if isinstance(error, StopIteration | KeyboardInterrupt | SystemExit):
         return RuntimeError(f"the function raised {error!r}")
     return error

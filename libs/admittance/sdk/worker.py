@@ -50,8 +50,9 @@ class Worker(ABC, Generic[P]):
         log_name: str,
         progress_seconds: float | None = None,
     ) -> None:
-        """``log_name``: the beginning of the names of its log events. ``progress_seconds`` is that
-        of `RequestConsumer`.
+        """``log_name``: the beginning of the names of the program's log events.
+        ``progress_seconds``: how often the acknowledgement deadlines of open deliveries are
+        extended.
         """
         self._program = program
         self._bus = bus
@@ -132,8 +133,8 @@ class Worker(ABC, Generic[P]):
 
     async def _leave(self) -> None:
         with suppress(TimeoutError):
-            # ``wait_for`` runs the end as a task, so that a cancellation of this task does not
-            # cancel the end.
+            # ``wait_for`` runs the coroutine that ends the replica as a task of its own, so that a
+            # cancellation of the present task does not cancel the end.
             await asyncio.wait_for(self._end(), self._program.grace_seconds + 10.0)
         self._program.report_through(None)
 
@@ -145,7 +146,9 @@ class Worker(ABC, Generic[P]):
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._outbox.emptied()
-        await asyncio.sleep(0)  # tasks that waited for the log now acknowledge their deliveries
+        # Lets the tasks run that waited for their answers to be on the log: these tasks acknowledge
+        # their deliveries.
+        await asyncio.sleep(0)
         await self._consumer.stop()
         log.info(f"{self._log_name}_ended", handed_back=self._consumer.held)
 

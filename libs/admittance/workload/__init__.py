@@ -1,2 +1,3 @@
-"""Workloads as they are stored, their conditions, their phase, and their legal moves. The package
-is pure."""
+"""Workloads as they are stored, with their conditions, their phase, and the allowed transitions.
+The package is pure.
+"""

@@ -61,9 +61,8 @@ def read(key: str, value: bytes) -> StoredWorkload:
 def read_whole(key: str, value: bytes) -> StoredWorkload:
     """Returns the workload as `read` does, and also validates its pod sets. Raises Unreadable if
     the value is invalid."""
-    from admittance.api.pod_requests import (
-        needs,  # imported late, because short commands read workloads without decoding their specs
-    )
+    # Imported late, because short commands read workloads without decoding their specs.
+    from admittance.api.pod_requests import needs
 
     workload = read(key, value)
     try:

@@ -155,8 +155,9 @@ def row_of(rows: Rows, name: str) -> CheckState | None:
 
 
 def with_row(rows: Rows, new: CheckState) -> Rows:
-    """The rows with ``new`` in place of the row with its name; a new name is inserted in the order
-    of names."""
+    """The check rows with ``new`` in place of the row of the same check; without such a row ``new``
+    is inserted in the order of names.
+    """
     if row_of(rows, new.name) is None:
         return tuple(sorted([*rows, new], key=lambda row: row.name))
     return tuple(new if row.name == new.name else row for row in rows)
@@ -194,7 +195,7 @@ def with_request_errors(rows: Rows, context: TransitionContext) -> tuple[Rows, s
         if why and (not message or _has_request_error(row)):
             message = why
         elif not why and _has_request_error(row):
-            # The timeout of the check starts now.
+            # The check's timeout starts now, because the check can be requested only from now on.
             row = replace(row, last_transition_time=context.now)  # noqa: PLW2901
             message = ""
             requestable.add(row.name)
@@ -223,7 +224,8 @@ def check_requests(names: Iterable[str], context: TransitionContext) -> tuple[Ou
 
 def required_now(workload: StoredWorkload, context: TransitionContext) -> tuple[RequiredCheck, ...]:
     """The required checks of a workload without an assigned flavor. While the queue of the workload
-    is missing, its present checks stay required."""
+    is missing, the checks in the workload's rows stay required.
+    """
     queue = context.queues.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
     if queue:
         return context.queues.required_checks(queue, None)

@@ -51,15 +51,16 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     """Kueue's workload status plus the fields of Kueue's proposals.
 
     ``log`` is a field of Admittance: how far the log is applied, and the outbox.
-    ``admitted_revision`` and ``evicted_revision``: the revisions of the facts that a runner names.
-    ``released_revision``: the revision of the last released admission, because the result of its
-    job may still arrive. ``preempted_by``: the last preempting workload, until the workload has
-    quota again. ``preemptions``: the number of preemptions by each preempting workload.
-    ``submitted_as``: digest of the submission's message id, to recognise a repeated submission; "":
-    the submission had no id. ``immediate_retries``: for each check the count that paces its Retries
-    (`admittance.workload.moves.backoff.paced`). ``exit_code``: the exit code of a failed job, if
-    its runner reported one. ``submitted_by``: the user that submitted the workload, or its parent,
-    as the server knows the user; "": the server has no users.
+    ``admitted_revision`` and ``evicted_revision``: the revisions of the admission and of the
+    eviction, which a runner names in its reports. ``released_revision``: the revision of the last
+    released admission, because the result of its job may still arrive. ``preempted_by``: the last
+    preempting workload, until the workload has quota again. ``preemptions``: the number of
+    preemptions by each preempting workload. ``submitted_as``: digest of the submission's message
+    id, to recognise a repeated submission; "": the submission had no id. ``immediate_retries``: for
+    each check the count that paces its Retries (`admittance.workload.moves.backoff.paced`).
+    ``exit_code``: the exit code of a failed job, if its runner reported one. ``submitted_by``: the
+    user that submitted the workload, or its parent, as the server knows the user; "": the server
+    has no users.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
     the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant

@@ -109,13 +109,15 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "T30": Transition("a user holds it or releases it", _KEPT, _KEPT, _KEPT),
     "2.6": Transition("a verdict is stored", _KEPT, "that row", _KEPT),
 }  # fmt: skip
-"""Ids of docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only the row of its check. The
-transition that only families have (T24) is in `tools.states_page.STEPS`."""
+"""The transitions, by their ids in docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only
+the row of its check. The transition that only families have (T24) is in `tools.states_page.STEPS`.
+"""
 
 
 Move: TypeAlias = Callable[[StoredWorkload, Any, TransitionContext], Change]
-"""A function that applies a fact to a workload. The type of the fact is the one in the table's
-key."""
+"""A function that applies a fact to a workload. The fact has the type that the key of the move in
+the table names.
+"""
 
 
 RUNNER_ENDED: Final = "RunnerEnded"
@@ -166,7 +168,7 @@ class Legal(NamedTuple):
 
 
 _STAYS: Final = ()
-"""No target phases: the workload stays in its phase."""
+"""The target phases of a transition in which the workload stays in its phase: none."""
 
 
 def _rows(

@@ -99,7 +99,7 @@ def _shape(kind: type[msgspec.Struct]) -> _Shape:
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
-    """The type without its rules and without null as an alternative."""
+    """The type of a field without its rules and without null as an alternative."""
     if isinstance(kind, inspect.Metadata):
         return _bare(kind.type)
     if isinstance(kind, inspect.UnionType):

@@ -43,8 +43,8 @@ _OF_A_JOB: Final = frozenset(
         "batch.kubernetes.io/job-name",
     }
 )
-"""Labels that a cluster's Job controller adds to templates; kept on a workload they would select
-the pods of the cluster's job.
+"""Labels that the Job controller of a Kubernetes cluster adds to pod templates. A workload must not
+keep these labels: they would select the pods of the cluster's job.
 """
 
 _EXPANDED: Final = re.compile(r"\$(?=[$(])")
@@ -80,7 +80,7 @@ def _template(job: Job, count: int) -> PodTemplate:
     fewer = MIN_PARALLELISM in job.metadata.annotations
     if completions is not None and (completions != count or fewer):
         # The annotation is set even if completions equals the count: with minCount fewer pods may
-        # start, but as many must succeed.
+        # start, but ``completions`` pods must succeed.
         annotations[COMPLETIONS] = str(completions)
     if job.spec.backoff_limit is not None:
         annotations[BACKOFF_LIMIT] = str(job.spec.backoff_limit)

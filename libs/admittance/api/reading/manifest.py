@@ -43,7 +43,7 @@ class Document(NamedTuple):
 
     @property
     def raw(self) -> bytes:
-        """The object as JSON, in today's spelling."""
+        """The object as JSON, with older spellings of fields replaced by the current ones."""
         return encode(self.manifest)
 
 
@@ -57,7 +57,8 @@ def read(
     """The valid objects of a text, YAML or JSON. Raises one ManifestError with all problems.
 
     Empty documents are skipped, and a ``v1`` List becomes its items. Two documents about one object
-    are a problem. ``flavors_max``: as for `validate`.
+    are a problem. ``flavors_max``: the most flavors of a queue in which each flavor becomes a
+    variant.
     """
     errors: list[ManifestError] = []
     documents: list[Document] = []

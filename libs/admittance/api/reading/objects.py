@@ -127,7 +127,8 @@ def accept(
     """One valid object with its defaults. Raises ManifestError.
 
     ``priority_of`` returns the value of a WorkloadPriorityClass; a workload gets its priority
-    before it is validated. ``flavors_max``: as for `validate`.
+    before it is validated. ``flavors_max``: the most flavors of a queue in which each flavor
+    becomes a variant.
     """
     accepted = decode_object(raw, namespace=namespace, document=document)
     if priority_of is not None and isinstance(accepted.manifest, Workload):

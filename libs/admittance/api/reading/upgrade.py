@@ -23,8 +23,8 @@ _SOURCES: Final = {
 
 
 class Upgraded(NamedTuple):
-    """A rewritten manifest. ``spelled``: by the path of a field in the Struct, the path as written
-    in the manifest.
+    """A rewritten manifest. ``spelled``: maps the path of a field in the Struct to the field's path
+    as written in the manifest.
     """
 
     value: dict[str, Any]

@@ -45,8 +45,8 @@ def check_selector(selector: LabelSelector | None, field: str) -> list[Problem]:
 
 
 def check_values(operator: str, values: Sequence[str], field: str) -> list[Problem]:
-    """The problem of an operator with too few or too many values. An unknown operator is not a
-    problem here.
+    """The problem of an operator with too few or too many values. An unknown operator is not
+    reported here but by the rule of the operator's field.
     """
     if operator in ("In", "NotIn") and not values:
         return [Problem(field, f"must be set when the operator is {operator}", REQUIRED)]

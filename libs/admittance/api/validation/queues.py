@@ -46,8 +46,8 @@ _WEIGHT_MIN: Final = Fraction(1, 10**9)
 
 
 def check_cluster_queue(queue: ClusterQueue, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
-    """The problems of several fields of a ClusterQueue. ``flavors_max``: as for
-    `check_concurrent_admission`.
+    """The problems of several fields of a ClusterQueue. ``flavors_max``: the most flavors of a
+    queue in which each flavor becomes a variant.
     """
     spec = queue.spec
     owner = Owner(bool(spec.cohort_name), "cohortName", True)
@@ -161,7 +161,7 @@ def _check_counts(spec: ClusterQueueSpec) -> list[Problem]:
 
 def _check_count(names: tuple[str, ...], field: str, what: str) -> list[Problem]:
     if not ROWS_MAX < len(names) <= CHECKS_MAX:
-        return []  # The type of the field already limits longer lists.
+        return []  # The rule at the field's type already reports a list longer than `CHECKS_MAX`.
     message = f"has {len(names)} {what}, a workload may have {ROWS_MAX}"
     return [Problem(field, message, TOO_MANY)]
 

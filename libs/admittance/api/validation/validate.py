@@ -74,8 +74,8 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
 
 
 def validate_update(old: Manifest, new: Manifest) -> list[Problem]:
-    """The problems of the change from old to new; `validate` finds the problems of new by itself.
-    Workloads are not among them, because only facts change a stored workload.
+    """The problems of changing a manifest from ``old`` to ``new``; `validate` finds the problems of
+    ``new`` alone. A Workload has no such problems, because only facts change a stored workload.
     """
     match old, new:
         case ClusterQueue(), ClusterQueue():

@@ -67,7 +67,8 @@ class FamilyChange(NamedTuple):
 
 class FamilyTransition:
     """The members of a family with their changes so far. ``context``: the transition context for
-    variants; ``parent_context``: the one for the parent."""
+    variants; ``parent_context``: the transition context for the parent.
+    """
 
     def __init__(self, members: FamilyMembers, context: TransitionContext) -> None:
         self.parent = members.parent

@@ -232,9 +232,10 @@ names."""
 def single_transition(
     workload: StoredWorkload | None, fact: Fact, context: TransitionContext
 ) -> Change:
-    """The change of a workload without a family. If the queue of the workload has families, the
-    workload becomes a parent on submission, when the queue changes, or when the workload loses its
-    quota."""
+    """The change that a fact makes to a workload without a family. If the queue of the workload has
+    families, the workload becomes a parent on submission, when the queue changes, or when the
+    workload loses its quota.
+    """
     if isinstance(fact, QueueChanged) and workload is not None:
         if role_now(workload, context) == PARENT:
             return _as_parent(became_parent(workload), fact, context)

@@ -201,8 +201,9 @@ def wanted_tags(parent: StoredWorkload, rules: FamilyRules) -> tuple[Tag, ...]:
 
 
 def name_of(parent: StoredWorkload, tag: str, *, taken: bool = False) -> str:
-    """Returns the workload name of a parent's variant. ``taken``: another workload has the plain
-    name."""
+    """Returns the workload name of a parent's variant. ``taken``: another workload already has the
+    variant's usual name, so the returned name ends in a hash.
+    """
     meta = parent.metadata
     return variant_name(meta.name, meta.uid, tag, force_hash=taken)
 

@@ -140,7 +140,7 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
     """The workload with the current wait in the messages of its conditions: T21, T21b."""
     message = wait_message(workload)
     if not message:
-        # The write that updates the conditions also ends the wait, so the messages need no update.
+        # The same write ends the workload's wait, so no condition needs a message about the wait.
         return workload
     conditions = workload.status.conditions
     evicted = find(workload, Type.EVICTED)

@@ -69,9 +69,8 @@ def apply_verdict(
     if fact.controller != rules.controller:
         return ignored(workload, "OtherController", f"{fact.check} is judged by {rules.controller}")
     if fact.cycle < 0:
-        return ignore_stale_verdict(
-            workload, fact
-        )  # In the first cycle of a workload there is no earlier cycle.
+        # Cycles are counted from 0, so a verdict on a negative cycle belongs to no cycle.
+        return ignore_stale_verdict(workload, fact)
     row = row_of(workload.status.admission_checks, fact.check)
     match fact.state:
         case "Rejected":
@@ -309,7 +308,7 @@ def retry(
     elif row is None:
         return ignore_unlisted_check(workload, fact)
     elif not waits_for_checks(workload) and not is_under_check(workload) and not want.delay:
-        # The check was not requested in that admission cycle, so its Retry does not delay the
+        # The workload's checks are not requested now, so a Retry without a delay does not delay the
         # workload.
         if phase(workload, context.now) is not Phase.PENDING:
             return ignored(workload, "NoReservation", "it holds no quota to be judged")

@@ -67,7 +67,9 @@ class Arrived(Fact, frozen=True, kw_only=True):
 
 
 REPEATED: Final = "Repeated"
-"""Reason of a repeated submission of the same workload; no message follows."""
+"""The reason of the outcome when the same workload is submitted again; this outcome has no
+message.
+"""
 
 
 def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
@@ -350,5 +352,7 @@ def _is_result(workload: StoredWorkload, revision: int) -> bool:
 
 
 def started(workload: StoredWorkload, _: facts.Started, __: TransitionContext) -> Change:
-    """Changes nothing: the fact is on the log, and the workload changes when its pods are ready."""
+    """Changes nothing when a job starts: `Started` stays on the log, and the workload changes when
+    its pods are ready.
+    """
     return ignored(workload, "Noted")

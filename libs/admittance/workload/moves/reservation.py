@@ -79,9 +79,10 @@ def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkloa
 
 
 def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext) -> Change | None:
-    """Returns the change that ends the reservation (T09) if the queue no longer lists one of its
-    flavors; None: the queue lists all flavors. The checks of that flavor are gone too, so nothing
-    else would prevent a job from starting on the flavor."""
+    """Returns the change that ends the reservation (T09) if the queue no longer lists one of the
+    reserved flavors; None: the queue lists all of them. The checks of a flavor that the queue no
+    longer lists are gone too, so nothing else would prevent a job from starting on that flavor.
+    """
     admission = workload.status.admission
     gone = context.queues.not_offered(admission) if admission is not None else ()
     if admission is None or not gone:
