@@ -89,7 +89,7 @@ async def give_verdict(
         }
         fact: Fact
         if bus.user:
-            # The workload-controller adds the name of the user that is connected.
+            # The workload-controller adds the name of the connected user to the message.
             fact = (facts.Approved if approve else facts.Denied)(**about, message=message)
         else:
             said = verdict_message(word, user_of(user), message, now)

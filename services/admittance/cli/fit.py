@@ -150,7 +150,7 @@ async def warn_of_misfits(bus: Link, workloads: Iterable[tuple[str, Workload]]) 
     groups = list(asked.values())[:ASKED_MAX]
     answers = await asyncio.gather(*(misfit_text(bus, group[0][1]) for group in groups))
     for group, why in zip(groups, answers, strict=True):
-        # `submit` warns once about a missing queue, for all workloads in it.
+        # A missing queue is left out here, because `submit` warns about it once for all workloads.
         if why and "does not exist" not in why:
             others = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
             output.warn(f"{group[0][0]}{others}: {why}")

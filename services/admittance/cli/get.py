@@ -115,9 +115,7 @@ def _no_queue(queue: str, namespace: str) -> str:
 
 
 async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found]:
-    """Adds the bookings of their machines to MachinePools; returns objects of other kinds
-    unchanged.
-    """
+    """Adds to each MachinePool the bookings of its machines; returns other objects unchanged."""
     if kind is not kinds.MACHINE_POOL:
         return found
     from admittance.cli.show import pools

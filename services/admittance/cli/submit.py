@@ -354,8 +354,8 @@ look alike.
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """The options of the command line. ``requests``: quantity by resource, only the given
-    resources. ``flavors``: the allowed flavors; empty: any.
+    """The options of `admit submit` for a command. ``requests``: quantity by resource, only the
+    given resources. ``flavors``: the allowed flavors; empty: any.
     """
 
     command: Sequence[str]

@@ -82,7 +82,7 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
 
 
 async def reload_servers(call: Call, store: AuthStore) -> None:
-    """Reloads the running servers. Raises AdmittanceError."""
+    """Makes the running servers read the users again. Raises AdmittanceError."""
     if call.url_from in (UrlFrom.DEFAULT, UrlFrom.CONTEXT):
         call = replace(call, url=store.servers, url_from=UrlFrom.OPTION)
     await apply_users(call.url, store, call.connection)

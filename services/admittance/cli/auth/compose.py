@@ -124,8 +124,9 @@ async def init(call: Call, folder: Path) -> None:
 
 
 def _give_to_kube_user(path: Path) -> None:
-    """Gives the file to the Unix user of the Kubernetes provider, which reads a kubeconfig of the
-    person."""
+    """Gives the credentials file to the Unix user of the Kubernetes provider; this user is
+    ADMIT_KUBE_USER, since the provider also reads a kubeconfig of that user.
+    """
     chosen = os.environ.get("ADMIT_KUBE_USER", "").partition(":")[0]
     if not chosen:
         return

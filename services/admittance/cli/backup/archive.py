@@ -26,7 +26,9 @@ from admittance.cli.support.errors import BadInput
 from admittance.runtime.snapshots import Position
 
 FORMAT: Final = 1
-"""The version of the format. A program reads files of its own version and of earlier ones."""
+"""The version of the format of a backup file. A program reads files of its own version and of
+earlier ones.
+"""
 KIND: Final = "admittance-backup"
 HEAD: Final = "backup.json"
 CONTENTS: Final = "contents.json"
@@ -133,8 +135,9 @@ class Archive:
 
 
 def check(name: str, source: IO[bytes]) -> Archive:
-    """Reads the whole file and compares it with its digests. ``name``: for errors. Raises
-    BadInput."""
+    """Reads the whole backup file and compares its members with their digests. ``name``: for
+    errors. Raises BadInput.
+    """
     try:
         return _check(name, source)
     except (tarfile.TarError, EOFError) as error:
@@ -163,7 +166,7 @@ def _check(name: str, source: IO[bytes]) -> Archive:
         members[member.name] = member
         digests[member.name] = digest.hexdigest()
         if member.name == HEAD:
-            # Other versions may have other members, so the version is looked at first.
+            # Other versions of the format may have other members, so the version is checked first.
             head = _head(name, small[HEAD])
     if HEAD not in small:
         raise BadInput(f"{name} is not a backup of Admittance")

@@ -37,12 +37,10 @@ _settled = msgspec.json.Decoder(SettledReply)
 
 
 class Outcome(NamedTuple):
-    """Result of a run.
-
-    Lists have one value per workload of the plan, in the plan's order; times are seconds since the
-    start of the run. ``admitted_at`` -1.0: the workload was never admitted. ``usage`` has per
-    sample the used share of each queue's nominal quota, 1.0 for all of it. ``trouble`` is empty
-    when everything finished.
+    """Result of a run of `admit bench`. Lists have one value per workload of the plan, in the
+    plan's order; times are seconds since the start of the run. ``admitted_at`` -1.0: the workload
+    was never admitted. ``usage`` has per sample the used share of each queue's nominal quota, 1.0
+    for all of it. ``trouble`` is empty when everything finished.
     """
 
     wall_seconds: float

@@ -72,7 +72,9 @@ def report(
     raw_per_second: float,
     persisted: int,
 ) -> Report:
-    """The figures of a run that took ``outcome`` and stored ``persisted`` messages."""
+    """The figures of a run, computed from its ``outcome`` and from ``persisted``, the number of
+    messages that it stored.
+    """
     wall = outcome.wall_seconds
     finished = len(outcome.finished)
     cpu = sum(use.cpu_seconds for use in processes)
@@ -295,8 +297,8 @@ async def play(bus: Bus, what: BenchPlan, find: Find) -> tuple[Report, Outcome]:
     processes = meter.stop()
     load_generator = own.stop()[0]
     persisted = await messages_stored(bus) - before
-    # Measured after the run on the same warm server, so that the measurement does not disturb the
-    # run.
+    # The rate of plain publications is measured after the run on the same warm server, so that the
+    # measurement does not disturb the run.
     raw_per_second = await publish_per_second(bus)
     made = report(
         what,
@@ -333,7 +335,9 @@ BYTES: Final = 600
 
 
 async def publish_per_second(bus: Bus) -> float:
-    """Pipelined publications a second into a temporary file stream."""
+    """How many publications a second the server stores in a temporary file stream if no publication
+    waits for the acknowledgement of another.
+    """
     await bus.api(
         f"STREAM.CREATE.{STREAM}",
         {"name": STREAM, "subjects": [SUBJECT], "retention": "limits", "storage": "file"},

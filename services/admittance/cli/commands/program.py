@@ -53,7 +53,7 @@ def admit(
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """The program with the commands that words need, as `tree.add_commands` chooses them."""
+    """The program with the commands that ``words`` need, as `tree.add_commands` chooses them."""
     app = typer.Typer(
         name="admit",
         cls=CommandGroup,
@@ -124,7 +124,9 @@ def _complain(error: Exception, *lines: str) -> None:
 
 
 def _words(arguments: Sequence[str] | None) -> list[str]:
-    """The arguments; while the shell completes a word, the words of the line so far."""
+    """The arguments of this call; while the shell completes a word, the words of the command line
+    so far.
+    """
     if arguments is None and (line := os.environ.get("COMP_WORDS")):
         return line.split()[1:]
     return list(sys.argv[1:] if arguments is None else arguments)

@@ -100,8 +100,8 @@ of the help."""
 
 
 def add_commands(app: typer.Typer, words: Sequence[str]) -> None:
-    """Adds to app the commands that occur in words. If the first word is not a command, adds all
-    commands, without their parameters: then the program shows their names only.
+    """Adds to ``app`` the commands that occur in ``words``. If the first word is not a command,
+    adds all commands, without their parameters: then the program shows their names only.
     """
     known = {name for names in COMMANDS.values() for name in names}
     meant = known.intersection(words[: words.index("--")] if "--" in words else words)

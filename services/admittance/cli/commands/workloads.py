@@ -98,7 +98,9 @@ def submit(
         if command:
             raise BadInput("either a command after --, or -f; not both")
         if any(word is not None for word in described) or count != 1 or max_time is not None:
-            raise BadInput("with -f all of it comes from the manifest; leave out the other options")
+            raise BadInput(
+                "with -f the whole workload comes from the manifest; leave out the other options"
+            )
     elif not command:
         raise BadInput("nothing to submit: name a command after --, or a file with -f")
     else:

@@ -25,7 +25,9 @@ def refuse_bad_addresses(addresses: Sequence[str]) -> None:
 
 
 async def admin_findings(addresses: Sequence[str]) -> list[Finding]:
-    """A finding for each address ``HOST:PORT``."""
+    """A finding for each address ``HOST:PORT``: whether a service of Admittance serves its admin
+    port there.
+    """
     return [await asyncio.to_thread(_look, one) for one in addresses]
 
 

@@ -40,8 +40,9 @@ DIED: Final = "docs/operations.md#a-server-died"
 
 
 async def server_findings(bus: Bus, call: Call, known: Sequence[Finding]) -> list[Finding]:
-    """Findings about the servers at the addresses of the call. ``known``: what services and
-    monitoring ports have reported."""
+    """Findings about the servers at the addresses of the call. ``known``: the findings that
+    services and monitoring ports have reported.
+    """
     info: Mapping[str, Any] = bus.nc._server_info
     name = info.get("server_name") or info.get("server_id", "?")
     cluster = info.get("cluster")

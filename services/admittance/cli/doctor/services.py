@@ -53,7 +53,7 @@ def _missing(name: str) -> Finding:
 
 
 def instance_finding(one: HealthReply) -> Finding:
-    """The finding about one instance."""
+    """The finding about one instance of a service."""
     leads = f", leads {', '.join(one.leads)}" if one.leads else ""
     leader, seen = one.details.get(LEADER), one.details.get(LEADER_SEEN, "never")
     if leader == NO_LEADER:

@@ -48,9 +48,9 @@ _epoch = Reader(Epoch)
 
 
 async def set_aside_findings(bus: Bus, *, every: bool) -> list[Finding]:
-    """A finding for each unreadable entry of the log and the buckets. Only an unreadable workload
-    or manifest is an error. ``every``: a finding for all unreadable entries, not only for the first
-    `SET_ASIDE_MAX`.
+    """A finding for each unreadable entry of the log and the buckets. An unreadable workload or
+    manifest is reported as an error, any other unreadable entry as a note. ``every``: a finding for
+    all unreadable entries, not only for the first `SET_ASIDE_MAX`.
     """
     try:
         found, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM))
@@ -235,7 +235,9 @@ def _judge_message(one: StoredMessage, newest: int) -> None:
     if one.subject.startswith(subjects.EPOCH):
         domain = plain(one.subject.removeprefix(subjects.EPOCH))
         if _epoch(one.data).domain != domain:
-            raise Unreadable(f"the payload names another domain, {_epoch(one.data).domain}")
+            raise Unreadable(
+                f"the payload names another domain than the subject: {_epoch(one.data).domain}"
+            )
     elif not 0 <= (revision := _applied(one.data).revision) <= newest:
         raise Unreadable(f"revision {revision} is after the end of the bucket, {newest}")
 

@@ -121,7 +121,9 @@ def _text(name: str, found: Iterable[SettleResult]) -> str:
 
 
 def _write(path: Path, text: str) -> str:
-    """Writes the answer to path; returns why that failed, or ""."""
+    """Writes the decisions of a scenario to the file ``path``; returns why the write
+    failed, or "".
+    """
     try:
         path.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:

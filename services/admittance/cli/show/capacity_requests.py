@@ -31,7 +31,7 @@ def record_of(found: Found) -> Record | None:
 
 
 def state_of(record: Record) -> str:
-    """The state of a request in one word."""
+    """The state of a capacity request in one word."""
     if record.status.cancelled:
         return "Cancelled"
     return "Deleting" if record.metadata.deletion_timestamp else str(record.status.state)
@@ -143,7 +143,7 @@ def pod_set_table(record: Record) -> Table:
 
 
 def _pods(one: PodSetToProvision) -> tuple[str, ...]:
-    # Imported late, because the module imports all that a provider needs.
+    # The module is imported late, because it imports all that a provider needs.
     from admittance.providers.request import PodSet
 
     asked = PodSet(one)

@@ -134,8 +134,8 @@ CAPACITY: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class EventLine(NamedTuple):
-    """One fact in words. ``subject``: what the fact is about: ``namespace/name`` of a workload, or
-    another object.
+    """One fact of the log in words. ``subject``: what the fact is about: ``namespace/name`` of a
+    workload, or another object.
     """
 
     sequence: int

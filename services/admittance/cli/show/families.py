@@ -138,7 +138,7 @@ async def _object(bus: Link, key: str) -> object:
     try:
         return None if found is None else decode_object(found.data).manifest
     except ManifestError:
-        return None  # The queue was written by another program or version.
+        return None  # The stored queue cannot be read: another program or version wrote it.
 
 
 async def parent_of(bus: Link, variant: Found) -> Found | None:

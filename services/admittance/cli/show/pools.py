@@ -53,7 +53,7 @@ async def with_bookings(
         output.warn(f"bookings are unknown: {error}")
         return list(found)
     for entry in entries:
-        with suppress(*BROKEN):  # the booking was written by another program or version
+        with suppress(*BROKEN):  # A booking of another program or version is left out.
             booking = msgspec.json.decode(entry.value or b"", type=Booking)
             pool = pool_of_key(entry.key)
             if pool is not None:
@@ -149,7 +149,7 @@ def kind_table(found: Found) -> Table:
     try:
         machines = _pool(found).machines
     except BadPool:
-        machines = ()  # `row` and `describe` print the problem of the manifest.
+        machines = ()  # `row` and `describe` print what is wrong with the manifest.
     counted = found.pool_usage.kinds if found.pool_usage is not None else {}
     rows = [
         (

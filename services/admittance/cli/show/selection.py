@@ -53,7 +53,7 @@ def selection(
     limit: int | None,
     now: datetime,
 ) -> Selection:
-    """Builds the selection from the options. Raises BadInput."""
+    """Builds the selection from the options of `admit get`. Raises BadInput."""
     if states and kind is not kinds.WORKLOAD:
         raise BadInput("--state goes with workloads only")
     keys = _WORKLOAD_KEYS if kind is kinds.WORKLOAD else _KEYS

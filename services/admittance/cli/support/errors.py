@@ -41,7 +41,7 @@ class NotAllowed(AnswerIsNo):
 
 
 def one_line(text: str) -> str:
-    """text as one line, so that grep finds the whole error."""
+    """``text`` as one line, so that grep finds the whole error."""
     return " ".join(text.split())
 
 

@@ -127,8 +127,8 @@ class Link:
         """
         data = _data(request)
         with self._sentences(subject, timeout):
-            # Not `Bus.request`, since "no responders" and "no answer in time" are different errors
-            # here.
+            # This code does not call `Bus.request`, since "no responders" and "no answer in time"
+            # are different errors here.
             answer = await self.bus.nc.request(subject, data, timeout=timeout)
             return msgspec.json.decode(answer.data, type=reply)
 
@@ -339,12 +339,12 @@ class Link:
                     "full, and `admit doctor` tries a write to each stream"
                 )
         except Refused as refused:
-            # A cluster without a leader also refuses requests to a stream that exists, with another
-            # code.
+            # NO_STREAM means that the stream does not exist. For an existing stream a cluster
+            # without a leader refuses the request with another code.
             if refused.code == NO_STREAM:
                 return unset
         except Unavailable:
-            pass  # this login may have no right to the state of the stream
+            pass  # Perhaps this login may not read the state of the stream.
         return AnswerIsNo(f"{what}: {text}; {UNKNOWN if writes else AGAIN}")
 
     async def settle(self, sequence: int, namespace: str) -> SettledReply:

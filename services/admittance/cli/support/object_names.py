@@ -63,7 +63,7 @@ def _in_stream(wire: _Wire, pattern: str) -> Iterable[str]:
 
 def _key_of(path: str) -> UserKey:
     """The credentials in a file. Raises OSError."""
-    # Imported late: a server without a login does not need it.
+    # These modules are imported late: without a login this function is never called.
     from admittance.runtime.bus.credentials import read_user_key
     from admittance.runtime.errors import AccessDenied
 

@@ -300,7 +300,7 @@ def run(work: Coroutine[Any, Any, int | None]) -> None:
     """
     # If Ctrl-C comes before the work starts, Python would warn that the coroutine never ran.
     with closing(work):
-        # Imported late, because asyncio takes half of the time of help and completion.
+        # asyncio is imported late: its import would take half of the time of help and completion.
         import asyncio
 
         raise_on_interrupt()

@@ -184,7 +184,9 @@ async def up(call: Call, options: Options) -> int:
 
 
 async def _server_tasks(server: EmbeddedServer, lock: Lock | None) -> list[ServiceTask]:
-    """What runs beside the server: its watch, and the removal of expired users."""
+    """The tasks that run beside the embedded server: the server watch, and the removal of expired
+    users.
+    """
     if lock is None:
         return [ServiceTask("nats-server", lambda serves: watch(server, serves))]
     await lock.apply(server)
