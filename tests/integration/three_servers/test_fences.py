@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
+from nats.errors import NoRespondersError
 
-from admittance.runtime.bus.bus import EXPECTED, FENCE, MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.bus.bus import (
+    EXPECTED,
+    FENCE,
+    MESSAGE_ID,
+    TOO_MANY_BATCHES,
+    Bus,
+    Outgoing,
+)
 from admittance.runtime.errors import Fenced
+from admittance.runtime.tasks import cancel_and_wait
 from support.servers import within
 from support.three_servers import three_servers
 
@@ -59,4 +70,31 @@ async def test_hundreds_of_fenced_messages_are_stored_in_order(tmp_path: Path) -
         late = await within(bus.publish_all(decisions(epochs, 400, 10)))
         assert all(isinstance(one, Fenced) for one in late[0::3])
         assert all(isinstance(one, int) for one in [*late[1::3], *late[2::3]])
+        await bus.close()
+
+
+async def test_open_batches_of_others_do_not_stop_fenced_messages(tmp_path: Path) -> None:
+    async with three_servers(tmp_path) as servers:
+        bus, other = await servers.connect(), await servers.connect()
+        epochs = {domain: await epoch(bus, domain) for domain in DOMAINS}
+        await within(bus.publish_all(decisions(epochs, 0, 5)))
+        refused = asyncio.Event()
+
+        async def hold_batches_open() -> None:
+            for number in count():
+                headers = {"Nats-Batch-Id": f"held-{number}", "Nats-Batch-Sequence": "1"}
+                with suppress(NoRespondersError):
+                    answer = await other.nc.request(
+                        "admit.check.reported.c.a.b", b"{}", headers=headers, timeout=20
+                    )
+                    if str(TOO_MANY_BATCHES).encode() in answer.data:
+                        refused.set()
+                        await asyncio.sleep(0.01)
+
+        holding = asyncio.create_task(hold_batches_open())
+        await within(refused.wait())
+        stored = await within(bus.publish_all(decisions(epochs, 5, 60)))
+        assert [one for one in stored if not isinstance(one, int)] == []
+        await cancel_and_wait(holding)
+        await other.close()
         await bus.close()

@@ -74,6 +74,10 @@ log = logger()
 _json = msgspec.json.Encoder()
 FENCE_IN_FLIGHT: Final = 10164
 """The code of a replicated stream while another message with the fence is in flight."""
+TOO_MANY_BATCHES: Final = 10210
+NO_BATCH: Final = frozenset({TOO_MANY_BATCHES, 10176})
+"""Codes of a stream while 50 atomic batches are open, each for at most 10 s: the code for the first
+message of another batch, and for its last."""
 _OUTCOME_UNKNOWN: Final = frozenset({NO_ANSWER, IN_PROCESS})
 """Codes of Busy after which the server may have stored the message all the same: after the last
 attempt the outcome is unknown.
@@ -340,11 +344,14 @@ class Bus:
         return lane
 
     async def _send_fenced(self, messages: Sequence[Outgoing]) -> list[int | Refused | None]:
-        deadline = clock.monotonic() + 2 * RESEND_SECONDS
+        deadline = _in_time()
         if len(messages) == 1:
             return await self._send(messages, deadline, False)
         async with self._batches:
             answer = await self._send_batch(messages, deadline, resend=True)
+        if isinstance(answer, Busy) and answer.code in NO_BATCH:
+            # A check, provider or runner could hold all batches of the stream open.
+            return [(await self._send([one], _in_time(), False))[0] for one in messages]
         if isinstance(answer, TooBig | Repeated):
             # One of the messages is too long, or an earlier copy of it was stored.
             return await self._send(messages, deadline, False)
@@ -471,6 +478,11 @@ class Bus:
         # RuntimeError: uvloop raises it when nats-py still writes to the closed connection.
         with suppress(nats.errors.Error, OSError, RuntimeError):
             await self.nc.close()
+
+
+def _in_time() -> float:
+    """When a message of a fence counts as not answered."""
+    return clock.monotonic() + 2 * RESEND_SECONDS
 
 
 def _is_unknown(outcome: int | Refused) -> bool:
