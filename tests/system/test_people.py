@@ -11,7 +11,7 @@ import nats.errors
 import nats.js.errors
 import pytest
 import pytest_asyncio
-from locked import BOB, LIMIT, Locked, applied
+from locked import ADA, BOB, LIMIT, Locked, applied
 
 from admittance.runtime.bus.history import read_messages
 from support.requests import eventually, queues
@@ -182,6 +182,16 @@ async def test_message_ids_are_each_users_own(locked: Locked) -> None:
     assert not any("the same id" in one for one in ids)
     await ada.close()
     await bob.close()
+
+
+async def test_submitter_does_not_choose_the_uid(locked: Locked) -> None:
+    ada = await locked.client("ada")
+    fact = {**json.loads(locked.submission(ADA, "chosen", "lq")), "uid": "of an approved workload"}
+    with pytest.raises(nats.js.errors.APIError, match="leave it out"):
+        await ada.jetstream().publish(
+            "admit.user.ada.submitted.team-a.chosen", json.dumps(fact).encode(), timeout=LIMIT
+        )
+    await ada.close()
 
 
 async def test_headers_of_a_person_do_not_reach_the_log(locked: Locked) -> None:

@@ -51,6 +51,10 @@ ANSWERED_MAX: Final = 20_000
 gets its answer immediately."""
 ANSWERED_SECONDS: Final = 60.0
 """Seconds for which a stored request is remembered: shorter than the log remembers message ids."""
+UID_GIVEN: Final = (
+    "the submission has a uid: leave it out, since every workload gets a uid of its own, and use a "
+    "Nats-Msg-Id to submit again"
+)
 log = structlog.get_logger()
 
 
@@ -145,6 +149,11 @@ class UserRequests:
             fact = decode(named, data)
         except Undecodable as error:
             self._refuse(answer_to, Refusal(WRONG, "Undecodable", str(error)), named)
+            return
+        if isinstance(fact, facts.Submitted) and fact.uid:
+            # With the uid of an earlier workload, verdicts and capacity of that workload would
+            # count for this one.
+            self._refuse(answer_to, Refusal(WRONG, "UidGiven", UID_GIVEN), named)
             return
         if isinstance(fact, facts.Verdict) and (why := self._unfit(fact)):
             self._refuse(answer_to, Refusal(CONFLICT, "NoApproval", why), named)
