@@ -1,2 +1,2 @@
-"""The core of the variant-controller: computes the facts that make families match policy. The core
-is pure."""
+"""The core of the variant-controller: computes the facts to publish so that each family of variants
+matches the family policy. The core is pure."""

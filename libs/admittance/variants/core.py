@@ -1,9 +1,11 @@
-"""Keeps all families, and returns the acts that make families match policy. The module is pure.
+"""`FamilyActs`: knows all families of variants, and returns the acts after which each family
+matches the family policy. The module is pure.
 
-An act is a fact to publish. Acts are computed from stored objects, so nothing has to survive a
-restart: a new leader publishes the acts that are still required. `SentActs` keeps published acts,
-so that no act is published twice before it has had time to take effect. Only families that changed,
-have a changed queue, or have reached their time are computed again."""
+An act is a fact that the variant-controller publishes. Acts are computed from stored objects, so
+nothing has to survive a restart: a new leader publishes the acts that are still required.
+`SentActs` keeps the published acts, so that no act is published twice before it has had time to
+take effect. The acts of a family are computed again only when the family or its queue has changed,
+or at the time in `LookTimes`."""
 
 from __future__ import annotations
 
@@ -34,14 +36,14 @@ PATIENCE: Final = timedelta(seconds=5)
 """Delay before an act without effect is published again; the delay doubles each time."""
 PATIENCE_MAX: Final = timedelta(minutes=5)
 BEHIND_MAX: Final = timedelta(seconds=30)
-"""How long an act is not published again while the workload-controller has not reached it on the
-log, because repeating would add to the backlog. The act is held back longer while the
-workload-controller progresses."""
+"""How long a published act is not repeated if the workload-controller makes no progress and has not
+read the act on the log yet: a repeat would add to its backlog. While the workload-controller makes
+progress, the act is not repeated at all."""
 COALESCE: Final = timedelta(milliseconds=100)
-"""Shortest time between two aggregations of one parent."""
+"""Shortest time between two acts `Aggregated` for one parent."""
 GATHER: Final = timedelta(milliseconds=100)
-"""Delay before an aggregation of a parent is requested. Most changes of variants also change the
-parent, and then the workload-controller updates the parent's rows without a request."""
+"""Delay before the act `Aggregated` is published for a parent. Most changes of variants also change
+the parent, and then the workload-controller updates the parent's rows without this act."""
 AGAIN: Final = timedelta(seconds=1)
 """Delay before a failed publish of an act is tried again."""
 STUCK: Final = 2
@@ -50,8 +52,9 @@ STUCK: Final = 2
 
 class _SentAct(NamedTuple):
     """A published act. ``due``: when to publish the act again if it is still required.
-    ``sequence``: the act's position on the log; 0: unknown. ``until``: from this time on, the act
-    is published again even if a workload-controller without progress has not reached it."""
+    ``sequence``: the act's position on the log; 0: unknown. ``until``: from this time on the act is
+    published again even if the workload-controller has not read it, unless the workload-controller
+    makes progress."""
 
     mark: object
     revision: int
@@ -65,9 +68,9 @@ _Key: TypeAlias = tuple[type[Fact], str]
 
 
 class SentActs:
-    """Published acts without an effect yet. While an act is here, the same act is not published
-    again. Acts that are no longer required are removed. A new leader starts without published acts,
-    because publishing an act twice does no harm. ``coalesce``, ``gather``: see `COALESCE` and
+    """The published acts that have had no effect yet. The same act is not published again before
+    its time. Acts that are no longer required are removed. A new leader starts without published
+    acts, because publishing an act twice does no harm. ``coalesce``, ``gather``: see `COALESCE` and
     `GATHER`."""
 
     def __init__(self, coalesce: timedelta, gather: timedelta) -> None:
@@ -82,9 +85,9 @@ class SentActs:
     def to_publish(
         self, family: WorkloadName, acts: Iterable[Act], now: datetime
     ) -> tuple[list[Act], datetime | None]:
-        """Returns the acts to publish now, and when to ask for the other ones (None: there are no
-        others). ``acts``: all acts that the family requires. Published acts that are not in
-        ``acts`` are forgotten."""
+        """Returns those of ``acts`` that must be published now, and when to call this method again
+        for the acts that wait (None: no act waits). ``acts``: all acts that the family requires.
+        Published acts that are not in ``acts`` are forgotten."""
         before = self._sent.get(family, {})
         sent: dict[_Key, _SentAct] = {}
         found: list[Act] = []
@@ -102,7 +105,8 @@ class SentActs:
                 wait: datetime | None = last.due
             else:
                 wait = self._aggregate_after(family, act, now)
-            # A retry time beyond PATIENCE_MAX from now means that the clock was set back.
+            # If the time to publish is later than PATIENCE_MAX from now, the clock was set back,
+            # and the act is published.
             if wait is not None and now < wait <= now + PATIENCE_MAX:
                 if last is not None:
                     sent[key] = last
@@ -130,18 +134,18 @@ class SentActs:
             self._progress_at = now
 
     def has(self, family: WorkloadName, fact: Fact) -> bool:
-        """Whether the act was published for the family and is still required."""
+        """Whether the fact was published as an act of the family that is still required."""
         return _key(fact) in self._sent.get(family, {})
 
     def stated(self, family: WorkloadName, fact: Fact, sequence: int) -> None:
-        """Records that the act is on the log at ``sequence``. The act is not repeated before the
-        workload-controller has processed that message."""
+        """Records that the log has stored the act at ``sequence``: the act is not repeated before
+        the workload-controller has read that message, see `BEHIND_MAX`."""
         sent = self._sent[family]
         sent[_key(fact)] = sent[_key(fact)]._replace(sequence=sequence)
 
     def failed(self, family: WorkloadName, fact: Fact, now: datetime) -> datetime:
         """Records that publishing the act failed, or that the outcome is unknown. Returns when to
-        publish again."""
+        publish the act again."""
         sent = self._sent[family]
         sent[_key(fact)] = sent[_key(fact)]._replace(due=now + AGAIN)
         return now + AGAIN
@@ -152,8 +156,8 @@ class SentActs:
             kept.pop(family, None)
 
     def __len__(self) -> int:
-        """The number of published acts without effect yet, plus the number of parents with a
-        delayed aggregation."""
+        """The number of published acts that have had no effect yet, plus the number of parents with
+        a delayed act `Aggregated`."""
         waiting = sum(
             not any(kind is facts.Aggregated for kind, _ in self._sent.get(family, ()))
             for family in self._differs_since
@@ -162,12 +166,12 @@ class SentActs:
 
     @property
     def stuck(self) -> int:
-        """The number of acts that were published `STUCK` times again without effect."""
+        """The number of acts that were repeated at least `STUCK` times without effect."""
         return sum(one.tries >= STUCK for sent in self._sent.values() for one in sent.values())
 
     def _postponed(self, last: _SentAct, now: datetime) -> _SentAct:
-        """Returns the sent act, with a later ``due`` if the workload-controller has not reached it
-        on the log."""
+        """Returns the published act, with a later ``due`` if the workload-controller has not read
+        the act on the log."""
         if now < last.due or self._through >= last.sequence:
             return last
         if now < last.until:
@@ -191,7 +195,7 @@ def _key(fact: Fact) -> _Key:
 
 
 ACTS_MAX: Final = 1000
-"""The largest number of acts that are published together."""
+"""How many acts `FamilyActs.acts` returns at once, if one family does not need more."""
 
 
 FAMILY_STATES: Final = {
@@ -204,7 +208,7 @@ FAMILY_STATES: Final = {
     "ended": "it has finished or is being deleted",
     "unreadable": "stored values are wrong, so it gets no variants",
 }
-"""The states of a family, each with its meaning."""
+"""The states of a family of variants, each with its meaning."""
 
 
 def _state_of(parent: KnownParent) -> str:
@@ -223,12 +227,12 @@ def _state_of(parent: KnownParent) -> str:
 
 
 class FamilyActs:
-    """All families, and the acts that they require. ``now`` is always the wall clock with a time
-    zone.
+    """All families of variants, and the acts that the families require. ``now`` is always the wall
+    clock with a time zone.
 
-    ``enabled``: the feature gate ConcurrentAdmission. Call `acts` only after all stored objects
-    were applied. While stored objects are still missing, a variant may seem to have no parent, and
-    its deletion would be required."""
+    ``enabled``: whether the feature gate ConcurrentAdmission is on. Call `acts` only after all
+    stored objects were applied: before, a variant may seem to have no parent, and `acts` would
+    delete it."""
 
     def __init__(
         self,
@@ -246,15 +250,15 @@ class FamilyActs:
         self._changed: dict[WorkloadName, None] = {}
         self._open: dict[WorkloadName, str] = {}
         self.unreadable: dict[WorkloadName, str] = {}
-        """Families with acts that cannot be computed, and why: stored values were written by hand
-        or by a newer version."""
+        """The families with stored values that cannot be read, each with the reason; no acts are
+        computed for them. Such values were written by hand or by a newer version of Admittance."""
 
     # What changes. ------------------------------------------------------------------
 
     def apply(self, key: str, stored: StoredWorkload | None, revision: int, now: datetime) -> None:
-        """Stores the workload at the key in memory; None: the workload was deleted.
+        """Records the stored workload with the key ``key``; None: the workload was deleted.
 
-        Raises ValueError if the key is not a workload's key."""
+        Raises ValueError if ``key`` is not the key of a workload."""
         name = workload_name(key)
         self._apply(name, stored, family_of(stored) if stored is not None else None, revision)
         if stored is not None:
@@ -263,10 +267,11 @@ class FamilyActs:
             self._family_of.pop(name, None)
 
     def regular(self, key: str) -> None:
-        """Notes that the workload at that key belongs to no family. Most workloads are regular, and
-        their values need not be decoded.
+        """Records that the workload with the key ``key`` is regular: it belongs to no family. For
+        this the workload's value need not be decoded, which saves time, because most workloads are
+        regular.
 
-        Raises ValueError if the key is not a workload's key."""
+        Raises ValueError if ``key`` is not the key of a workload."""
         name = workload_name(key)
         if name not in self._family_of or self._family_of[name] is not None:
             self._apply(name, None, None, 0)
@@ -291,8 +296,8 @@ class FamilyActs:
             self._drop(before)
 
     def apply_object(self, kind: str, namespace: str, name: str, found: Any, _: datetime) -> None:
-        """Stores a ClusterQueue or LocalQueue in memory; None: the object was deleted. Other kinds
-        are ignored."""
+        """Records a stored ClusterQueue or LocalQueue; None: the object was deleted. Objects of
+        other kinds are ignored."""
         self._changed.update(dict.fromkeys(self._queues.apply(kind, namespace, name, found)))
 
     def _keep(
@@ -324,13 +329,13 @@ class FamilyActs:
     # Acts. ------------------------------------------------------------------------
 
     def orders(self, now: datetime, limit: int = ACTS_MAX) -> list[Fact]:
-        """Returns the facts to publish now, in order."""
+        """Returns the facts of the acts to publish now, in order."""
         return [act.fact for act in self.acts(now, limit)]
 
     def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
-        """Returns the acts to publish now, in order. The returned acts count as published unless
-        `FamilyActs.failed` is called. All acts of a family are returned together, so there may be
-        more than ``limit``."""
+        """Returns the acts to publish now, in order. The returned acts count as published until
+        `FamilyActs.failed` is called for one. All acts of a family are returned together, so the
+        result may have more than ``limit`` acts."""
         self._changed.update(dict.fromkeys(self._times.due(now)))
         found: list[Act] = []
         while self._changed and len(found) < limit:
@@ -342,21 +347,22 @@ class FamilyActs:
         return found
 
     def stated(self, fact: Fact, sequence: int) -> None:
-        """Records that the act is on the log at ``sequence``. The act is not repeated before the
-        workload-controller has processed that message."""
+        """Records that the log has stored the act at ``sequence``: the act is not repeated before
+        the workload-controller has read that message, see `BEHIND_MAX`."""
         family = self.family_of(fact)
         if family is not None and self._sent.has(family, fact):
             self._sent.stated(family, fact, sequence)
 
     def failed(self, fact: Fact, now: datetime) -> None:
-        """Records that publishing the act failed, or that the outcome is unknown. A failed act is
-        returned again after the time `AGAIN` if it is still required."""
+        """Records that publishing the act failed, or that the outcome is unknown. `acts` returns a
+        failed act again after the time `AGAIN`, if it is still required."""
         family = self.family_of(fact)
         if family is not None and self._sent.has(family, fact):
             self._times.sooner(family, self._sent.failed(family, fact, now))
 
     def family_of(self, fact: Fact) -> WorkloadName | None:
-        """The family that a fact is about; None: that family does not exist any more."""
+        """Returns the name of the family that a fact is about; None: the family does not exist any
+        more."""
         about = WorkloadName(fact.namespace, fact.name)
         for family in self._names.claimants(about):
             if self._sent.has(family, fact):
@@ -364,18 +370,18 @@ class FamilyActs:
         return self._family_of.get(about)
 
     def wake(self) -> datetime | None:
-        """Returns when new acts may be required although nothing happens; None: never."""
+        """Returns when to call `acts` next if nothing changes until then; None: never."""
         return self._times.next()
 
     @property
     def pending(self) -> int:
-        """The number of families to compute again, plus the number of published acts without effect
-        yet."""
+        """The number of families with acts to be computed again, plus the number of published acts
+        that have had no effect yet."""
         return len(self._changed) + len(self._sent)
 
     @property
     def stuck(self) -> int:
-        """The number of acts that were published `STUCK` times again without effect."""
+        """The number of acts that were repeated at least `STUCK` times without effect."""
         return self._sent.stuck
 
     def gates_open(self) -> dict[str, int]:
@@ -388,7 +394,7 @@ class FamilyActs:
         return found
 
     def queues(self) -> list[str]:
-        """The ClusterQueues in which workloads get variants."""
+        """The names of the ClusterQueues in which workloads get variants."""
         return self._queues.with_policy()
 
     def states(self) -> dict[str, int]:

@@ -1,8 +1,9 @@
-"""The data of families in memory, and indexes of families by queue, time and name. The module is
-pure.
+"""What the variant-controller keeps in memory about families, and indexes of families by queue,
+time and name. The module is pure.
 
-Of a parent the spec and the input of policy are kept, of a variant the input of policy, and of a
-regular workload only the name. Strings that members of a family share are interned."""
+The variant-controller keeps of a parent its spec and the fields that the family policy reads, of a
+variant only these fields, and of a regular workload only the name. Strings that the workloads of a
+family share are interned."""
 
 from __future__ import annotations
 
@@ -36,8 +37,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RowMark(NamedTuple):
-    """A status row of a parent about a variant, reduced to the fields that are compared. ``mark``:
-    a hash of all fields of the row except ``why``."""
+    """A row about a variant in a parent's status, reduced to what is compared. ``name``: the
+    variant; ``why``: the reason why the variant is active or inactive; ``mark``: a hash of all
+    other fields of the row."""
 
     name: str
     mark: int
@@ -45,8 +47,9 @@ class RowMark(NamedTuple):
 
 
 class KnownParent(NamedTuple):
-    """The kept data of a parent. ``stored``: the parent without its status. ``rows``: the parent's
-    status rows. ``reason``: why the parent has no quota; "": it has quota, or the reason is
+    """What the variant-controller keeps of a parent. ``state``: the fields that the family policy
+    reads. ``stored``: the parent without its status. ``rows``: the rows about variants in the
+    parent's status. ``reason``: why the parent has no quota; "": it has quota, or the reason is
     unknown. ``ended``: the parent has finished or is being deleted, so the workload-controller ends
     its variants."""
 
@@ -60,10 +63,10 @@ class KnownParent(NamedTuple):
 
 
 class KnownVariant(NamedTuple):
-    """The kept data of a variant. ``place``: the variant's stored position among its siblings.
-    ``mark``: see `RowMark`. ``quota_queue``: the ClusterQueue of the variant's quota; "": the
-    variant holds no quota. ``competes``: the scheduler may try the variant, or the variant holds
-    quota."""
+    """What the variant-controller keeps of a variant. ``state``, ``sibling``: the fields that the
+    family policy reads. ``place``: the variant's stored position among its siblings. ``mark``: see
+    `RowMark`. ``quota_queue``: the ClusterQueue of the variant's quota; "": the variant holds no
+    quota. ``competes``: the scheduler may try the variant, or the variant holds quota."""
 
     state: VariantState
     uid: str
@@ -79,7 +82,8 @@ class KnownVariant(NamedTuple):
 
 
 class KnownFamily:
-    """A parent and the variants that name it. A ``parent`` of None: the parent does not exist."""
+    """A family of variants: a parent, and the variants with the parent's name in their
+    ownerReference, by name. ``parent`` None: the parent does not exist."""
 
     __slots__ = ("name", "parent", "variants")
 
@@ -90,7 +94,8 @@ class KnownFamily:
 
 
 def family_of(workload: StoredWorkload) -> WorkloadName | None:
-    """The family that the workload belongs to; None: the workload is regular."""
+    """Returns the name of the family to which the workload belongs, which is the parent's name;
+    None: the workload is regular."""
     match head(workload).role:
         case role if role == PARENT:
             return WorkloadName(intern(workload.metadata.namespace), intern(workload.metadata.name))
@@ -100,7 +105,7 @@ def family_of(workload: StoredWorkload) -> WorkloadName | None:
 
 
 def parent_of(stored: StoredWorkload, revision: int) -> KnownParent:
-    """Returns the data of a stored parent that is kept in memory."""
+    """Returns what the variant-controller keeps of a stored parent."""
     reserved = find(stored, Type.QUOTA_RESERVED)
     meta, state = stored.metadata, parent_state(stored)
     namespace, name, uid = intern(meta.namespace), intern(meta.name), intern(meta.uid)
@@ -121,12 +126,12 @@ def parent_of(stored: StoredWorkload, revision: int) -> KnownParent:
 
 
 def variant_of(stored: StoredWorkload, revision: int) -> KnownVariant:
-    """Returns the data of a stored variant that is kept in memory."""
+    """Returns what the variant-controller keeps of a stored variant."""
     spec = head(stored)
     admission = stored.status.admission
     place, row = summary_of(stored)
     state = variant_state(stored)
-    # The strings are interned, because many variants repeat the same ones.
+    # The strings are interned, because many variants have equal strings.
     name, tag = intern(state.name), intern(state.tag)
     parent, uid = intern(state.parent), intern(state.parent_uid)
     return KnownVariant(
@@ -149,9 +154,9 @@ def _mark(row: VariantRow) -> int:
 
 
 class QueueContext(NamedTuple):
-    """The ClusterQueue of a family and its policy. ``queue`` "": the ClusterQueue or the LocalQueue
-    is missing. ``rules`` None: the queue has no concurrent admission, so its workloads are regular.
-    """
+    """The ClusterQueue of a family, and the ClusterQueue's rules for families. ``queue`` "": the
+    family's LocalQueue or ClusterQueue does not exist. ``rules`` None: the ClusterQueue has no
+    concurrent admission, so its workloads are regular."""
 
     queue: str = ""
     rules: FamilyRules | None = None
@@ -161,8 +166,9 @@ NO_QUEUE = QueueContext()
 
 
 class FamilyQueues:
-    """Families by queue, and the policy of each ClusterQueue. ``enabled``: the feature gate
-    ConcurrentAdmission; if off, no queue has a policy."""
+    """The families in each queue, and the rules of each ClusterQueue for families. ``enabled``:
+    whether the feature gate ConcurrentAdmission is on; if it is off, no ClusterQueue has rules for
+    families."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self._enabled = enabled
@@ -172,12 +178,14 @@ class FamilyQueues:
         self._families: dict[WorkloadName, set[WorkloadName]] = {}
 
     def context_of(self, namespace: str, local: str) -> QueueContext:
-        """The ClusterQueue, and its policy, of families that were submitted to the LocalQueue."""
+        """Returns the ClusterQueue, with its rules, of the families that were submitted to the
+        LocalQueue ``local``."""
         queue = self._queue_of.get(WorkloadName(namespace, local), "")
         return QueueContext(queue, self._rules[queue]) if queue in self._rules else NO_QUEUE
 
     def with_policy(self) -> list[str]:
-        """The ClusterQueues with concurrent admission. Another thread may call `with_policy`."""
+        """Returns the names of the ClusterQueues with concurrent admission. Another thread may call
+        `with_policy`."""
         return [queue for queue, rules in tuple(self._rules.items()) if rules is not None]
 
     def join(self, family: WorkloadName, local: str) -> None:
@@ -193,8 +201,8 @@ class FamilyQueues:
             self._families.pop(where, None)
 
     def apply(self, kind: str, namespace: str, name: str, found: Any) -> Iterable[WorkloadName]:
-        """Stores the object in memory (None: the object was deleted); returns the families that the
-        change may affect."""
+        """Records a stored ClusterQueue or LocalQueue (None: the object was deleted); returns the
+        families that its change may affect."""
         match kind:
             case "ClusterQueue":
                 return self._cluster_queue(name, found)
@@ -229,15 +237,16 @@ SPARE: Final = 1000
 
 
 class LookTimes:
-    """When to compute each family again. Outdated entries are dropped when they are popped, or when
-    they are more than half of the heap."""
+    """The times at which the acts of each family must be computed again. Outdated entries of the
+    heap are dropped when they are popped, or when they are more than half of the heap."""
 
     def __init__(self) -> None:
         self._at: dict[WorkloadName, datetime] = {}
         self._heap: list[tuple[datetime, WorkloadName]] = []
 
     def set(self, family: WorkloadName, at: datetime | None) -> None:
-        """Sets when to compute the family again; None: removes that time."""
+        """Sets the time at which the family's acts must be computed again; None: the family has no
+        such time."""
         if at is None:
             self._at.pop(family, None)
         elif self._at.get(family) != at:
@@ -247,13 +256,15 @@ class LookTimes:
                 self._heap = sorted((when, family) for family, when in self._at.items())
 
     def sooner(self, family: WorkloadName, at: datetime) -> None:
-        """Sets when to compute the family again, unless an earlier time is set."""
+        """Sets the time at which the family's acts must be computed again, unless an earlier time
+        is set already."""
         set_for = self._at.get(family)
         if set_for is None or at < set_for:
             self.set(family, at)
 
     def next(self) -> datetime | None:
-        """The earliest time at which a family is to be computed again; None: no time is set."""
+        """Returns the earliest time at which the acts of a family must be computed again; None: no
+        family has such a time."""
         while self._heap:
             at, family = self._heap[0]
             if self._at.get(family) == at:
@@ -262,7 +273,7 @@ class LookTimes:
         return None
 
     def due(self, now: datetime) -> Iterator[WorkloadName]:
-        """Removes and returns the families that are to be computed by ``now``."""
+        """Yields the families with a time that has come, and removes these times."""
         while (at := self.next()) is not None and at <= now:
             _, family = heappop(self._heap)
             del self._at[family]
@@ -273,15 +284,17 @@ class LookTimes:
 
 
 class NameClaims:
-    """The names that each family would give to missing variants."""
+    """The names that each family would give to its missing variants: a workload that gets or loses
+    such a name may change the family's acts."""
 
     def __init__(self) -> None:
         self._of: dict[WorkloadName, tuple[WorkloadName, ...]] = {}
         self._claimants: dict[WorkloadName, set[WorkloadName]] = {}
 
     def set(self, family: WorkloadName, names: tuple[WorkloadName, ...]) -> None:
-        """Sets the names that the family would give to missing variants."""
-        # A long name is always hashed, so the plain and the hashed name of a variant may be equal.
+        """Sets the names that the family would give to its missing variants."""
+        # If a name is too long, it always gets a hash, so the plain and the hashed name of a
+        # variant may be equal.
         names = tuple(dict.fromkeys(names))
         for name in self._of.pop(family, ()):
             self._claimants[name].discard(family)
@@ -293,7 +306,7 @@ class NameClaims:
             self._claimants.setdefault(name, set()).add(family)
 
     def claimants(self, name: WorkloadName) -> list[WorkloadName]:
-        """The families that would give the name to a missing variant."""
+        """Returns the families that would give the name ``name`` to a missing variant."""
         return sorted(self._claimants.get(name, ()))
 
     def __len__(self) -> int:

@@ -1,7 +1,9 @@
-"""Computes the acts that one family requires, from stored objects and the time. The module is pure.
+"""Computes the acts that one family of variants requires, from stored objects and the time. The
+module is pure.
 
-Order of the acts: delete surplus variants, deactivate, set priorities, submit missing variants
-(best first), activate, open one preemption gate, update the parent's rows."""
+The acts are in this order: delete surplus variants, deactivate variants, set priorities, submit
+missing variants (the best first), activate variants, open one preemption gate, update the parent's
+rows."""
 
 from __future__ import annotations
 
@@ -33,13 +35,14 @@ from admittance.variants.known_families import (
 from admittance.workload.families.roles import manifest_of, name_of, planned_variants
 
 NO_FLAVOR = "NoMatchingFlavor"
-"""The reason of a pending parent that may use no flavor of its queue."""
+"""The reason why a parent is pending that may use no flavor of its ClusterQueue."""
 
 
 class Act(NamedTuple):
-    """A fact to publish, and why. ``mark``: the goal of the act; acts with equal marks are the same
-    act. ``revision``: the revision of the act's workload; 0: the workload does not exist yet.
-    ``tries``: how often the act was published before without effect."""
+    """An act of the variant-controller: a fact to publish, and the reason. ``mark``: the goal of
+    the act; two acts for one workload with equal marks are the same act. ``revision``: the revision
+    of the act's workload; 0: the workload does not exist yet. ``tries``: how often the act was
+    published before without effect."""
 
     fact: Fact
     why: str
@@ -49,9 +52,10 @@ class Act(NamedTuple):
 
 
 class FamilyActs(NamedTuple):
-    """The acts that a family requires. ``look``: when the required acts may change although nothing
-    happens; None: never. ``gate_open``: a variant of the family may preempt. ``names``: names that
-    missing variants would get, so changes of workloads with these names affect the acts."""
+    """The acts that a family of variants requires. ``look``: when the required acts may change if
+    nothing happens until then; None: never. ``gate_open``: a variant of the family has an open
+    preemption gate. ``names``: the names that missing variants would get; a change of a workload
+    with one of these names may change the acts."""
 
     acts: list[Act]
     look: datetime | None = None
@@ -62,18 +66,19 @@ class FamilyActs(NamedTuple):
 def required_acts(
     family: KnownFamily, context: QueueContext, taken: Callable[[str], bool], now: datetime
 ) -> FamilyActs:
-    """Returns the acts that the family requires now. ``taken``: whether a name is used in the
-    namespace.
+    """Returns the acts that the family requires now. ``taken``: returns whether a workload of the
+    namespace has the name.
 
-    If the queue is missing, only acts that depend on the parent alone are returned. If the queue
-    has no policy any more, an admitted variant stays while it is admitted."""
+    If the family's ClusterQueue is missing, only acts that depend on the parent alone are returned.
+    If the ClusterQueue has no concurrent admission any more, the admitted variant stays while it is
+    admitted."""
     parent = family.parent
     own, orphans = _own_and_orphans(family)
     acts = [_deleted(family, one, "namesake" if parent else "orphan") for one in orphans]
     if parent is None or parent.ended:
         return FamilyActs(acts)
     rules = context.rules
-    # Unfinished variants count as existing while they are being deleted, as they do for the
+    # An unfinished variant that is being deleted still counts as a variant, as it does for the
     # workload-controller.
     states = [one.state for one in own if not one.finished]
     desired = desired_variants(parent.state, states, rules, now)
@@ -104,8 +109,8 @@ def required_acts(
         look = min((at for at in (look, again) if at is not None), default=None)
     no_flavor = rules is not None and not tags and parent.state.active and not parent.state.admitted
     # The feature gate ConcurrentAdmission may have been turned off while the workload-controller
-    # was down. Then no change of a queue makes the workload-controller turn the parent into a
-    # regular workload.
+    # was down. In that case no change of a queue makes the workload-controller turn the parent into
+    # a regular workload, so the act must do it.
     regular = rules is None and bool(context.queue) and not parent.state.admitted
     outdated = regular or (no_flavor and parent.reason != NO_FLAVOR)
     acts += _aggregated(parent, own, desired, outdated=outdated)
@@ -113,8 +118,9 @@ def required_acts(
 
 
 def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[KnownVariant]]:
-    """Returns the variants of the parent, and the variants that name a parent that does not exist.
-    A parent with the right name but another uid is not the parent of a variant."""
+    """Returns the variants of the family's parent, and the orphans: variants with an ownerReference
+    to a parent that does not exist. A workload with the parent's name but another uid is not the
+    parent."""
     parent = family.parent
     own, orphans = [], []
     for one in sorted(family.variants.values(), key=lambda one: (one.place, one.state.name)):
@@ -130,12 +136,14 @@ def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[Know
 def _surplus(
     parent: KnownParent, own: Iterable[KnownVariant], context: QueueContext
 ) -> dict[str, str]:
-    """Returns the surplus variants by name, each with the reason why it is surplus."""
+    """Returns the names of the variants that must be deleted, because their tag is not offered or
+    has another variant, each with the reason."""
     admitted = parent.state.admitted
     rules = context.rules
     if not context.queue or (rules is None and not admitted):
-        # If the queue has no family policy, the workload-controller makes the parent a regular
-        # workload and deletes its variants.
+        # Without a ClusterQueue nothing is decided. If the ClusterQueue has no concurrent
+        # admission, the workload-controller makes the parent a regular workload and deletes its
+        # variants.
         return {}
     if rules is None:
         return {one.state.name: "noPolicy" for one in own if one.state.name != admitted}
@@ -145,8 +153,8 @@ def _surplus(
     for one in sorted(own, key=partial(_duplicate_rank, parent), reverse=True):
         name, tag = one.state.name, one.state.tag
         if tag not in offered:
-            # A variant that still runs in the former queue may have a flavor that the new queue
-            # does not offer.
+            # The admitted variant may still run in the family's former ClusterQueue, with a flavor
+            # that the new one does not offer.
             elsewhere = name == admitted and one.quota_queue not in ("", context.queue)
             if not elsewhere:
                 found[name] = "notOffered"
@@ -156,7 +164,8 @@ def _surplus(
 
 
 def _duplicate_rank(parent: KnownParent, one: KnownVariant) -> tuple[bool, bool, bool, int]:
-    """Sort key of duplicate variants: the variant with the greatest key stays."""
+    """Sort key of variants with the same tag: the variant with the greatest key stays, the others
+    are surplus."""
     name, state = one.state.name, parent.state
     used = name in (state.admitted, state.migrating_to)
     return not one.deleting, used, bool(one.quota_queue), -len(name)
@@ -206,8 +215,8 @@ def _submitted(
     new_names: Mapping[str, str],
     now: datetime,
 ) -> Iterator[Act]:
-    """Returns acts that submit missing variants. ``new_names``: the name of each missing variant by
-    tag, the best first."""
+    """Yields the acts that submit the missing variants. ``new_names``: the name of each missing
+    variant by tag, the best first."""
     if not new_names:
         return
     stored, state = parent.stored, parent.state
@@ -233,10 +242,12 @@ def _ungated(
     rules: FamilyRules,
     now: datetime,
 ) -> tuple[list[Act], datetime | None]:
-    """Returns the act that opens a preemption gate, if one must open, and when to decide again."""
+    """Returns the act that opens a variant's preemption gate, if a gate must open now, and when to
+    decide again about gates."""
     state = parent.state
     if not state.active or state.waits or state.stopping:
-        # The scheduler may try no variant now, so an open gate would be useless.
+        # The scheduler may try no variant of the family now, so an open preemption gate would be
+        # useless.
         return [], None
     places = {tag.name: tag.place for tag in rules.tags}
     running = {
@@ -264,8 +275,9 @@ def _aggregated(
     *,
     outdated: bool,
 ) -> Iterator[Act]:
-    """Returns the act that updates the parent, if its rows differ or the parent is ``outdated``."""
-    # The rows are in the order of `admittance.workload.families.parent_status.rows_of`.
+    """Yields the act that updates the parent's status rows about its variants, if the stored rows
+    differ or the parent is ``outdated``."""
+    # The rows must be in the order of `admittance.workload.families.parent_status.rows_of`.
     rows = tuple(
         RowMark(name, one.mark, str(desired[name].why) if name in desired else "")
         for one in sorted(own, key=lambda one: (one.place, one.state.name))
@@ -276,6 +288,7 @@ def _aggregated(
         return
     state = parent.state
     fact = facts.Aggregated(namespace=state.namespace, name=state.name, uid=state.uid)
-    # The mark does not contain the revision of the parent, which changes for many reasons: if the
-    # workload-controller computed other rows, the act would be repeated without end.
+    # The mark of the act must not contain the parent's revision, which changes for many reasons: if
+    # the workload-controller computed other rows than this module, the act would be published again
+    # at every revision.
     yield Act(fact, "variants", (rows, parent.rows))
