@@ -1,1 +1,3 @@
-"""The core of the scheduler: objects and workloads in, decisions out. The whole package is pure."""
+"""The core of the scheduler: takes manifests and stored workloads, makes decisions. The whole
+package is pure.
+"""

@@ -1,4 +1,4 @@
-"""Applies changes of the configuration to the scheduler's state.
+"""Applies changes of the configuration (queues, cohorts, flavors, checks) to the scheduler's state.
 
 Source: `docs/spec/scheduling.md#1.3, #3.5, #3.7`.
 """
@@ -78,7 +78,7 @@ def apply_object(
 
 
 def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
-    """Updates the queue in memory after its ClusterQueue was created, changed or deleted."""
+    """Updates the scheduler's `Queue` after its ClusterQueue was created, changed or deleted."""
     node = state.catalog.tree.queues.get(queue.name)
     if node is queue.node:
         return
@@ -156,7 +156,7 @@ def _set_rules(state: SchedulerState, queue: Queue) -> bool:
 
 
 def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
-    """Updates the families of a queue after its rules changed."""
+    """Updates the families of a queue after the queue's rules for families changed."""
     found = {
         one.family.uid: one.family
         for key in state.catalog.locals_of(queue.name)
@@ -179,10 +179,9 @@ def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
 
 
 def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, quotas: bool) -> None:
-    """Puts every queue of the touched cohort trees into its present domain.
-
-    ``quotas``: quotas or the tree may have changed, so scans of flavors begin at the first flavor
-    again.
+    """Puts every queue of the touched cohort trees into the domain to which the queue belongs now.
+    ``quotas``: quotas or the shape of a tree may have changed, so scans of flavors begin at the
+    first flavor again.
     """
     queues: dict[Queue, None] = {}
     if kind == "ClusterQueue":

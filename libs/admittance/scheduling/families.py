@@ -1,13 +1,15 @@
-"""The variants of a family in the scheduler: membership in families, the variants that may be tried
-now, and migration. Source: `docs/spec/lifecycle.md#4.3, #4.4, #4.5, #4.6, #4.7, #4.8, #T03`.
+"""The scheduler's rules for families of variants: which workloads belong to a family, which
+variants may be tried now, and migration. Source: `docs/spec/lifecycle.md#4.3, #4.4, #4.5, #4.6,
+#4.7, #4.8, #T03`.
 
 A parent holds no quota and is never tried. A variant is a workload like any other, except for the
-rules in this module. The rules for variants apply the family policy to the state with decisions in
-flight, so that a variant that policy has just ruled out gets no reservation. A variant that may not
-be tried is inadmissible without a refusal, until its family changes or policy wants it tried.
+rules in this module. These rules apply the family policy as if the decisions in flight were stored,
+so that a variant gets no reservation if such a decision rules it out. A variant that may not be
+tried is inadmissible, without a refusal, until its family changes or the family policy wants it
+tried.
 
-Migration: a better variant without checks gets quota and replaces the admitted one in one decision.
-Until the job of the replaced variant has stopped, the quota of the better one is charged too.
+Migration: one decision gives quota to a better variant without checks, which replaces the admitted
+variant. Until the job of the admitted variant has stopped, the quota of both variants is charged.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ MIGRATION: Final = "FlavorMigration"
 
 
 def why_busy(family: FamilyInfo) -> str:
-    """Why no variant of the family may be tried or confirmed now; "": some variants may be
-    tried."""
+    """Returns why no variant of the family may be tried or admitted now; "": variants may
+    be tried."""
     state = family.state
     assert state is not None
     if state.waits:
@@ -64,8 +66,8 @@ def why_busy(family: FamilyInfo) -> str:
 
 
 def admitted_name(family: FamilyInfo) -> str:
-    """The name of the variant that is admitted or has an admission in flight; "": none. The name is
-    not defined while `why_busy` returns a reason."""
+    """Returns the name of the family's variant that is admitted, or that a decision in flight
+    admits; "": no variant. Must not be called while `why_busy` returns a reason."""
     assert family.state is not None
     if family.state.admitted:
         return family.state.admitted
@@ -89,8 +91,8 @@ def _is_admitted(workload: WorkloadInfo) -> bool:
 def sibling_to_replace(
     state: SchedulerState, workload: WorkloadInfo, queue: str, admission: Admission
 ) -> WorkloadInfo | None:
-    """The admitted sibling that has to stop before the variant starts with the given admission;
-    None: no sibling has to stop, or the variant has to pass checks first."""
+    """Returns the admitted sibling that must stop before the variant starts with ``admission``;
+    None: no sibling is admitted, or the variant must pass checks first."""
     family = workload.family
     if family is None:
         return None
@@ -104,7 +106,8 @@ def sibling_to_replace(
 
 
 def may_reserve(workload: WorkloadInfo) -> bool:
-    """Whether no other variant of the family was reserved or admitted in the same cycle."""
+    """Whether the variant may get quota now: no decision of this cycle makes its family busy
+    (`why_busy`). Always True for a regular workload."""
     family = workload.family
     return family is None or (family.state is not None and not why_busy(family))
 
@@ -112,8 +115,8 @@ def may_reserve(workload: WorkloadInfo) -> bool:
 def begin_migration(
     state: SchedulerState, domain: Domain, workload: WorkloadInfo, giver: WorkloadInfo
 ) -> HandedOn:
-    """Marks the migration of the family from the giver, its admitted variant, to the workload as in
-    flight. Returns the part of the migration decision about the variant that is replaced."""
+    """Marks the migration of a family from ``giver``, the admitted variant, to ``workload`` as in
+    flight. Returns the part of the decision that is about ``giver``."""
     family = workload.family
     assert family is not None and giver.charge is not None
     handed_on = HandedOn(
@@ -130,9 +133,9 @@ def begin_migration(
 
 
 def end_migration(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> None:
-    """Ends the migration of the family to the workload. ``taken``: the decision to migrate was
-    stored; otherwise that decision was refused or lost. If the decision to migrate was stored, the
-    replaced variant stays in flight until its new stored state arrives."""
+    """Ends the migration in flight of the workload's family to this workload. ``taken``: the
+    decision to migrate was stored; otherwise that decision was refused or lost. If the decision to
+    migrate was stored, the replaced variant stays in flight until its new stored state arrives."""
     family = workload.family
     if family is None or family.migration is None or family.migration[0] is not workload:
         return
@@ -144,8 +147,8 @@ def end_migration(state: SchedulerState, workload: WorkloadInfo, *, taken: bool)
 
 
 def decided_with(workload: WorkloadInfo) -> WorkloadInfo:
-    """The workload that the decision in flight names: the successor in a migration, else the
-    workload itself."""
+    """Returns the workload that the decision in flight is about: for the replaced variant of a
+    migration the better variant, else the workload itself."""
     family = workload.family
     if (
         workload.in_flight is InFlight.MIGRATED
@@ -157,7 +160,7 @@ def decided_with(workload: WorkloadInfo) -> WorkloadInfo:
 
 
 WAITS: Final = "WaitingForFamily"
-"""Reason of a variant that waits only for its family."""
+"""The reason why a variant is inadmissible that waits only for its family."""
 
 SENTENCES: Final = {
     ActivityReason.PARENT: "Its parent is deactivated or has finished",
@@ -175,8 +178,8 @@ SENTENCES: Final = {
 def why_not_tried(
     state: SchedulerState, queue: Queue, workload: WorkloadInfo
 ) -> Inadmissible | None:
-    """Why the variant may not be tried now; None: the variant may be tried, or the workload is
-    regular."""
+    """Returns why the workload, a variant, may not be tried now; None: the variant may be tried, or
+    the workload is regular."""
     family = workload.family
     if family is None:
         return None
@@ -213,8 +216,8 @@ def may_be_admitted(state: SchedulerState, workload: WorkloadInfo) -> bool:
 
 
 def variant_place(workload: WorkloadInfo) -> int:
-    """The place of the variant in its family's order of preference, 0 is the best; LAST_PLACE: the
-    queue has no such variant."""
+    """Returns the place of the variant in its family's order of preference, 0 is the best;
+    LAST_PLACE: the queue's rules do not define the variant."""
     family = workload.family
     if family is None or workload not in family.variants:
         return 0
@@ -226,7 +229,8 @@ def variant_place(workload: WorkloadInfo) -> int:
 def desired_state(
     state: SchedulerState, queue: Queue, workload: WorkloadInfo
 ) -> DesiredState | None:
-    """The present desired state of the variant; None: the queue has no such variant."""
+    """Returns the state that the family policy wants for the variant now; None: the queue's rules
+    do not define the variant."""
     family = workload.family
     assert family is not None
     return desired_states(state, queue, family).get(workload.key[1])
@@ -235,7 +239,8 @@ def desired_state(
 def desired_states(
     state: SchedulerState, queue: Queue, family: FamilyInfo
 ) -> dict[str, DesiredState]:
-    """The present desired state of each variant of the family by name, best variant first."""
+    """Returns the state that the family policy wants now for each variant of the family, by name,
+    the best variant first."""
     assert family.state is not None
     parent_state = family.state
     admitted = admitted_name(family)
@@ -247,8 +252,8 @@ def desired_states(
 
 
 def wake_on_policy_change(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> None:
-    """Sets a timer for the time at which the family policy changes the variant's desired state
-    although nothing happens."""
+    """Sets a timer for the workload at the next time at which the family policy wants another state
+    of a variant because of a delay."""
     family = workload.family
     if family is None or family.state is None:
         return
@@ -260,8 +265,9 @@ def wake_on_policy_change(state: SchedulerState, queue: Queue, workload: Workloa
 
 
 def family_changed(state: SchedulerState, family: FamilyInfo, now: datetime) -> None:
-    """Requeues the variants that waited for the family, gives all variants the parent's place in
-    the order of the queue, and schedules a recheck of reservations with Ready checks."""
+    """Must be called after a change in the family. Requeues the variants that waited for the
+    family, gives all variants the parent's place in the order of the queue, and schedules a recheck
+    of variants with a reservation and Ready checks."""
     stamp = family.parent.queued_at if family.parent is not None else None
     for one in list(family.variants):
         if stamp is not None:
@@ -281,9 +287,9 @@ def is_set_aside(workload: WorkloadInfo) -> bool:
 
 
 def refuse_siblings_at_once(state: SchedulerState, family: FamilyInfo) -> None:
-    """Publishes the refusals of the family's variants without delay. A variant waits for its
-    preemption gate, and that gate opens only after the scheduler has evaluated all better siblings.
-    """
+    """Makes the refusals of the family's variants due at once, because a variant of the family
+    waits for its preemption gate, which opens only after the scheduler has evaluated all better
+    siblings."""
     for one in family.variants:
         if one.queue is not None:
             state.urgent_refusals[one] = None
@@ -299,7 +305,8 @@ def _last_to_try(
     family: FamilyInfo,
     desired_by_name: Mapping[str, DesiredState],
 ) -> Tag | None:
-    """The worst variant that may be tried now; None: all variants may be tried."""
+    """Returns the worst variant of the family that may be tried now; None: all variants may be
+    tried."""
     if not any(is_blocked(one) or _is_waited_for(state, one) for one in family.variants):
         return None
     known: list[Sibling] = []
@@ -327,7 +334,7 @@ def is_blocked(workload: WorkloadInfo) -> bool:
 
 
 def _is_waited_for(state: SchedulerState, workload: WorkloadInfo) -> bool:
-    """Whether workloads are being preempted for the variant."""
+    """Whether victims of the variant have not stopped yet."""
     givers = state.victims_by_preemptor.get(workload.uid)
     if givers and any(one.charge is not None and one.is_leaving for one in givers):
         return True
@@ -337,8 +344,8 @@ def _is_waited_for(state: SchedulerState, workload: WorkloadInfo) -> bool:
 
 
 def join_family(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadView) -> None:
-    """Puts the workload into its family, which is found by the uid of the parent. Parent and
-    variants may arrive in any order. A regular workload has no family."""
+    """Puts a parent or variant into its family, which has the uid of the parent. Parent and
+    variants may arrive in any order. Takes a workload that has become regular out of its family."""
     uid = ""
     if facts.parent is not None:
         uid = workload.uid
@@ -360,7 +367,7 @@ def join_family(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadVi
             family = state.families[uid] = FamilyInfo(uid)
         workload.family = family
     if facts.parent is not None:
-        # Strings that all members of a family share are stored once.
+        # Strings that the parent and all its variants have in common are interned, to save memory.
         family.parent = workload
         family.state = facts.parent._replace(
             namespace=workload.key[0],
@@ -375,8 +382,8 @@ def join_family(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadVi
 
 
 def _leave_queue(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """Takes the workload out of its queue before its family changes, because its place in the queue
-    depends on the family."""
+    """Takes the workload out of its queue. Must be called before the workload's family changes,
+    because the place in the queue depends on the family."""
     if workload.queue is not None:
         state.dequeue(workload)
         workload.signature = 0

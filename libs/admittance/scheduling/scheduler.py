@@ -1,10 +1,9 @@
-"""The scheduler's core: objects and workloads in, decisions out. The core is pure; time is an
-argument.
+"""`Scheduler`, the scheduler's core: takes manifests and stored workloads, makes decisions. The
+core is pure; time is an argument.
 
-The core keeps one state, which every change updates. The scheduler assumes its own decisions at
-once: quota is charged before the decision is stored, and given back if the log or the
-workload-controller refuses the decision.
-"""
+The core keeps one `SchedulerState`, which every change updates. The scheduler assumes its own
+decisions at once: it charges quota before the decision is stored, and gives the quota back if the
+log or the workload-controller refuses the decision."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ class Scheduler:
         """Applies an object of the configuration as of a revision; None: the object was deleted.
 
         Undoes decisions in flight that were made from an older configuration of the domain. The
-        workload-controller refuses decisions from an older configuration by the same rule.
-        """
+        workload-controller refuses decisions from an older configuration by the same rule."""
         self.seen(revision)
         state = self._state
         configuration_updates.apply_object(
@@ -92,11 +90,12 @@ class Scheduler:
         workload_updates.apply_workload(self._state, key, stored, revision, now=now)
 
     def apply_usage(self, namespace: str, name: str, record: ConsumedUsage | None) -> None:
-        """Applies the stored consumption of a LocalQueue; None: the record was deleted."""
+        """Applies the stored record of what a LocalQueue has consumed; None: the record was
+        deleted."""
         self._state.remember_usage((namespace, name), record)
 
     def seen(self, revision: int) -> None:
-        """Records that the state includes all changes of the bucket up to this revision."""
+        """Records that all changes of the bucket up to this revision have been applied."""
         self._state.seen = max(self._state.seen, revision)
 
     def flush(self, cluster_queue: str) -> None:
@@ -147,13 +146,12 @@ class Scheduler:
 
         The returned decisions are assumed in the state already. Quota of victims that are reserved
         but not admitted is handed over in the same decision; other victims keep their quota until
-        their eviction is stored.
-        """
+        their eviction is stored."""
         return [decision for decided in self.by_domain(now=now) for decision in decided]
 
     def by_domain(self, *, now: datetime) -> Iterator[list[Decided]]:
-        """Yields the decisions of a cycle domain by domain. The state may change between two
-        domains."""
+        """Yields the decisions of a cycle, domain by domain. The caller may change the scheduler's
+        state between two domains."""
         state = self._state
         # Only scheduling cycles with heads are counted, because saved cursors of flavor scans age
         # by counted cycles, and calls without work must not age them.
@@ -183,8 +181,7 @@ class Scheduler:
         already.
 
         Reservations that need a recheck come first, for example after reduced quota or passed
-        checks, then the heads of the ready queues. A replay of decisions calls `decide` too.
-        """
+        checks, then the heads of the ready queues. A replay of decisions calls `decide` too."""
         state = self._state
         decisions: list[Decided] = []
         quota_reduced = domain.quota_reduced
@@ -197,22 +194,22 @@ class Scheduler:
             return decisions
         result = self._cycle.run(domain, now=now)
         if domain.plan_quota_varies:
-            # Usage that was held back for entries of the cycle is given back at its end.
+            # At the end of the cycle, usage that was held back for its entries is given back.
             charging.share_quota(state, domain)
         self._count_idle_cycles(domain, result.has_progress)
         return decisions + result.decisions
 
     def _count_idle_cycles(self, domain: Domain, has_progress: bool) -> None:
-        """Stops cycles of the domain until something changes, after enough cycles without progress,
-        or if no head can be tried."""
+        """Ends the cycles of a domain until something changes in it, if enough cycles made no
+        progress or no head can be tried."""
         if has_progress:
             domain.idle_cycles = 0
         else:
             domain.idle_cycles += 1
             if domain.is_settled:
-                # The domain's remaining idle cycles would change nothing either, like this one.
-                # Idle cycles are counted without being run, because saved cursors age by the number
-                # of the cycle.
+                # This cycle changed nothing, so the domain's remaining idle cycles would change
+                # nothing either. Idle cycles are counted without being run, because saved cursors
+                # age by the number of the cycle.
                 left = max(0, self._config.idle_cycles - domain.idle_cycles)
                 self._counted = max(self._counted, self._cycle.number + left)
                 domain.idle_cycles += left
@@ -224,11 +221,10 @@ class Scheduler:
             self._state.busy.pop(domain, None)
 
     def wake(self, *, now: datetime) -> None:
-        """Lets waiting workloads compete again when their time has come, and compares the usages of
-        LocalQueues when that is due.
+        """Lets workloads compete again that wait for a time which has come, and compares the usages
+        of LocalQueues if a sampling interval is over.
 
-        The caller must call `wake` whenever the time of `next_wake` has come.
-        """
+        The caller must call `wake` whenever the time of `next_wake` has come."""
         state = self._state
         state.now = max(state.now, now)
         while state.timers and state.timers[0][0] <= now:
@@ -247,14 +243,13 @@ class Scheduler:
 
         A workload is refused if it has been parked for a while and its status has another waiting
         reason than the one for which it is parked. No decision about the workload is made before
-        its refusal is stored.
-        """
+        its refusal is stored."""
         self._state.now = max(self._state.now, now)
         return due_refusals(self._state, now)
 
     def forget(self, namespace: str, name: str, revision: int) -> None:
-        """Undoes the decision about the workload at that revision, because the log did not accept
-        the decision."""
+        """Undoes the decision that was made about the workload at ``revision``, because the log did
+        not accept the decision."""
         workload = self._state.workloads.get((namespace, name))
         if workload is None or workload.revision != revision or not workload.in_flight:
             return
@@ -263,8 +258,8 @@ class Scheduler:
             workload_updates.undo(self._state, workload, queue.domain, self._state.now)
 
     def repeated(self, decision: Decision) -> Iterator[tuple[str, str, int]]:
-        """Yields, for each preemption of the decision that is a loop, the victim, the preemptor and
-        the number of preemptions of that victim by that preemptor."""
+        """Yields each preemption in the decision that belongs to a preemption loop: the victim, the
+        preemptor, and how often that preemptor has preempted that victim."""
         return repeated_preemptions(decision, self._config.preemption_loops)
 
     def next_wake(self) -> datetime | None:
@@ -282,12 +277,11 @@ class Scheduler:
     def usages_to_write(
         self, *, now: datetime, at_once: bool = False
     ) -> list[tuple[Key, ConsumedUsage | None]]:
-        """Returns the changed consumption of LocalQueues in the domains that the scheduler owns, to
-        be stored for the next leader.
+        """Returns the changed records of what LocalQueues have consumed, in the domains that the
+        scheduler owns, to be stored for the next leader.
 
         The record of a deleted LocalQueue is None. ``at_once``: return also consumption that
-        changed less than a second ago.
-        """
+        changed less than a second ago."""
         accounts = self._state.accounts
         return [] if accounts is None else list(accounts.to_write(now, at_once=at_once))
 
@@ -297,13 +291,12 @@ class Scheduler:
         """Returns why the workload waits, as the next cycle would see it.
 
         An explanation costs a nomination, and a look at each flavor of the workload, at some
-        holders of scarce quota, and at each class of its queue.
-        """
+        holders of scarce quota, and at each class of its queue."""
         return explain(self._state, self._cycle, (namespace, name), now=now)
 
     def fit(self, request: Fit, namespace: str) -> FitReply:
-        """Returns whether a workload that has not been submitted could start if no other workload
-        ran."""
+        """Returns whether the workload in a manifest, which is not submitted, could start if no
+        other workload ran."""
         return fit(self._state, namespace, request.workload)
 
     def pending(self, query: PendingQuery, namespace: str = "") -> PendingReply:
@@ -322,5 +315,5 @@ class Scheduler:
         return queue_gauges(self._state)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
-        """Returns counters, usage and activity of the queues that the query selects."""
+        """Returns counters, usage and activity of the queues and cohorts that the query selects."""
         return queue_status.queues(self._state, query, namespace)

@@ -1,5 +1,5 @@
-"""Applies new stored states of workloads to the scheduler's state, and undoes decisions. Source:
-`docs/spec/scheduling.md#3.1, #3.5`."""
+"""Applies new stored states of workloads to the scheduler's state, and undoes decisions that were
+refused or lost. Source: `docs/spec/scheduling.md#3.1, #3.5`."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def _apply(
             queue.generation += 1
             state.flush(queue.domain)
     elif given is not None:
-        # The workload that handed its quota over may free more quota than the receiver of the
-        # handover got.
+        # The workload handed its quota over to another workload, which may have needed less: the
+        # rest is free.
         given.generation += 1
         state.flush(given.domain)
     charging.set_plan(state, workload, view.pending_preemption)
@@ -116,7 +116,8 @@ def _apply(
         in_flight.note_preemptor(
             state.victims_by_preemptor, state.workloads, workload, view.preempted_by
         )
-        # After a change such as a stored refusal, the workload stays where it waits.
+        # The stored change, for example a refusal, does not affect the queue: the workload keeps
+        # its place.
         if workload.queue is not None:
             schedule_refusal(workload.queue, workload, now)
             state.queue_changed(workload.queue)
@@ -180,12 +181,12 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def _land(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> Queue | None:
-    """Ends the decision in flight about the workload. ``taken``: a decision to migrate was stored,
-    so quota is promised to the workload.
+    """Ends the decision in flight about the workload, because a new state of the workload was
+    stored. ``taken``: the decision was a migration to this workload and was stored, so quota is
+    promised to the workload.
 
-    If the workload was to hand its quota over to another workload, returns the queue of that quota.
-    What quota the workload holds now follows from its new stored state.
-    """
+    If the workload had to hand its quota over to another workload, returns the queue of that quota;
+    else None. The caller sets the quota that the workload holds now, from its new stored state."""
     if not workload.in_flight:
         return None
     state.clear_in_flight(workload, _domain_of(state, workload))
@@ -243,7 +244,7 @@ def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView
             before.pop(workload, None)
             if not before:
                 del state.by_local_queue[workload.local_queue]
-        # All workloads of a LocalQueue share one key object.
+        # All workloads of a LocalQueue share one object for the LocalQueue's key, to save memory.
         here = state.by_local_queue.get(local)
         if here is None:
             here = state.by_local_queue[local] = {}
@@ -258,7 +259,8 @@ def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView
         workload.cursor = None
     workload.queued_at = view.queued_at
     if workload.family is not None and workload.family.parent is not None:
-        # Siblings have the parent's time, so that they are adjacent in the order of the queue.
+        # All variants of a family count as queued at their parent's time, so that they are adjacent
+        # in the order of the queue.
         workload.queued_at = workload.family.parent.queued_at or view.queued_at
     workload.created_at = view.created_at
     workload.requeue_at = view.requeue_at
@@ -299,7 +301,8 @@ def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: dat
             charging.set_plan(state, workload, before)
         state.schedule_recheck(workload)
     elif was in (InFlight.PREEMPTED, InFlight.REVOKED):
-        # The preemptor of the workload searches for victims again.
+        # The decision that took the workload's quota is undone, so the preemptor must search for
+        # victims again.
         state.schedule_cycle(domain)
         if workload.state == "QuotaReserved":
             state.schedule_recheck(workload)

@@ -1,9 +1,8 @@
-"""The candidates for preemption, and their order.
+"""Finds the candidates for preemption, and puts them in the order in which they are preempted.
 Source: `docs/spec/scheduling.md#6.1, #6.2, #6.3`.
 
 An *entitled* cohort has enough quota of its own for the needs of the preemptor, so other queues
-have to give back quota that they borrow from that cohort.
-"""
+have to give back quota that they borrow from that cohort."""
 
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ from admittance.scheduling.state.workload_info import (
 
 
 class CandidateLists(NamedTuple):
-    """Three ordered lists: candidates of other queues below an entitled cohort, the ``others`` of
-    other queues, which only a policy allows to preempt, and candidates of the preemptor's ``own``
-    queue. ``commons``: for each other queue the lowest cohort that it and the preemptor's queue
-    have in common."""
+    """The candidates for preemption in three ordered lists: ``entitled``, in other queues below an
+    entitled cohort; ``others``, in the remaining other queues; ``own``, in the preemptor's own
+    queue. ``commons``: for each other queue the lowest cohort above both that queue and the
+    preemptor's queue."""
 
     entitled: list[CandidateEntry]
     others: list[CandidateEntry]
@@ -36,9 +35,9 @@ class CandidateLists(NamedTuple):
     commons: dict[Queue, Node]
 
     def in_order(self) -> list[tuple[list[CandidateEntry], bool, bool]]:
-        """The lists in the order of preemption; candidates that are being evicted already come
-        first. Each list comes with two flags: its candidates are of other queues, and these queues
-        are below an entitled cohort."""
+        """Returns lists of candidates in the order of preemption; candidates that are being evicted
+        already come first. Each list comes with two flags: its candidates are in other queues than
+        the preemptor's, and these queues are below an entitled cohort."""
         kinds = ((self.entitled, True, True), (self.others, True, False), (self.own, False, False))
         leaving: list[tuple[list[CandidateEntry], bool, bool]] = []
         staying: list[tuple[list[CandidateEntry], bool, bool]] = []
@@ -53,9 +52,9 @@ class CandidateLists(NamedTuple):
 
 
 class QueueCandidates(NamedTuple):
-    """The candidates for preemption in one other queue than the preemptor's. ``cohort``: the lowest
-    cohort above the candidates' queue and the preemptor's queue; ``owed``: that cohort is entitled
-    to the quota that the preemptor needs."""
+    """The candidates for preemption in one queue that is not the preemptor's. ``cohort``: the
+    lowest cohort above the candidates' queue and the preemptor's queue; ``owed``: that cohort is
+    entitled to the quota that the preemptor needs."""
 
     queue: Queue
     cohort: Node
@@ -96,8 +95,8 @@ def is_entitled(queue: Queue, need: Need) -> bool:
 
 
 def _entitlements(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
-    """The cohorts above the node up to the root, and for each whether it is entitled to the quota
-    in ``need``."""
+    """Yields the cohorts above the node, up to the root, each with whether the cohort is entitled
+    to the quota in ``need``."""
     cohort = node.parent
     has_right = all(not is_over(cell, amount) for cell, amount in need.items())
     rest = _from_parents(list(need.items()))
@@ -112,7 +111,8 @@ def _entitlements(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
 def candidate_lists(
     own: list[CandidateEntry], offered: Iterable[QueueCandidates]
 ) -> CandidateLists:
-    """Sorts the candidates of the own queue and of other queues into the lists of a search."""
+    """Returns the ordered lists of candidates for one search. ``own``: the candidates of the
+    preemptor's queue; ``offered``: those of other queues."""
     entitled: list[CandidateEntry] = []
     others: list[CandidateEntry] = []
     commons: dict[Queue, Node] = {}
@@ -130,7 +130,8 @@ def candidate_lists(
 
 
 def path_below(node: Node, common: Node, contested: Collection[FlavorResource]) -> list[list[Cell]]:
-    """The contested cells of the node and its cohorts below the common cohort."""
+    """Returns, for the node and each cohort between it and the cohort ``common``, the cells of the
+    contested flavors and resources."""
     way: list[list[Cell]] = []
     here: Node | None = node
     while here is not None and here is not common:
@@ -140,8 +141,8 @@ def path_below(node: Node, common: Node, contested: Collection[FlavorResource]) 
 
 
 def highest_usage_first(candidates: list[CandidateEntry]) -> None:
-    """Sorts the candidates of each queue by the usage of their LocalQueues, highest first. The
-    places that a queue has among all candidates stay the same."""
+    """Sorts the candidates of each queue by the usage of their LocalQueues, highest first.
+    Candidates change places only with candidates of the same queue."""
     places: dict[Queue, list[int]] = {}
     for at, entry in enumerate(candidates):
         held = entry[4].charge
@@ -155,8 +156,8 @@ def highest_usage_first(candidates: list[CandidateEntry]) -> None:
 
 
 def _from_parents(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
-    """The part of each needed amount that the node's parent must lend, because the node itself does
-    not have that part."""
+    """Returns the part of each needed amount that the node's parent must lend, because the node has
+    not enough unused guaranteed quota."""
     return [
         (cell.parent, max(0, amount - cell.local_free()))
         for cell, amount in amounts
@@ -173,8 +174,8 @@ _GOING: Final[int] = InFlight.PREEMPTED
 
 
 def allows(policy: str, preemptor: WorkloadInfo, other: WorkloadInfo) -> bool:
-    """Whether the policy allows the preemptor to preempt the other workload, by priority and
-    age."""
+    """Whether the preemption policy allows the preemptor to preempt the workload ``other``, by
+    priority and age."""
     if policy == "LowerPriority":
         return other.priority < preemptor.priority
     if policy == "LowerOrNewerEqualPriority":
@@ -192,11 +193,10 @@ def candidates_of(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo] = (),
 ) -> list[CandidateEntry]:
-    """The workloads of one queue that the policy allows to preempt and that hold a contested flavor
-    and resource, in order. ``gone``: workloads that cannot be victims.
+    """Returns the workloads of one queue that the policy allows to preempt and that hold quota of a
+    contested flavor and resource, in order. ``gone``: workloads that must not be victims.
 
-    An assigned flavor counts as held even if its amount is zero.
-    """
+    A workload counts as holding an assigned flavor and resource even if the amount is zero."""
     if queue.node is None or not queue.candidates or policy == "Never":
         return []
     cells = queue.node.cells
@@ -215,7 +215,7 @@ def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
     if known is not None and known.same(domain, version, wanted):
         return known.found
     if len(wanted) == 1:
-        # A charge has at most one amount for each cell.
+        # A workload's charge has at most one amount for each cell, so no workload is found twice.
         only = wanted[0]
         found = [
             entry
@@ -235,8 +235,8 @@ def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
 def _preemptible(
     ranked: list[CandidateEntry], policy: str, preemptor: WorkloadInfo
 ) -> list[CandidateEntry]:
-    """The workloads of the ranked list that the policy allows to preempt. Lower priorities rank
-    first, so only workloads of the same priority are compared by age."""
+    """Returns the workloads of ``ranked`` that the policy allows to preempt. The list begins with
+    the lowest priority, so only workloads with the preemptor's priority must be compared by age."""
     priority = preemptor.priority
     if policy == "Any":
         return ranked
@@ -259,8 +259,8 @@ def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
 
 
 def leaving_candidates(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
-    """The candidates that are being evicted already, in order. The condition is that of
-    `WorkloadInfo.is_leaving`, inlined because there are many candidates."""
+    """Returns the candidates that are being evicted already, in order. The condition is the same as
+    in `WorkloadInfo.is_leaving`, inlined for speed, because there are many candidates."""
     return [
         entry
         for entry in ranked
@@ -270,7 +270,8 @@ def leaving_candidates(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]
 
 
 def leaving_first(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
-    """The candidates in order, but those that are being evicted already come first."""
+    """Returns the candidates in the given order, except that those that are being evicted already
+    come first."""
     leaving: list[CandidateEntry] = []
     staying: list[CandidateEntry] = []
     for entry in ranked:
@@ -291,8 +292,9 @@ def is_over_any(node: Node, contested: Iterable[FlavorResource]) -> bool:
 def borrowing_queues_below(
     cohort: Node, skip: Node, contested: Collection[FlavorResource]
 ) -> Iterator[Node]:
-    """The ClusterQueues below the cohort that borrow a contested flavor and resource, where every
-    cohort on the way down borrows too. Queues at or below the node ``skip`` are not yielded."""
+    """Yields the ClusterQueues below the cohort that borrow a contested flavor and resource, if
+    every cohort between them and the cohort borrows too. Queues at or below the node ``skip`` are
+    not yielded."""
     for node in cohort.members.values():
         if node is not skip and is_over_any(node, contested):
             yield node

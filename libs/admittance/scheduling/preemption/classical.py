@@ -1,8 +1,8 @@
-"""The search for victims without fair sharing, in cohorts of any depth.
-Source: `docs/spec/scheduling.md#6.3`.
+"""The search for victims of preemption without fair sharing, in cohorts of any depth. Source:
+`docs/spec/scheduling.md#6.3`.
 
-The search removes victims from the state itself and restores all of them before it returns.
-"""
+The search subtracts the usage of victims from the scheduler's state, and restores that usage before
+it returns."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def search(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
-    """Returns a minimal set of victims, found greedily; empty: no set of victims makes enough room.
-    ``gone``: workloads that cannot be victims."""
+    """Returns a minimal set of victims for the preemptor, found greedily; empty: no set of victims
+    makes enough room. ``gone``: workloads that must not be victims."""
     assert queue.plan is not None
     policy = queue.plan.policy
     own = candidates_of(queue, policy.within, preemptor, contested, gone)
@@ -57,8 +57,8 @@ def search(
     over = above_nominal(need)
     within = under and can_free(own, over)
     if over and not within and not policy.borrow and not is_entitled(queue, need):
-        # Other queues only give up quota to a preemptor within its nominal quota, and preempting in
-        # other queues does not bring the preemptor within its nominal quota.
+        # Other queues give up quota only to a preemptor within its nominal quota, and victims in
+        # other queues do not bring the preemptor within its nominal quota.
         offered = ()
     lists = candidate_lists(own, offered)
     if not (own or lists.entitled or lists.others):
@@ -86,7 +86,8 @@ def search(
 
 
 class _Search:
-    """One classical search for victims, with all of its attempts."""
+    """One search for the victims of one preemptor without fair sharing, with all attempts of the
+    search."""
 
     def __init__(
         self,
@@ -111,8 +112,9 @@ class _Search:
         *,
         borrowing: bool,
     ) -> list[RemovedVictim]:
-        """Removes candidates in order until the preemptor fits. If the preemptor never fits,
-        restores all candidates and returns an empty list."""
+        """One attempt of the search: removes candidates in order until the preemptor fits, and
+        returns the needed victims. If the preemptor never fits, restores all candidates and returns
+        an empty list."""
         need = self._need
         taken: list[RemovedVictim] = []
         closed: set[Queue] = set()
@@ -136,7 +138,8 @@ class _Search:
                     if not self._is_open(held.queue):
                         closed.add(held.queue)
                         continue
-                # Other flavors and resources of the queue do not matter for this preemptor.
+                # Only the flavors and resources that this preemptor needs matter, not others of the
+                # candidate's queue.
                 asked = self._asked_of(held.queue)
                 amounts = [one for one in held.cells if one[0] in asked]
                 taken.append((Victim(workload, reason), amounts))
@@ -161,12 +164,11 @@ class _Search:
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: Mapping[FlavorResource, int],
     ) -> list[RemovedVictim]:
-        """Finds the same victims as `run` without borrowing, but faster, if the preemptor gets
-        within its nominal quota only by victims of its own queue, which come last in the order.
-        `run` would remove all candidates of other queues before and restore most of them again;
-        this method removes only the first candidates. An empty result means that this method has no
-        answer, and the caller uses `run`.
-        """
+        """Finds the same victims as the attempt `run` without borrowing, but faster, if the
+        preemptor needs victims of its own queue, which come last in the order, to get within its
+        nominal quota. `run` would remove all candidates of other queues first and restore most of
+        them again; this method removes only the first of them. An empty result means that this
+        method has no answer, and the caller uses `run`."""
         need = self._need
         own = self._least_of_own(ordered, dict(over))
         taken: list[RemovedVictim] = []
@@ -204,9 +206,9 @@ class _Search:
         ordered: Sequence[tuple[list[CandidateEntry], bool, bool]],
         over: dict[FlavorResource, int],
     ) -> list[RemovedVictim]:
-        """The first candidates of the preemptor's own queue that bring the preemptor within its
-        nominal quota; empty: one of them is being evicted already, so it would not come last in the
-        order of candidates."""
+        """Returns the first candidates of the preemptor's own queue that bring the preemptor within
+        its nominal quota; empty: one of these candidates is being evicted already, so it would not
+        come last in the order."""
         own: list[RemovedVictim] = []
         for ranked, elsewhere, _ in ordered:
             for entry in () if elsewhere else ranked:
@@ -229,8 +231,8 @@ class _Search:
     def _others(
         self, ordered: Sequence[tuple[list[CandidateEntry], bool, bool]]
     ) -> Iterator[RemovedVictim]:
-        """Removes the candidates of other queues one by one, each only when the caller
-        requests it."""
+        """Removes the candidates of other queues one by one, each when the caller asks for the next
+        item."""
         for ranked, elsewhere, _ in ordered:
             for entry in ranked if elsewhere else ():
                 workload = entry[4]
@@ -244,7 +246,8 @@ class _Search:
                     yield found
 
     def _asked_of(self, queue: Queue) -> set[Cell]:
-        """The cells of the given queue for the flavors and resources that the preemptor needs."""
+        """Returns the cells of another queue for the flavors and resources that the preemptor
+        needs."""
         found = self._asked.get(queue)
         if found is None:
             assert queue.node is not None
@@ -254,7 +257,8 @@ class _Search:
         return found
 
     def _may_borrow_for(self, priority: int) -> bool:
-        """Whether the preemptor may borrow after it has preempted a workload of that priority."""
+        """Whether the preemptor may borrow after it has preempted a workload of priority
+        ``priority``."""
         policy = self._policy
         return (
             policy.borrow

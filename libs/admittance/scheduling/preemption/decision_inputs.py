@@ -1,4 +1,5 @@
-"""Computes the numbers behind a decision, in the form that is published with the decision."""
+"""Computes the numbers from which the scheduler made a decision, in the form in which they are
+published with the decision."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 def taken_quota(assignment: Assignment) -> tuple[Taken, ...]:
-    """The quota that an assignment takes, per flavor and resource; for a variant only what exceeds
-    the quota of its family. Call this function before the assignment is charged."""
+    """Returns the quota that an assignment takes, per flavor and resource; for a variant only what
+    exceeds the quota that its family holds already. Call this function before the assignment is
+    charged."""
     found: list[Taken] = []
     for cell, amount in assignment.added_usage().items():
         over = cell.usage + amount - cell.nominal
@@ -36,12 +38,13 @@ def taken_quota(assignment: Assignment) -> tuple[Taken, ...]:
 
 
 def waited_seconds(workload: WorkloadInfo, now: datetime) -> int:
-    """The whole seconds for which the workload has been queued."""
+    """Returns for how many whole seconds the workload has been queued."""
     return 0 if workload.queued_at is None else max(0, (now - workload.queued_at) // _SECOND)
 
 
 def missing_flavors(assignment: Assignment) -> tuple[Taken, ...]:
-    """The flavors and resources that an assignment lacks before its victims have stopped."""
+    """Returns the flavors and resources of which an assignment lacks quota until its victims have
+    stopped."""
     return tuple(
         {
             (one.flavor, one.resource): Taken(
@@ -59,7 +62,8 @@ def missing_flavors(assignment: Assignment) -> tuple[Taken, ...]:
 def grounds(
     queue: Queue, preemptor: WorkloadInfo, victim: Victim, lacking: tuple[Taken, ...]
 ) -> Grounds:
-    """The rule, policy and numbers that allow the preemptor to preempt the victim."""
+    """Returns the rule, the policy and the numbers by which the preemptor may preempt the
+    victim."""
     assert queue.plan is not None and victim.workload.charge is not None
     policy = queue.plan.policy
     return Grounds(
@@ -75,7 +79,7 @@ def grounds(
 
 
 def policy_of(policy: Policy, rule: str) -> str:
-    """The policy setting that allows a preemption by the rule, as in the manifest."""
+    """Returns the setting in the ClusterQueue's manifest that allows a preemption by the rule."""
     if rule == IN_CLUSTER_QUEUE:
         return f"withinClusterQueue: {policy.within}"
     if rule == RECLAIM_WHILE_BORROWING:
@@ -93,8 +97,9 @@ def share_value(standing: Standing) -> float:
 def compared_shares(
     strategy: str, mine: Standing, theirs: Standing, after: Standing | None = None
 ) -> Shares:
-    """The shares that fair sharing compared, in the form in which a decision is published.
-    ``after``: the share that the victim's side would have without the victim."""
+    """Returns the shares that fair sharing compared to allow a preemption, in the form in which
+    they are published. ``after``: the share that the victim's side would have without the victim.
+    """
     return Shares(
         strategy=strategy,
         preemptor=share_value(mine),
@@ -104,7 +109,8 @@ def compared_shares(
 
 
 def preemption_message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) -> str:
-    """One line that names the preemptor, both priorities and ClusterQueues, and the policy."""
+    """Returns a line about a preemption that names the preemptor, the priorities and ClusterQueues
+    of preemptor and victim, and the policy."""
     by = f"{preemptor.key[0]}/{preemptor.key[1]}"
     if why.cluster_queue == why.by_cluster_queue:
         text = (
@@ -125,7 +131,7 @@ def preemption_message(preemptor: WorkloadInfo, victim: Victim, why: Grounds) ->
 
 
 def comparison_text(shares: Shares) -> str:
-    """Returns the comparison of two shares as a sentence."""
+    """Returns a sentence that compares the preemptor's share with the victim's."""
     if shares.after is not None:
         return (
             f"share {share_text(shares.preemptor)} is no more than {share_text(shares.after)}, "

@@ -1,8 +1,8 @@
-"""The search for victims under fair sharing. Source: `docs/spec/scheduling.md#6.6, #6.7`.
+"""The search for victims of preemption under fair sharing. Source: `docs/spec/scheduling.md#6.6,
+#6.7`.
 
-Shares are computed as if the preemptor had the quota that it needs. The search removes victims from
-the state itself and restores all of them before it returns.
-"""
+Shares are computed as if the preemptor had the quota that it needs. The search subtracts the usage
+of victims from the scheduler's state, and restores that usage before it returns."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def search(
     strategies: tuple[str, ...],
     gone: Collection[WorkloadInfo] = (),
 ) -> list[Victim]:
-    """The victims that fair sharing allows to preempt; empty: no victims make enough room.
-    ``gone``: workloads that cannot be victims."""
+    """Returns the victims that the preemptor needs and that fair sharing allows; empty: no victims
+    make enough room. ``gone``: workloads that must not be victims."""
     found = _candidates(queues, queue, preemptor, contested, gone)
     candidates = [entry for entries in found.values() for entry in entries]
     short = shortfalls(need)
@@ -79,7 +79,7 @@ def _candidates(
     contested: Collection[FlavorResource],
     gone: Collection[WorkloadInfo],
 ) -> dict[Node, list[CandidateEntry]]:
-    """The workloads that the policies allow to preempt, per queue and in order."""
+    """Returns the workloads of each queue that the policies allow to preempt, in order."""
     plan, node = queue.plan, queue.node
     assert plan is not None and node is not None
     found: dict[Node, list[CandidateEntry]] = {}
@@ -99,7 +99,8 @@ def _candidates(
 
 
 class _Search:
-    """One search under fair sharing: the removed victims, and the shares without these victims."""
+    """One search for the victims of one preemptor under fair sharing: the victims removed so far,
+    and the shares of nodes without these victims."""
 
     def __init__(
         self,
@@ -121,8 +122,8 @@ class _Search:
         self._sides: dict[Node, tuple[Node, Node]] = {}
 
     def add(self) -> None:
-        """Charges the quota that the preemptor needs. For a variant, the needed quota replaces the
-        quota of its family."""
+        """Charges the quota that the preemptor needs, as if the preemptor had it. For a variant,
+        the needed quota replaces the quota that its family holds."""
         if self._held is not None:
             self._held.assume(self._need)
             return
@@ -184,8 +185,8 @@ class _Search:
         return enough
 
     def _standings(self, node: Node) -> tuple[Standing, Standing, Node]:
-        """The standings of two nodes, the children of the lowest common cohort on the preemptor's
-        side and on the target queue's side, and the node on the target queue's side."""
+        """Returns the standings of the two nodes that `almost_common` finds for the preemptor's
+        queue and the queue ``node``, and the second of these nodes."""
         sides = self._sides.get(node)
         if sides is None:
             sides = self._sides[node] = almost_common(self._node, node)
@@ -193,8 +194,8 @@ class _Search:
         return self.share(mine).standing, self.share(theirs).standing, theirs
 
     def by_strategy(self, candidates: dict[Node, list[CandidateEntry]], strategy: str) -> bool:
-        """Removes the candidates that the strategy allows to preempt, queue by queue; returns
-        whether the preemptor fits now."""
+        """Takes the candidates that the strategy allows to preempt as victims, queue by queue;
+        returns whether the preemptor fits then."""
         within = all(
             cell.nominal >= cell.usage for cell in self._need if cell.fr in self._contested
         )
@@ -229,9 +230,10 @@ class _Search:
         return False
 
     def by_initial_share(self) -> bool:
-        """The last attempt, with the candidates that `by_strategy` left: removes one candidate of
-        each queue whose side has a larger share than the preemptor's side; returns whether the
-        preemptor fits now. A side is a child of the lowest common cohort, as in `_standings`."""
+        """The last attempt of the search, with the candidates that `by_strategy` left: takes one
+        candidate of each queue as a victim if the queue's side has a larger share than the
+        preemptor's side; returns whether the preemptor fits then. The sides are the nodes that
+        `almost_common` finds."""
         targets = Targets(self._node, self._retry, self.share)
         for node in targets:
             mine, theirs, _ = self._standings(node)
@@ -244,8 +246,8 @@ class _Search:
 
 
 def almost_common(one: Node, other: Node) -> tuple[Node, Node]:
-    """The nodes just below the lowest common cohort of two queues, one node on the side of each
-    queue."""
+    """Returns two children of the lowest cohort above both queues: the child that is or contains
+    the queue ``one``, and the child that is or contains the queue ``other``."""
     ways: dict[Node, Node] = {}
     here = one
     while here.parent is not None:
@@ -264,24 +266,24 @@ Place = tuple[bool, bool, CandidateEntry]
 other queues than the preemptor's."""
 
 QueueItem = tuple[int, float, Place, Node]
-"""Item of a queue in the heap of its cohort: negated standing of the queue, place of the queue's
-first candidate, node of the queue."""
+"""Item of a queue in the heap of its cohort: the queue's standing, negated; the place of the
+queue's first candidate; the queue's node."""
 
 CohortItem = tuple[int, float, int, Node]
-"""Item of a cohort in the heap of its parent: negated standing, number of the cohort in that heap,
-node."""
+"""Item of a cohort in the heap of its parent cohort: the cohort's standing, negated; its number in
+that heap; its node."""
 
 HeapItem = TypeVar("HeapItem", QueueItem, CohortItem)
 
 
 class Targets:
-    """The queues to preempt in, those with the largest share first.
+    """Iterates over the queues in which a search under fair sharing preempts, those with the
+    largest share first.
 
     The iterator yields a queue again as long as that queue has candidates, and the queue and every
     cohort above it borrow. Nodes on the preemptor's own side need not borrow. A removed victim
     changes only the shares of its queue and of the cohorts above that queue, so only these nodes
-    are placed anew in their heaps.
-    """
+    are placed anew in their heaps."""
 
     def __init__(
         self, preemptor: Node, candidates: Mapping[Node, list[CandidateEntry]], share: ShareOf
@@ -331,7 +333,7 @@ class Targets:
         self._left.pop(node, None)
 
     def _next(self, root: Node) -> Node | None:
-        """The next queue to preempt in; None: no queue is left."""
+        """Returns the next queue in which the search preempts; None: no queue is left."""
         cohort = root
         while True:
             queue, below = self._first(self._queues[cohort]), self._first(self._cohorts[cohort])
@@ -342,12 +344,13 @@ class Targets:
             elif cohort is root:
                 return None
             else:
-                # The cohort has no queue left to preempt in.
+                # No queue below this cohort has candidates left.
                 self._items.pop(cohort, None)
                 cohort = root
 
     def _first(self, heap: list[HeapItem]) -> HeapItem | None:
-        """The first heap item that is up to date; outdated items before it are removed."""
+        """Returns the first item of the heap that is up to date, and removes the outdated items
+        before it; None: the heap is empty."""
         while heap:
             item = heap[0]
             if self._items.get(item[3]) is item:
@@ -368,7 +371,8 @@ class Targets:
         removed or the queue was dropped."""
         here = node
         while here.parent is not None:
-            # A node without a heap item gets no new one, because shares only fall during a search.
+            # A node that has lost its item borrows nothing or has no candidates left, and stays
+            # without an item, because shares only fall during a search.
             if self._items.pop(here, None) is not None:
                 self._put(here.parent, here, self._below[here.parent][here])
             here = here.parent

@@ -4,8 +4,8 @@ A preemption does not always end with a running preemptor: under fair sharing, w
 ``reclaimWithinCohort: Any``, or when the victim gets its quota back first, the same preemptor and
 victim may meet again and again, and neither job finishes. The stored status of the victim counts
 preemptions per preemptor, so the counts survive a restart. From the configured number of
-preemptions on (three by default), the guard separates preemptor and victim, for a time that doubles
-with each further preemption:
+preemptions of one victim by one preemptor on (three by default), the guard separates the two, for a
+time that doubles with each further preemption:
 
 - A victim with a lower priority stays preemptible, but must wait until the preemptor has had its
   turn, since the quota was freed for the preemptor.
@@ -13,8 +13,7 @@ with each further preemption:
   keeps running.
 
 A change in the configuration of the cohort tree ends the separation, because preemption may then
-end differently. Source: `docs/spec/scheduling.md#10.2`.
-"""
+end differently. Source: `docs/spec/scheduling.md#10.2`."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ NO_WORKLOADS: Final[frozenset[WorkloadInfo]] = frozenset()
 
 
 class LoopGuard:
-    """Decides which preemptors and victims are kept apart, from the counts of preemptions in
+    """Decides which preemptors and victims must be kept apart, from the counts of preemptions in
     `SchedulerState`."""
 
     __slots__ = ("_rule", "_state", "_taken")
@@ -52,8 +51,8 @@ class LoopGuard:
         self._taken = state.preemption_counts
 
     def note(self, victim: WorkloadInfo, counts: tuple[PreemptionCount, ...]) -> None:
-        """Notes how often each preemptor preempted the victim, from the victim's status; (): the
-        victim is deleted."""
+        """Records how often each preemptor has preempted the victim, as the victim's status says;
+        (): the victim was deleted."""
         if counts == victim.preemptions:
             return
         for one in victim.preemptions:
@@ -67,8 +66,8 @@ class LoopGuard:
             self._state.loop_guarded.pop(victim, None)
 
     def times(self, preemptor: WorkloadInfo, victim: WorkloadInfo) -> int:
-        """How often the preemptor will have preempted the victim, counting the preemption that is
-        considered now."""
+        """Returns how often the preemptor has preempted the victim, including the preemption that
+        is considered now."""
         return 1 + sum(one.count for one in victim.preemptions if one.by_uid == preemptor.uid)
 
     def with_consequence(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
@@ -90,8 +89,8 @@ class LoopGuard:
     # Separating. ----------------------------------------------------------------------------
 
     def forbidden_victims(self, preemptor: WorkloadInfo) -> frozenset[WorkloadInfo]:
-        """The workloads that the loop guard forbids the preemptor to preempt now. Only workloads
-        whose priority is not lower than the preemptor's can be among them."""
+        """Returns the workloads that the loop guard forbids the preemptor to preempt now. All of
+        them have the same or a higher priority than the preemptor."""
         pairs = self._taken.get(preemptor.uid)
         if pairs is None or self._rule is None:
             return NO_WORKLOADS
@@ -118,7 +117,7 @@ class LoopGuard:
         return None
 
     def wait(self, victim: WorkloadInfo) -> None:
-        """Notes that the victim is inadmissible for the reason that `why_waiting` returned. The
+        """Records that the victim is inadmissible for ``reason``, which `why_waiting` returned. The
         victim competes again when the preemptor has had its turn, or when the time for which the
         loop guard keeps them apart is over."""
         self._state.loop_guarded[victim] = None
@@ -148,16 +147,16 @@ class LoopGuard:
         return True
 
     def requeue_waiting(self, now: datetime) -> None:
-        """Requeues the victims that waited for a preemptor to be tried, after the preemptor was
-        tried."""
+        """Requeues the victims that waited until the preemptor was tried. Must be called after the
+        preemptor was tried."""
         for victim in [one for one in self._state.loop_guarded if self.why_waiting(one) is None]:
             del self._state.loop_guarded[victim]
             if victim.inadmissible is not None and victim.inadmissible.reason == REASON:
                 self._state.requeue(victim, now)
 
     def _goes_first_until(self, victim: WorkloadInfo, count: PreemptionCount) -> datetime | None:
-        """Until when the victim waits for the preemptor that ``count`` names; None: the victim does
-        not wait."""
+        """Returns until when the victim must wait for the preemptor that ``count`` names; None: the
+        victim need not wait."""
         namespace, _, name = count.by.partition("/")
         preemptor = self._state.workloads.get((namespace, name))
         if (
@@ -174,8 +173,8 @@ class LoopGuard:
             return None
         until = self._until(count)
         if preemptor.cls is None or preemptor.cls.parked is not None:
-            # The preemptor does not fit now, so the victim leaves quota free for the preemptor for
-            # one pause of the loop guard at most.
+            # The preemptor was tried and does not fit: the victim waits for it one pause of the
+            # loop guard at most.
             assert self._rule is not None and count.last is not None
             until = min(until, count.last + self._rule.pause)
         return until if self._state.now < until else None
@@ -196,8 +195,8 @@ class LoopGuard:
 def repeated_preemptions(
     decision: Decision, rule: PreemptionLoops | None
 ) -> Iterator[tuple[str, str, int]]:
-    """The preemptions of a decision that are in a loop: each with victim, preemptor, and the number
-    of preemptions."""
+    """Yields the preemptions in a decision that belong to a preemption loop: victim, preemptor, and
+    how often that preemptor has preempted that victim."""
     if rule is None:
         return
     if isinstance(decision, Preempted) and decision.times >= rule.times:

@@ -1,12 +1,12 @@
-"""Passes quota from victims to their preemptor in one decision, which succeeds or fails as a whole.
+"""Hands quota over from victims (givers) to their preemptor (the receiver) in one decision, which
+succeeds or fails as a whole.
 
-The receiver and all givers are written in one batch or not at all. The givers are written first, so
-that the scheduler has read all givers when it reads the receiver.
+The workload-controller writes the receiver and all givers in one batch or not at all. In the batch
+the givers come first, so that the scheduler has read all givers when it reads the receiver.
 
 Until it has read the receiver, the scheduler makes no other decision in the domain: if the batch is
 refused, the victims keep their quota, and another workload that was admitted meanwhile would exceed
-the quota.
-"""
+the quota."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def begin(
     state: SchedulerState, domain: Domain, receiver: WorkloadInfo, givers: Iterable[WorkloadInfo]
 ) -> None:
     """Begins a handover: releases the quota of the givers. Call this function before the receiver
-    is charged."""
+    is charged for its quota."""
     assert domain not in state.handovers
     handover = QuotaHandover(receiver, domain)
     state.handover_of[receiver] = state.handovers[domain] = handover
@@ -36,14 +36,14 @@ def begin(
 
 
 def remove_giver(state: SchedulerState, giver: WorkloadInfo) -> Queue:
-    """Takes a giver out of the handover when its new stored state arrives. Returns the ClusterQueue
-    that the giver's quota belongs to."""
+    """Takes a giver out of its handover, because its new stored state has arrived. Returns the
+    queue of the quota that the giver held."""
     return state.handover_of.pop(giver).given.pop(giver).charge.queue
 
 
 def end(state: SchedulerState, handover: QuotaHandover) -> None:
-    """Ends the handover. Givers without a new stored state get back exactly the quota that they
-    held before the handover."""
+    """Ends a handover. Givers for which no new stored state has arrived get back exactly the quota
+    that they held before."""
     del state.handover_of[handover.receiver]
     del state.handovers[handover.domain]
     for giver, (held, candidate) in handover.given.items():

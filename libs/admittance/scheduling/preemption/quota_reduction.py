@@ -6,15 +6,14 @@ admitted workload keeps running above the quota, where other queues may reclaim 
 ClusterQueue has ``onQuotaCut: evict``. The check for reduced quota runs only after an edit of a
 ClusterQueue or cohort and when a scheduler takes over a domain.
 
-A node is over its limit when it uses more than its quota (at the root) or than its borrowing limit
-allows. Reservations that cause the overuse are revoked first: those where the queue and every
-cohort below the overused node borrow. If revoking the reservations that borrow is not enough, other
-reservations are revoked too, because no reservation could be made now, while the cohort tree uses
-more than its quota.
+A node of a cohort tree is over its limit when it uses more than its quota (at the root) or than its
+borrowing limit allows. Reservations that cause the overuse are revoked first: those of queues that
+borrow, with every cohort between the queue and the overused node borrowing too. If that is not
+enough, other reservations are revoked too, because no new reservation could be made while the
+cohort tree uses more than its quota.
 
 Revoking one variant frees only the quota that no other variant of its family holds. Variants that
-hold the same quota are revoked together or not at all.
-"""
+hold the same quota are revoked together or not at all."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _NOT_RUNNING: Final = frozenset({"QuotaReserved", PROMISED})
 
 
 class Overload(NamedTuple):
-    """A node that uses more of one flavor and resource than the limit of the node."""
+    """A node of a cohort tree that uses more of one flavor and resource than the node's limit."""
 
     node: CellNode
     fr: FlavorResource
@@ -54,7 +53,7 @@ class Overload(NamedTuple):
 
 
 class Revocation(NamedTuple):
-    """A workload that loses its reservation, and the reason."""
+    """A workload that loses its reservation because quota was reduced, and the reason."""
 
     workload: WorkloadInfo
     reason: str
@@ -63,8 +62,9 @@ class Revocation(NamedTuple):
 
 
 def due_revocations(state: SchedulerState, domain: Domain, now: datetime) -> list[Revoked]:
-    """Returns the revocations after the quotas of the domain changed, and marks them as in flight.
-    Every quota of the tree is looked at, and workloads only if a quota is exceeded."""
+    """Returns the decisions that revoke reservations after the quotas of the domain changed, and
+    marks them as in flight. Checks every quota of the domain's tree, but workloads only if a quota
+    is exceeded."""
     domain.quota_reduced = False
     if state.config.as_kueue:
         return []
@@ -82,15 +82,15 @@ def due_revocations(state: SchedulerState, domain: Domain, now: datetime) -> lis
             )
         )
     if stated:
-        # Searches for victims prefer workloads that are being evicted, so the revocations make
-        # saved nominations outdated.
+        # A search for victims prefers workloads that are being evicted, so nominations from before
+        # these revocations are outdated.
         domain.version += 1
     return stated
 
 
 def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocation]:
-    """The fewest workloads that have to be revoked for the present quotas. The scheduler's state is
-    unchanged afterwards."""
+    """Returns the fewest workloads with reservations that must be revoked so that usage fits into
+    the present quotas. Leaves the scheduler's state unchanged."""
     queues = [queue for queue in domain.queues if queue.node is not None]
     if not queues or queues[0].node is None or queues[0].in_cycle:
         # Quotas of cohorts that are parents of each other have no meaningful sums, so no
@@ -124,7 +124,8 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
 
 
 def flavors_not_offered(workload: WorkloadInfo) -> list[FlavorResource]:
-    """Flavors and resources that the workload holds and its ClusterQueue does not list."""
+    """Returns the flavors and resources of which the workload holds quota although its ClusterQueue
+    does not list them any more."""
     charge = workload.charge
     if charge is None or charge.queue.node is None:
         return []
@@ -159,14 +160,15 @@ def _evicts(state: SchedulerState, queue: Queue) -> bool:
 
 
 def limit_of(cell: Cell) -> int | None:
-    """The largest amount that the node of the cell may use; None: only its parents limit it."""
+    """Returns the largest amount that the cell's node may use; None: only the nodes above limit its
+    usage."""
     if cell.parent is None:
         return cell.subtree
     return None if cell.borrow is None else plus(cell.subtree, cell.borrow)
 
 
 def excess(cell: Cell) -> int:
-    """The amount by which the node of the cell exceeds its limit."""
+    """Returns by how much the cell's node exceeds its limit."""
     limit = limit_of(cell)
     return 0 if limit is None or limit >= UNLIMITED else max(0, cell.usage - limit)
 
@@ -186,9 +188,9 @@ def overloaded_nodes(node: Node) -> Iterator[Overload]:
 
 
 def exceeded_cell(workload: WorkloadInfo, *, only_borrowing: bool) -> Cell | None:
-    """An exceeded cell that the workload uses; None: the workload uses no exceeded cell.
-    ``only_borrowing``: consider only cells where the workload's queue, and every cohort up to the
-    exceeded cell, borrows."""
+    """Returns a cell with exceeded quota that the workload uses; None: the workload uses none.
+    ``only_borrowing``: consider only cells where the workload's queue borrows, and every cohort
+    between the queue and the exceeded cell too."""
     assert workload.charge is not None
     held = (
         workload.charge.cells
@@ -209,9 +211,10 @@ def exceeded_cell(workload: WorkloadInfo, *, only_borrowing: bool) -> Cell | Non
 def _exceeds(
     state: SchedulerState, workload: WorkloadInfo, away: set[WorkloadInfo], *, only_borrowing: bool
 ) -> Cell | None:
-    """Returns an exceeded cell that the workload uses, like `exceeded_cell`. A workload that plans
-    to preempt is judged as if its victims had stopped, because the usage of the victims is not its
-    own. ``away``: workloads with usage that is already subtracted from the scheduler's state."""
+    """Returns a cell with exceeded quota that the workload uses, like `exceeded_cell`. A workload
+    that plans to preempt is judged as if its victims had stopped, because the usage of the victims
+    is not its own. ``away``: workloads with usage that is already subtracted from the scheduler's
+    state."""
     if workload.pending_preemption is None:
         return exceeded_cell(workload, only_borrowing=only_borrowing)
     going = [one for one in charging.outstanding_victims(state, workload) if one not in away]
@@ -243,9 +246,9 @@ def _exceed_together(
 def _make_fit(
     state: SchedulerState, queues: list[Queue], out: set[WorkloadInfo]
 ) -> list[tuple[WorkloadInfo, Cell]]:
-    """Subtracts the usage of workloads until the remaining workloads fit into quota; returns these
-    workloads, each with the exceeded cell. Never subtracts an admitted workload that may not be
-    evicted. ``out``: workloads with usage that an earlier call subtracted."""
+    """Subtracts the usage of workloads until the remaining workloads fit into quota; returns the
+    subtracted workloads, each with the cell that it exceeded. Never subtracts an admitted workload
+    that may not be evicted. ``out``: the workloads that an earlier call has subtracted."""
     reserved: list[WorkloadInfo] = []
     admitted: list[WorkloadInfo] = []
     for queue in queues:
@@ -304,8 +307,8 @@ def _make_fit(
 
 
 def _rank(workload: WorkloadInfo) -> tuple[int, float, str]:
-    """Sort key of a workload: the first to be revoked comes first. Quota held for a migrating
-    variant counts as newer than any reservation."""
+    """Sort key by which reservations are revoked, the first one first. Quota that is held for a
+    variant until its sibling's job has stopped counts as newer than any reservation."""
     if workload.candidate is None:
         return workload.priority, float("-inf"), workload.uid
     return workload.candidate[:3]

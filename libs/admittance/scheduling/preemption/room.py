@@ -1,7 +1,6 @@
-"""Decides whether a preemptor fits, and which victims of a search are not needed.
+"""Decides whether a preemptor fits into quota, and which victims found by a search are needed.
 
-Source: `docs/spec/scheduling.md#6.3`.
-"""
+Source: `docs/spec/scheduling.md#6.3`."""
 
 from __future__ import annotations
 
@@ -12,16 +11,17 @@ from admittance.scheduling.state.shared_quota import exclude, include
 from admittance.scheduling.state.workload_info import CandidateEntry, Victim
 
 Need = Mapping[Cell, int]
-"""The quota that a preemptor needs, per cell of its queue."""
+"""The amount of quota that a preemptor needs of each cell of its queue."""
 
 
 RemovedVictim = tuple[Victim, Sequence[tuple[Cell, int]]]
-"""A victim, and the amounts that were removed from the state for it."""
+"""A victim, and the amounts of usage that a search has subtracted from the scheduler's state for
+it."""
 
 
 def fits(need: Need, *, borrowing: bool) -> bool:
-    """Whether all amounts in ``need`` fit now; if ``borrowing`` is false, within the nominal
-    quota."""
+    """Whether all amounts in ``need`` fit into the available quota now. ``borrowing`` False: they
+    must also fit into the nominal quota of the queue."""
     for cell, amount in need.items():
         if not borrowing and cell.nominal < cell.usage + amount:
             return False
@@ -33,9 +33,9 @@ def fits(need: Need, *, borrowing: bool) -> bool:
 
 
 def shortfalls(need: Need) -> dict[FlavorResource, int]:
-    """The flavors and resources of ``need`` with too little available quota, and the missing
-    amounts. Victims must together hold at least the missing amounts, because a victim frees at most
-    what it holds."""
+    """Returns the flavors and resources of ``need`` with too little available quota, each with the
+    missing amount. Enough victims hold at least the missing amounts together, because a victim
+    frees at most what it holds."""
     lack: dict[FlavorResource, int] = {}
     for cell, amount in need.items():
         short = amount - max(0, available(cell))
@@ -45,8 +45,8 @@ def shortfalls(need: Need) -> dict[FlavorResource, int]:
 
 
 def above_nominal(need: Need) -> dict[FlavorResource, int]:
-    """The flavors and resources of ``need`` that would exceed the nominal quota of their queue, and
-    by how much."""
+    """Returns the flavors and resources of ``need`` that would exceed the nominal quota of the
+    preemptor's queue, and by how much."""
     return {
         cell.fr: more
         for cell, amount in need.items()
@@ -55,11 +55,11 @@ def above_nominal(need: Need) -> dict[FlavorResource, int]:
 
 
 def affects_no_other(cell: Cell, amount: int) -> bool:
-    """Whether the amount fits, and every node up to the root has that amount without borrowing.
+    """Whether the amount fits into the available quota of the cell's node, and no node from there
+    up to the root would borrow for it.
 
-    An amount that fits in this way does not affect the victims for other resources: no entitlement
-    and no share depends on the amount, and the amount fits whichever workloads are preempted.
-    """
+    A search for victims for other resources may ignore such an amount: no entitlement and no share
+    depends on it, and it fits whichever workloads are preempted."""
     if amount > available(cell):
         return False
     here, rest = cell, amount
@@ -77,10 +77,10 @@ def can_free(candidates: Sequence[CandidateEntry], short: Mapping[FlavorResource
 
 
 def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> list[Victim]:
-    """Returns the victims that the preemptor needs. The usage of every victim but the last is
-    restored, in reverse order; a victim is not returned if the preemptor fits together with the
-    restored usage. The last victim of a search is always needed. Finally the usage of all victims
-    is restored."""
+    """Returns the victims in ``taken`` that the preemptor needs. Goes through the victims in
+    reverse order, without the last one, which is always needed: restores the usage of each, and
+    drops the victim if the preemptor still fits. At the end the usage of all victims is restored.
+    """
     spare = _spare_quota(need)
     shared: dict[Cell, bool] = {}
     index = len(taken) - 2
@@ -90,8 +90,8 @@ def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> lis
         if not victim.workload.shared_quotas and _cannot_stay(amounts, spare, shared):
             index -= 1
             continue
-        # Try to restore several victims at once, because usually nearly all or only few victims are
-        # needed.
+        # Several victims are restored at once, because usually either nearly all victims are needed
+        # or only few.
         many = min(many, index + 1)
         some = taken[index - many + 1 : index + 1]
         total = _total(some)
@@ -123,7 +123,7 @@ def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> lis
 
 
 def remove_victim(taken: RemovedVictim) -> None:
-    """Removes the quota of the victim from the state."""
+    """Subtracts the usage of the victim from the scheduler's state."""
     victim, amounts = taken
     for cell, amount in amounts:
         cell.charge(-amount)
@@ -132,7 +132,7 @@ def remove_victim(taken: RemovedVictim) -> None:
 
 
 def restore_victim(taken: RemovedVictim) -> None:
-    """Undoes `remove_victim`: charges the quota of the victim again."""
+    """Undoes `remove_victim`: charges the usage of the victim again."""
     victim, amounts = taken
     for cell, amount in amounts:
         cell.charge(amount)
@@ -141,8 +141,8 @@ def restore_victim(taken: RemovedVictim) -> None:
 
 
 def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
-    """The amounts that were removed from the state for all given victims, per cell. Charging is
-    additive, so the amounts can be summed."""
+    """Returns the sum of the amounts that were subtracted for the given victims, per cell. Charging
+    is additive, so the sum can be charged in one step."""
     total: dict[Cell, int] = {}
     for _, amounts in taken:
         for cell, amount in amounts:
@@ -151,8 +151,8 @@ def _total(taken: Iterable[RemovedVictim]) -> dict[Cell, int]:
 
 
 def _spare_quota(need: Need) -> dict[FlavorResource, int]:
-    """An upper bound of the quota that stays free beyond ``need``: free quota at the root, and
-    quota that nodes on the way to the root do not lend."""
+    """Returns an upper bound of the quota that stays free if ``need`` is charged: the free quota at
+    the root, plus the unused quota that nodes on the way to the root do not lend."""
     spare: dict[FlavorResource, int] = {}
     for cell, amount in need.items():
         if not amount:
@@ -170,9 +170,10 @@ def _cannot_stay(
     spare: Mapping[FlavorResource, int],
     shared: dict[Cell, bool],
 ) -> bool:
-    """Whether restoring the amounts certainly exceeds the spare quota at the root. The answer is
-    True only if no node on the way up to the root keeps quota for itself. ``shared``: a cache of
-    whether all nodes on the way lend everything, by cell."""
+    """Whether a victim with these amounts is certainly needed, because restoring its usage would
+    exceed the spare quota. True only if no node on the way from the victim's queue up to the root
+    keeps quota for itself. ``shared``: a cache, by cell, of whether all nodes on that way lend all
+    of their quota."""
     for cell, amount in amounts:
         if amount > spare.get(cell.fr, amount):
             known = shared.get(cell)
@@ -187,7 +188,8 @@ def _cannot_stay(
 
 
 def _hold_together(candidates: Iterable[CandidateEntry], fr: FlavorResource, amount: int) -> bool:
-    """Whether the candidates together hold at least the amount of the flavor and resource."""
+    """Whether the candidates together hold at least ``amount`` of the flavor and resource
+    ``fr``."""
     for entry in candidates:
         held = entry[4].charge
         if held is not None:
