@@ -19,17 +19,18 @@ Made by `python -m tools.states_page` from the table of moves
 (`libs/admittance/workload/transitions.py`) and the family steps (`tools/states_page.py`).
 Do not edit.
 
-The phase is derived from conditions (`phase.py`) and never stored. Every edge below is a
-possible result of a move; tests explore the state machine and check that no other edge occurs. An
-eviction has two phases: while the job stops the workload is Evicting and its quota stays booked.
+The phase of a workload is derived from its conditions (`phase.py`) and never stored. Every edge in
+this diagram is a possible result of a move; tests explore the state machine and check that no other
+edge occurs. An eviction has two phases: while the job stops, the workload is Evicting and its quota
+stays booked; then the workload is in the phase to which the edge from Evicting leads.
 """
 
 TABLE: Final = """
 ## Transitions
 
-What each transition does to `status.admission`, to the rows in `status.admissionChecks`, and to
-`status.requeueState`. Each verdict names the cycle of its request; a reset of rows begins the next
-cycle.
+The table says what each transition does to `status.admission`, to the rows in
+`status.admissionChecks`, and to `status.requeueState` of the workload. Each verdict of a check names
+the cycle of its request; a reset of the rows begins the next cycle.
 
 | id | from → to | fact | what | admission | checks | requeueState |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -38,9 +39,10 @@ cycle.
 FAMILIES: Final = """
 ## Families
 
-A parent and its variants take the ways above, but no check is requested for a parent, runners
-get no messages about variants, and quota is booked for variants only. Parents and variants
-also take the steps below (`tools/states_page.py`). Steps of several members can be one commit.
+A parent and its variants take the transitions of the table above, but no check is requested for a
+parent, runners get no messages about variants, and quota is booked for variants only. Parents and
+variants also take the steps in this table (`tools/states_page.py`). Steps of several members of a
+family can be one commit.
 
 | id | role | from → to | fact | what |
 | --- | --- | --- | --- | --- |
@@ -49,7 +51,8 @@ also take the steps below (`tools/states_page.py`). Steps of several members can
 FACTS: Final = """
 ## Facts, phase by phase
 
-A fact that is not in this table changes nothing, and its outcome says why.
+The table names the phases in which a fact changes a workload. In all other phases the fact changes
+nothing, and its outcome says why.
 
 | fact | acted on in |
 | --- | --- |
