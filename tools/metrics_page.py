@@ -25,27 +25,29 @@ HEAD: Final = """\
 This page is generated from the code: `python -m tools.metrics_page`.
 
 [The admin port](../observability.md#the-admin-port) of a process shows the metrics of its services
-at `/metrics`. Names begin with `admittance_`. `--metrics-prefix kueue_` replaces this prefix, for
-queries and dashboards of Kueue: metrics that Kueue has too have its names and labels, without the
-label `replica_role`. Amounts of cpu are in cores, all others in the unit of the manifest.
+at `/metrics`. The names of metrics begin with `admittance_`. The option `--metrics-prefix kueue_`
+replaces this prefix, for queries and dashboards of Kueue: metrics that Kueue has, too, have Kueue's
+names and labels, without the label `replica_role`. The values of metrics are in cores for cpu, and
+in the unit of the manifest for other resources.
 
 - A gauge of queues is shown by the scheduler that leads the domain of the queue, so each queue
-  has one value, and the gauges of a deleted queue are gone at the next scrape. Right after a
-  change of the leader two schedulers, or none, may show the same queue.
-- Counters and histograms count since the start of their process, while the instance leads: add up
-  all instances.
-- Counters without labels, and those of rare events of a queue or a check, begin with 0, so that
+  has one value, and the gauges of a deleted queue are gone at the next scrape. Immediately after
+  the leader of a domain has changed, two schedulers, or no scheduler, may show gauges of its queues.
+- Counters and histograms count since the start of their process, and only while the instance leads:
+  add up the values of all instances.
+- Counters without labels, and counters of rare events of a queue or a check, begin with 0, so that
   `increase` and `rate` see the first event.
-- A family of [variants](../concurrent-admission.md) counts as one workload. Checks judge variants,
-  so metrics of checks count variants.
-- Labels are names of existing objects and fixed words. A counter has at most 2,000 series;
-  further ones are counted under `other`.
+- A family of [variants](../concurrent-admission.md) counts as one workload in the metrics. Checks
+  judge variants, so only the metrics of checks count variants.
+- The values of labels are names of existing objects and fixed words. A counter has at most 2,000
+  series; events of further series are counted under the label `other`.
 """
 
 NOT_COUNTED_HEAD: Final = """
 ## Metrics of Kueue that do not exist here
 
-`build_info` has other labels than in Kueue. Kueue's own labels for metrics do not exist here.
+The metric `build_info` has other labels than in Kueue. Labels that an administrator of Kueue can
+add to its metrics do not exist in Admittance.
 
 | metric | why |
 | --- | --- |

@@ -19,13 +19,14 @@ Made by `python -m tools.roles_page` from the table of roles (`libs/admittance/a
 not edit. A test tries every subject of the system as every role against a real nats-server
 (`tests/integration/access/test_proof.py`): the server allows exactly what this page lists.
 
-Services are users of the account CORE, all others of the account OUT. Users of OUT reach CORE only
-through the subjects in `libs/admittance/access/server_config.py`; an answer reaches only the
-client that asked ([why](decisions/0035-outsiders-live-behind-an-account-border.md)).
+Services are users of the account CORE; persons and all other programs are users of the account OUT.
+Users of OUT reach CORE only through the subjects in `libs/admittance/access/server_config.py`; the
+answer to a request reaches only the client that sent the request ([why](decisions/0035-outsiders-live-behind-an-account-border.md)).
 
-`<user>`, `<namespace>`, `<controller>` and `<class>` are those of the user, as tokens (`admit token
-NAME`); `*` is one token, `>` one or more. A runner without a namespace may run jobs of all
-namespaces.
+In the subjects on this page, `<user>`, `<namespace>`, `<controller>` and `<class>` stand for the
+user's own name, namespaces, controllers and provisioning classes, as tokens (`admit token NAME`);
+`*` stands for one token, `>` for one or more tokens. A user with the role runner and without a
+namespace may run jobs of all namespaces.
 
 | role | account | needs | may |
 | --- | --- | --- | --- |

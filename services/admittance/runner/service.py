@@ -130,8 +130,8 @@ async def run(
 RUNS: Final = gauge("runner_jobs", "Jobs of the runner, by the stage of their run", ("stage",))
 START_SLOTS: Final = gauge(
     "runner_start_slots",
-    "Slots for jobs that are being started at the same time, used and free. The number of running "
-    "jobs has no limit but quota",
+    "Slots for jobs that are being started at the same time, used and free; only quota limits the "
+    "number of running jobs",
     ("state",),
 )
 RUNNER_GAUGES: Final = (RUNS, START_SLOTS)

@@ -54,7 +54,7 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "1; the labels say where the ClusterQueue is in the tree of cohorts",
         (*_QUEUE, "parent_cohort", "root_cohort"),
     ),
-    "cluster_queue_nominal_quota": ("Nominal quota. All cpu is in cores", _CELL),
+    "cluster_queue_nominal_quota": ("Nominal quota; amounts of cpu are in cores", _CELL),
     "cluster_queue_borrowing_limit": ("Borrowing limit; Inf: none", _CELL),
     "cluster_queue_lending_limit": ("Lending limit; Inf: none", _CELL),
     "cluster_queue_resource_reservation": ("Quota that workloads hold", _CELL),
@@ -103,7 +103,7 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "local_queue_admission_fair_sharing_usage": (
         "The usage by which the ClusterQueue orders its LocalQueues, the least first: the weighted "
         "consumption with the penalties of admissions, divided by the weight; Inf: the weight is "
-        "0. Only with admission fair sharing",
+        "0. The gauge exists only with admission fair sharing",
         (*_LOCAL, "cluster_queue"),
     ),
 }
