@@ -32,7 +32,7 @@ in the unit of the manifest for other resources.
 
 - A gauge of queues is shown by the scheduler that leads the domain of the queue, so each queue
   has one value, and the gauges of a deleted queue are gone at the next scrape. Immediately after
-  the leader of a domain has changed, two schedulers, or no scheduler, may show gauges of its queues.
+  the leader of a domain has changed, two schedulers, or no scheduler, may show its queues.
 - Counters and histograms count since the start of their process, and only while the instance leads:
   add up the values of all instances.
 - Counters without labels, and counters of rare events of a queue or a check, begin with 0, so that

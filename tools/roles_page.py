@@ -21,7 +21,8 @@ not edit. A test tries every subject of the system as every role against a real 
 
 Services are users of the account CORE; persons and all other programs are users of the account OUT.
 Users of OUT reach CORE only through the subjects in `libs/admittance/access/server_config.py`; the
-answer to a request reaches only the client that sent the request ([why](decisions/0035-outsiders-live-behind-an-account-border.md)).
+answer to a request reaches only the client that sent it
+([why](decisions/0035-outsiders-live-behind-an-account-border.md)).
 
 In the subjects on this page, `<user>`, `<namespace>`, `<controller>` and `<class>` stand for the
 user's own name, namespaces, controllers and provisioning classes, as tokens (`admit token NAME`);

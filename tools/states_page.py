@@ -29,8 +29,8 @@ TABLE: Final = """
 ## Transitions
 
 The table says what each transition does to `status.admission`, to the rows in
-`status.admissionChecks`, and to `status.requeueState` of the workload. Each verdict of a check names
-the cycle of its request; a reset of the rows begins the next cycle.
+`status.admissionChecks`, and to `status.requeueState` of the workload. Each verdict of a check
+names the cycle of its request; a reset of the rows begins the next cycle.
 
 | id | from → to | fact | what | admission | checks | requeueState |
 | --- | --- | --- | --- | --- | --- | --- |
