@@ -1,2 +1,2 @@
-"""Explains the scheduler: why workloads wait, pending workloads, status of queues. Explanations
-only read the state."""
+"""Explains the scheduler's state: why workloads wait, which workloads are pending, the status of
+queues. Explanations leave the state unchanged."""

@@ -1,11 +1,10 @@
 """Explains why a workload waits: the decision of the next cycle, the workloads in its way, and what
 would unblock it.
 
-An explanation is computed by the functions that also make the decisions. Functions that try an
-assignment or a preemption restore the scheduler's state afterwards, so an explanation has no
-effect. One explanation costs a nomination, a check of each flavor, a bounded look at the holders of
-missing quota, and a look at each class of the workload's queue.
-"""
+The functions that make the scheduler's decisions also compute the explanations. Functions that try
+an assignment or a preemption restore the scheduler's state afterwards, so an explanation has no
+effect. One explanation costs as much as one nomination, a check of each flavor, a limited number of
+holders of missing quota, and each class of the workload's queue."""
 
 from __future__ import annotations
 
@@ -43,8 +42,8 @@ from admittance.scheduling.state.workload_view import GATED, PROMISED
 
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
-"""If a queue has more classes and inadmissible workloads than this number, an explanation lists
-only the head of the queue as ahead of the workload."""
+"""If a queue has more classes and inadmissible workloads together than this number, an explanation
+names only the head of the queue, not all workloads ahead of the explained one."""
 
 
 def explain(state: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> ExplainReply:
@@ -219,8 +218,8 @@ def why_not_considered(
 def evaluate(
     state: SchedulerState, cycle: Cycle, queue: Queue, workload: WorkloadInfo, why: Refusal | None
 ) -> Evaluation:
-    """Returns the decision that the next cycle would make about the workload. ``why``: why no cycle
-    considers the workload."""
+    """Returns the decision that the next cycle would make about the workload. ``why``: the reason
+    why no cycle considers the workload; None: cycles consider it."""
     inadmissible, (assignment, victims), search = cycle.consider(queue, workload)
     closed = ""
     if queue.in_cycle:
@@ -302,8 +301,7 @@ def why_not_admitted(
 def _waits_for(
     state: SchedulerState, workload: WorkloadInfo, evaluation: Evaluation
 ) -> tuple[PreemptionVictim, ...]:
-    """Returns the workloads that are being preempted for the given workload and still hold
-    quota."""
+    """Returns the victims of ``workload`` that are being preempted and still hold quota."""
     found = {
         one.workload: preemption_victim_of(one)
         for one in evaluation.victims
@@ -348,8 +346,8 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
 
 
 def _row_of(queue: Queue, workload: WorkloadInfo | None) -> WorkloadInfo | None:
-    """Returns the workload that lists show in place of the given one: for a variant its parent, if
-    the parent is pending in the queue, else the workload itself."""
+    """Returns the workload that lists of pending workloads show for ``workload``: for a variant its
+    parent, if the parent is pending in the queue, else ``workload`` itself."""
     parent = (
         workload.family.parent if workload is not None and workload.family is not None else None
     )
@@ -391,7 +389,8 @@ def _unblocked_by(
 def _of_allowed_flavors(
     workload: WorkloadInfo, verdicts: Sequence[FlavorVerdict]
 ) -> Sequence[FlavorVerdict]:
-    """The verdicts on the flavors that a variant may use; for other workloads all verdicts."""
+    """Returns only the verdicts on flavors that the workload may use if it is a variant; for other
+    workloads all verdicts."""
     among = workload.reported_flavors
     if among is None:
         return verdicts

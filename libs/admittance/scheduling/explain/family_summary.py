@@ -25,7 +25,7 @@ from admittance.scheduling.state.workload_view import PROMISED
 from admittance.workload.families.parent_status import until_text
 
 Explain = Callable[[Key], ExplainReply]
-"""A function that explains one variant like any workload."""
+"""A function that explains one variant, as any workload without a family is explained."""
 
 
 def explain(
@@ -79,7 +79,7 @@ def explain(
 def _phase_and_reason(
     state: SchedulerState, parent: WorkloadInfo, now: datetime
 ) -> tuple[str, str, str]:
-    """Phase, reason and message of the parent."""
+    """Returns phase, reason and message for the explanation of a parent."""
     family = parent.family
     assert family is not None and family.state is not None
     parent_state = family.state
@@ -201,7 +201,8 @@ _MILD: Final = -1
 
 
 class JudgedVariant(NamedTuple):
-    """A variant that the rules of the queue define, with its desired state."""
+    """A variant that the queue's rules for families define, with the state that the family policy
+    wants for it."""
 
     workload: WorkloadInfo
     tag: str
@@ -209,7 +210,7 @@ class JudgedVariant(NamedTuple):
 
 
 def variants(state: SchedulerState, queue: Queue | None, family: FamilyInfo) -> list[JudgedVariant]:
-    """The variants of the family that the rules of the queue define, best first."""
+    """Returns the variants of the family that the queue's rules define, the best first."""
     if family.state is None or queue is None:
         return []
     by_name = {one.key[1]: one for one in family.variants}
@@ -221,7 +222,8 @@ def variants(state: SchedulerState, queue: Queue | None, family: FamilyInfo) -> 
 
 
 def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | None:
-    """Why the family waits; None: the next cycle tries one of its variants."""
+    """Returns the refusal that says why the family of the parent waits; None: the next cycle tries
+    one of its variants."""
     family = parent.family
     assert family is not None
     if family.state is not None and family.state.waits:
@@ -244,10 +246,10 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
     lines = [_line(one, begins(family.state, rules, one.tag), state.now) for one in found]
     if any(line.reason == "" for line in lines):
         return None
-    # Take the reason of the best variant that waits for quota as the reason of the family.
+    # The reason of the family is the reason of the best variant that waits for quota.
     reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
     if not parent.is_due(state.now):
-        reason = BACKOFF.reason  # All variants wait for the end of a backoff.
+        reason = BACKOFF.reason  # All variants of the family wait until the backoff ends.
     shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
     return Refusal(
         reason=reason,
@@ -257,8 +259,8 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
 
 
 class _VariantLine(NamedTuple):
-    """The part of an explanation about one variant. ``reason`` "": the next cycle tries the
-    variant. ``waits``: the variant competes and holds no quota."""
+    """The part of a parent's explanation about one variant. ``reason``: why the variant waits; "":
+    the next cycle tries the variant. ``waits``: the variant competes and holds no quota."""
 
     tag: str
     reason: str
@@ -272,7 +274,8 @@ def _weight(line: _VariantLine) -> int:
 
 
 def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _VariantLine:
-    """``begins_at``: the end of the variant's createDelaySeconds."""
+    """Returns the part of a parent's explanation about one variant. ``begins_at``: the end of the
+    variant's createDelaySeconds."""
     workload = one.workload
     if workload.charge is not None:
         waits = [name for name, state in workload.checks if state != "Ready"]

@@ -1,7 +1,6 @@
 """Reports for each flavor whether it fits a pending workload, with numbers, and whether preemption
 helps; lists the workloads that hold most of a missing resource; decides whether a queue could ever
-admit a workload that is not submitted yet.
-"""
+admit a workload that is not submitted yet."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInf
 
 NO_QUEUE: Final = "NoSuchQueue"
 NEVER_FITS: Final = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor"})
-"""Obstacles that free quota does not remove."""
+"""The reasons of obstacles that remain even if all quota is free."""
 
 
 class _Manifest(msgspec.Struct, frozen=True):
@@ -52,12 +51,12 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
-    """Whether the workload in the manifest could start in an empty cohort tree.
+    """Returns whether the workload in the manifest, which is not submitted, could start if no other
+    workload ran.
 
     The requests are counted as in a cycle, after exclusions and transformations, and each pod set
-    is compared with `admittance.quota.cell.potential`. The comparison does not detect pod sets that
-    each fit alone but not together. ``fits`` is true if the workload may fit.
-    """
+    is compared with `admittance.quota.cell.potential`. ``fits`` in the reply may be true although
+    the workload can never start: pod sets that each fit alone but not together are not detected."""
     try:
         needs = state.shapes.needs(msgspec.json.decode(manifest, type=_Manifest).spec)
     except (msgspec.MsgspecError, BadQuantity) as error:
@@ -87,7 +86,7 @@ def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
 
 
 def _smallest(shape: RequestShape) -> RequestShape:
-    """The shape with the fewest pods that the workload may start with."""
+    """Returns the shape of the workload with the fewest pods with which it may start."""
     if not shape.is_flexible:
         return shape
     return shape.scaled(
@@ -96,7 +95,8 @@ def _smallest(shape: RequestShape) -> RequestShape:
 
 
 def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool) -> list[Obstacle]:
-    """The obstacles of the first pod set that no flavor could hold; empty: all pod sets fit."""
+    """Returns the obstacles of the first pod set that fits into no flavor even if all quota is
+    free; empty: each pod set fits into a flavor."""
     for ps, totals in zip(shape.pod_sets, shape.totals, strict=True):
         for resource, amount in totals:
             if amount and resource not in plan.groups and not ignore_undeclared:
@@ -117,22 +117,24 @@ HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
 
 SORTED_MAX = 500
-"""If more ClusterQueues than this number borrow, they are not sorted by how much they borrow."""
+"""If more ClusterQueues than this number hold quota in the domain, holders of missing quota are
+looked for without sorting the ClusterQueues by how much they borrow."""
 
 _Candidate = tuple[int, int, Key, FlavorResource, Cell, WorkloadInfo]
-"""Sort key of a possible holder: negative amount, priority, name, flavor and resource; then the
-cell and the holder."""
+"""A workload that may be listed as a holder of missing quota: its sort key (negated amount,
+priority, name, flavor and resource), then the cell and the workload."""
 
 
 def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) -> tuple[Holder, ...]:
-    """The workloads that hold most of the missing quota. Checks at most `LOOKED_AT_MAX` workloads:
-    first those in the workload's own queue, then those in the queues that borrow most."""
+    """Returns the workloads that hold most of the quota that a pending workload lacks. Checks at
+    most `LOOKED_AT_MAX` workloads: first those in the pending workload's own queue, then those in
+    the queues that borrow most."""
     if not needs:
         return ()
     first = next(iter(needs.values()))
     best: list[_Candidate] = []
-    # At first the amount and priority that a holder of quota must reach are so low that every
-    # holder is listed. After `_keep`, holders smaller than the kept ones are skipped at once.
+    # With these values every holder of quota is listed at first. After `_keep`, holders that rank
+    # behind the kept ones are skipped at once.
     least, last = 1, UNLIMITED
     for other in islice(_holding(first.queue, needs), LOOKED_AT_MAX):
         charge = other.charge
@@ -152,8 +154,8 @@ def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) ->
 
 
 def _keep(best: list[_Candidate]) -> tuple[int, int]:
-    """Removes all but the largest holders of quota from the list. Returns the amount and priority
-    that another holder must reach to be listed."""
+    """Keeps only the largest holders of missing quota in the list. Returns the least amount, and
+    for that amount the highest priority, with which another workload must still be listed."""
     best.sort(key=itemgetter(0, 1, 2, 3))
     del best[HOLDERS_MAX:]
     return (-best[-1][0], best[-1][1]) if len(best) == HOLDERS_MAX else (1, UNLIMITED)
@@ -197,11 +199,12 @@ def _holder(
 
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000
-"""How many candidates for preemption may be searched for one explanation. When they are used up,
-the remaining flavors get no search for victims."""
+"""How many candidates for preemption the searches for victims of one explanation may look at. Once
+so many are looked at, the remaining flavors get no search for victims."""
 
 FLAVORS_MAX: Final = 200
-"""How many verdicts one explanation has, over all pod sets: the reply must fit into one message."""
+"""How many verdicts on flavors one explanation has at most, over all pod sets: the reply must fit
+into one message."""
 
 OUTCOMES: Final = {
     FlavorAssignmentMode.FIT: "Fits",
@@ -213,16 +216,17 @@ OUTCOMES: Final = {
 
 
 class FlavorReport(NamedTuple):
-    """The verdicts on the flavors for a pending workload, and ``needs``: the missing amount per
-    flavor and resource."""
+    """``verdicts``: for a pending workload, whether and how well each flavor serves it; ``needs``:
+    the flavors and resources of which the workload lacks quota."""
 
     verdicts: list[FlavorVerdict]
     needs: dict[FlavorResource, QuotaNeed]
 
 
 class _BoundedSearch:
-    """The search for victims, limited to `CANDIDATES_MAX` candidates. ``unsearched``: flavors and
-    resources without a search, because the limit was reached."""
+    """The searches for victims of one explanation, limited to `CANDIDATES_MAX` candidates.
+    ``unsearched``: the flavors and resources for which victims were not searched, because the limit
+    was reached."""
 
     def __init__(self, queue: Queue, search: Search) -> None:
         self._search = search
@@ -233,8 +237,8 @@ class _BoundedSearch:
         self.unsearched: set[FlavorResource] = set()
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """Returns how well preemption would serve the amount in the cell. After `CANDIDATES_MAX`
-        searched candidates the answer is as if no workload could be preempted."""
+        """Returns how well preemption would serve the amount in the cell. Once `CANDIDATES_MAX`
+        candidates are looked at, the answer is as if no workload could be preempted."""
         if not self._search.knows(cell, amount):
             if self._left <= 0:
                 self.unsearched.add(cell.fr)
@@ -252,8 +256,9 @@ def report_flavors(
     *,
     closed: str,
 ) -> FlavorReport:
-    """Reports for each flavor whether it fits the workload. ``found``: the assignment of the whole
-    workload; ``closed``: why no flavor fits, whatever quota is free; "": flavors may fit."""
+    """Reports for each flavor whether it fits the workload. ``found``: the assignment that a scan
+    of flavors found for the whole workload; ``closed``: why the workload cannot start in any
+    flavor, whatever quota is free; "": no such reason."""
     plan, shape = queue.plan, workload.shape
     assert plan is not None and shape is not None
     bounded = _BoundedSearch(queue, search)
@@ -297,7 +302,8 @@ def report_flavors(
 
 
 def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
-    """Per pod set, the amounts that earlier pod sets of the workload would take."""
+    """Yields for each pod set the amounts per cell that the earlier pod sets of the workload would
+    take."""
     cells = {cell.fr: cell for cell in found.whole}
     taken: dict[Cell, int] = {}
     for place in found.places:
@@ -312,7 +318,8 @@ def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
 def _uncovered(
     state: SchedulerState, queue: Queue, workload: WorkloadInfo
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields each pod set with its resources that no flavor of the queue has."""
+    """Yields each pod set that requests resources which no flavor of the queue has, with these
+    resources."""
     assert queue.plan is not None and workload.shape is not None
     if state.config.quota_check_strategy == "IgnoreUndeclared":
         return
@@ -343,7 +350,7 @@ def _verdict(
         wanted = plus(before, amount)
         mode, level = one.rooms[at] if one.rooms else (FlavorAssignmentMode.NO_FIT, 0)
         free = max(0, available(cell))
-        # Quota that the variant's family holds is free for this variant.
+        # For a variant the quota that its family holds is available too.
         had = min(wanted, held.reliable(cell)) if held is not None else 0
         rooms.append(
             Room(
@@ -396,7 +403,7 @@ def _verdict(
 def _message(
     one: FlavorOffer, outcome: str, victims: int, queue: Queue, bounded: _BoundedSearch
 ) -> str:
-    """The verdict on one flavor as a sentence with numbers."""
+    """Returns the verdict on one flavor as a sentence with numbers."""
     what = ", ".join(obstacle_message(obstacle) for obstacle in one.obstacles)
     match outcome:
         case "Fits":
@@ -413,7 +420,7 @@ def _message(
 
 
 def preemption_victim_of(victim: Victim) -> PreemptionVictim:
-    """Returns the victim in the form of the reply."""
+    """Returns a victim in the form in which an explanation lists it."""
     workload = victim.workload
     reported = workload.preempted_by
     return PreemptionVictim(

@@ -1,9 +1,8 @@
 """Lists pending workloads queue by queue, in order, with their positions and waiting reasons.
 
-The cost of a list grows with the listed workloads and the classes of the queue, not with the
-workloads behind the last listed one. For a query about one namespace or LocalQueue the cost grows
-with the workloads of that namespace or LocalQueue.
-"""
+The cost of a list grows with the number of listed workloads and of classes in the queue, not with
+the number of workloads behind the last listed one. For a query about one namespace or LocalQueue
+the cost grows with the workloads of that namespace or LocalQueue."""
 
 from __future__ import annotations
 
@@ -27,11 +26,10 @@ LIMIT_MAX: Final = 1_000
 """How many pending workloads one reply lists at most: they fill about half of a message."""
 BYTES_MAX: Final = 700_000
 ROW_BYTES: Final = 400
-"""How many bytes the row of one pending workload has at most, not counting the row's message and
-very long names."""
+"""How many bytes the row of one pending workload has at most, without its message and its names."""
 FEW: Final = 2_000
-"""Up to this number the selected workloads are sorted; if more are selected, they are picked from
-the ordered queue."""
+"""If a query selects fewer pending workloads of a queue than this number, they are sorted; if it
+selects more, they are picked from the ordered queue."""
 
 
 def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> PendingReply:
@@ -85,7 +83,7 @@ def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
 
 def all_pending(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | None]]:
     """Yields all pending workloads in the order of `pending`, each with its refusal; None: the
-    workload was not refused, or waits for something other than quota."""
+    workload was not refused, or its LocalQueue has no ClusterQueue."""
     for queue in _queues_by_name(state):
         for at, workload in enumerate(in_listed_order(queue), start=1):
             refused = (
@@ -107,7 +105,8 @@ def _queues_by_name(state: SchedulerState) -> list[Queue]:
 def _selected(
     state: SchedulerState, queue: Queue, namespace: str, local_queue: str
 ) -> dict[WorkloadInfo, None] | None:
-    """The workloads of the queue that the query selects; None: the query selects all."""
+    """Returns the workloads of the queue that a query selects; None: the query selects all
+    workloads."""
     if not namespace and not local_queue:
         return None
     return {
@@ -122,7 +121,8 @@ def _selected(
 def _listed(
     queue: Queue, selected: dict[WorkloadInfo, None] | None, limit: int
 ) -> Iterator[tuple[int, WorkloadInfo]]:
-    """The first ``limit`` selected workloads, with their positions."""
+    """Yields the first ``limit`` selected workloads of the queue, each with its position in the
+    queue."""
     if selected is not None and len(selected) < min(FEW, queue.live // 4):
         for workload in nsmallest(limit, selected, key=lambda one: sort_key(queue, one)):
             yield position_in(queue, workload), workload
@@ -177,7 +177,8 @@ def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: 
 def _without_queue(
     state: SchedulerState, namespace: str, local_queue: str
 ) -> Iterator[WorkloadInfo]:
-    """Workloads that cannot compete because their LocalQueue is stopped or has no ClusterQueue."""
+    """Yields the workloads that cannot compete because their LocalQueue does not exist, is stopped
+    or has no ClusterQueue."""
     for key, workloads in state.by_local_queue.items():
         if (namespace and key[0] != namespace) or (local_queue and key[1] != local_queue):
             continue

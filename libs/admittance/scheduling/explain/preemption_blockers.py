@@ -1,9 +1,8 @@
 """Explains for each ClusterQueue why preempting its workloads does not free a missing resource.
 
-The explanation names the rule and the policy that protect the workloads, with numbers, without
-repeating the search for victims. For workloads that may be preempted, the explanation says why
-preempting them is not enough.
-"""
+The explanation names the rule and the policy that protect the ClusterQueue's workloads from
+preemption, with numbers; it does not repeat the search for victims. For workloads that may be
+preempted, it says why preempting them is not enough."""
 
 from __future__ import annotations
 
@@ -27,14 +26,16 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 QUEUES_MAX = 5
-"""How many other ClusterQueues are explained; those with the highest usage are explained first."""
+"""For how many other ClusterQueues an explanation says why they are not preempted; those with the
+highest usage are chosen."""
 LOOKED_AT_MAX = 2_000
-"""How many workloads, and how many ClusterQueues, are checked for one explanation."""
+"""How many workloads with quota, and how many ClusterQueues, are checked for one explanation of a
+pending workload."""
 
 
 class QuotaNeed(NamedTuple):
-    """A resource that a workload lacks in a flavor. ``wanted``: the requested amount of the
-    resource, including what other pod sets of the workload request."""
+    """A flavor and resource (``cell``) of which a pending workload lacks quota. ``wanted``: the
+    amount that the workload requests, including its earlier pod sets."""
 
     queue: Queue
     workload: WorkloadInfo
@@ -43,12 +44,12 @@ class QuotaNeed(NamedTuple):
 
     @property
     def policy(self) -> Policy:
-        """The preemption policy of the workload's ClusterQueue."""
+        """The preemption policy of the pending workload's ClusterQueue."""
         return self.queue.plan.policy if self.queue.plan is not None else NO_PREEMPTION
 
 
 class SearchBudget:
-    """How many workloads and ClusterQueues may still be checked for one explanation."""
+    """How many workloads with quota and ClusterQueues may still be checked for one explanation."""
 
     def __init__(self) -> None:
         self.left = LOOKED_AT_MAX
@@ -65,7 +66,8 @@ class SearchBudget:
 def preemption_blockers(
     state: SchedulerState, need: QuotaNeed, budget: SearchBudget
 ) -> Iterator[Protection]:
-    """Why preemption does not free one flavor and resource, for each ClusterQueue."""
+    """Yields for each ClusterQueue why preempting its workloads does not free the needed flavor and
+    resource."""
     if not state.config.preemption:
         yield _blocker(need, "", "PolicyNever", "", "preemption is disabled in the configuration")
         return
@@ -128,8 +130,8 @@ def preemption_blockers(
 def _blockers_in(
     state: SchedulerState, need: QuotaNeed, queue: Queue, policy: str, budget: SearchBudget
 ) -> Iterator[Protection]:
-    """Why preempting workloads of one queue does not free the needed quota. Called only if no rule
-    protects the whole queue from preemption."""
+    """Yields why preempting workloads of one queue does not free the needed quota. Must be called
+    only if no rule protects the whole queue from preemption."""
     protected: dict[str, list[tuple[int, int]]] = {}
     candidates = [0, 0]
     fr = need.cell.fr
@@ -168,7 +170,7 @@ def _blockers_in(
 def _candidates(
     state: SchedulerState, need: QuotaNeed, queue: Queue, policy: str, workloads: int, amount: int
 ) -> Protection:
-    """Explains why preempting the candidates does not free enough."""
+    """Explains why preempting the queue's candidates for preemption does not free enough quota."""
     resource = need.cell.fr[1]
     holds = "holds" if workloads == 1 else "hold"
     held = f"{count_with_noun(workloads, 'workload')} in ClusterQueue {queue.name} {holds} "
@@ -185,8 +187,8 @@ def _candidates(
 
 
 def _share_sentence(need: QuotaNeed, queue: Queue) -> str:
-    """Returns a sentence that says which shares forbid the preemption, computed with the needed
-    quota counted as used; "": shares forbid no preemption."""
+    """Returns a sentence that says which shares of fair sharing forbid preemption in the queue; "":
+    no shares forbid it. The shares are computed as if the preemptor had the needed quota."""
     assert need.queue.node is not None and queue.node is not None
     need.cell.charge(need.wanted)
     mine, theirs = almost_common(need.queue.node, queue.node)
@@ -283,8 +285,8 @@ def _blocker(
 
 
 def protection_rule(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo) -> str:
-    """The rule that protects the holder from preemption; "": no rule does, so the holder is a
-    candidate for preemption."""
+    """Returns the rule that protects the workload ``other``, which holds quota, from preemption;
+    "": no rule protects it, so it is a candidate for preemption."""
     assert other.charge is not None
     queue = other.charge.queue
     if other in LoopGuard(state).forbidden_victims(need.workload):
@@ -297,7 +299,8 @@ def protection_rule(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo)
 
 
 def queue_protection_rule(state: SchedulerState, need: QuotaNeed, queue: Queue) -> str:
-    """The rule that protects all workloads of another queue from preemption; "": no rule does."""
+    """Returns the rule that protects all workloads of another queue from preemption; "": no rule
+    protects all of them."""
     if need.policy.reclaim == "Never":
         return "PolicyNever"
     if not queue.activity.active:
@@ -310,9 +313,9 @@ def queue_protection_rule(state: SchedulerState, need: QuotaNeed, queue: Queue) 
 
 
 def protecting_cohort(state: SchedulerState, node: Node, need: QuotaNeed) -> Node | None:
-    """The lowest cohort between another queue and the common cohort that does not borrow; None: all
-    of these cohorts borrow. With fair sharing, "does not borrow" means that the cohort borrows
-    nothing at all, otherwise that it borrows nothing of the needed quota."""
+    """Returns the lowest cohort that does not borrow, of the cohorts between another queue and the
+    lowest cohort above both queues; None: all of these cohorts borrow. With fair sharing a cohort
+    borrows if it borrows any flavor and resource, else if it borrows the needed one."""
     above = node.parent
     common = _common_cohort(need, node)
     while above is not None and above is not common:
@@ -328,8 +331,8 @@ def protecting_cohort(state: SchedulerState, node: Node, need: QuotaNeed) -> Nod
 
 
 def _common_cohort(need: QuotaNeed, node: Node) -> Node | None:
-    """The lowest cohort above the node and the queue of the workload; None: they are in different
-    trees."""
+    """Returns the lowest cohort above both the node and the pending workload's queue; None: node
+    and queue are in different cohort trees."""
     mine: set[Node] = set()
     here = need.queue.node
     while here is not None:
@@ -359,8 +362,8 @@ def _by_priority(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo) ->
 
 
 def _is_entitled(need: QuotaNeed, node: Node) -> bool:
-    """Whether the workload's queue, or a cohort between that queue and the common cohort, has
-    enough quota of its own for the need."""
+    """Whether the pending workload's queue has enough quota of its own for the need, or a cohort
+    between that queue and the lowest cohort above both it and the node."""
     common = _common_cohort(need, node)
     cell, rest = need.cell, need.wanted
     while is_over(cell, rest):
@@ -372,8 +375,8 @@ def _is_entitled(need: QuotaNeed, node: Node) -> bool:
 
 
 def exceeds_entitlement(need: QuotaNeed) -> bool:
-    """Whether the needed amount exceeds the quota of every node below the root. For an amount
-    larger than every such quota the scheduler does not search for victims. Source:
+    """Whether the scheduler searches no victims for the need, because the needed amount exceeds the
+    quota of every node between the workload's queue and the root. Source:
     `docs/spec/scheduling.md#5.3, #6.4`."""
     plan = need.queue.plan
     if plan is None or plan.borrow_preempts or need.cell.nominal >= need.wanted:

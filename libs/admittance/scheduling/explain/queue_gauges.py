@@ -1,10 +1,9 @@
 """The gauges of queues and cohorts, with the names and labels of Kueue's metrics.
 
-The gauges are read in another thread while the scheduler works, so nothing here changes the state,
-and dicts are copied before they are iterated. The gauges of two queues may be read a few decisions
-apart, so they need not add up. Quota that is held for a variant until its sibling's job has stopped
-counts as reserved. Source: `docs/spec/lifecycle.md#8`.
-"""
+Another thread reads the gauges while the scheduler works, so this module changes nothing in the
+scheduler's state, and copies dicts before it iterates over them. The gauges of two queues may be
+read a few decisions apart, so they need not add up. Quota that is held for a variant until its
+sibling's job has stopped counts as reserved. Source: `docs/spec/lifecycle.md#8`."""
 
 from __future__ import annotations
 
@@ -107,7 +106,7 @@ GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         (*_LOCAL, "cluster_queue"),
     ),
 }
-"""Help text and labels of each gauge, by its name without prefix."""
+"""Help text and labels of each gauge, by the gauge's name without prefix."""
 
 Labels = tuple[str, ...]
 Found = dict[str, dict[Labels, float]]
@@ -142,7 +141,8 @@ def queue_gauges(state: SchedulerState) -> Found:
 
 
 def _add_queue(found: Found, state: SchedulerState, queue: Queue) -> int:
-    """Adds the gauges of the ClusterQueue; returns how many workloads it has admitted."""
+    """Adds the gauges of the ClusterQueue to ``found``; returns how many workloads are admitted in
+    the ClusterQueue."""
     status = status_of(state, queue)
     name = queue.name
     active, inadmissible = _split(status)
@@ -206,8 +206,8 @@ def _add_local_queue(found: Found, status: QueueStatus) -> None:
 def _add_cohort(
     found: Found, state: SchedulerState, node: Node, root: str, admitted: Mapping[str, int]
 ) -> tuple[int, dict[FlavorResource, int]]:
-    """Adds the gauges of the cohort and the cohorts below; returns the admitted workloads and the
-    reserved quota of its subtree."""
+    """Adds the gauges of the cohort and of all cohorts below it to ``found``; returns the number of
+    admitted workloads and the reserved quota in the cohort's subtree."""
     name = node.name
     running = 0
     reserved: dict[FlavorResource, int] = {}
@@ -236,14 +236,14 @@ def _add_cohort(
 
 
 def _split(status: QueueStatus) -> tuple[int, int]:
-    """The competing and the parked workloads of a queue."""
+    """Returns how many pending workloads of a queue compete, and how many are parked."""
     parked = min(status.parked, status.pending)
     return status.pending - parked, parked
 
 
 def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
-    """The workloads of the queue that are not admitted, by the reason and the cause in their
-    status. A family counts as one workload."""
+    """Counts the workloads of the ClusterQueue that are not admitted, by the reason and the
+    underlying cause in the labels of Kueue's metrics. A family counts as one workload."""
     found: dict[tuple[str, str], int] = {}
 
     def add(reason: str, cause: str, count: int) -> None:
@@ -257,7 +257,8 @@ def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
         for cause, group in tuple(cls.by_reason.items()):
             add(NO_RESERVATION, cause, len(group))
             left -= len(group)
-        # The refusal of these workloads is in flight, so their status does not have its reason yet.
+        # The remaining workloads have a refusal in flight, so their status does not have the
+        # refusal's reason yet.
         add(NO_RESERVATION, "", max(0, left))
     for workload in tuple(queue.parked_workloads):
         if workload.family is None:
@@ -270,8 +271,8 @@ def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
 
 
 def _unadmitted_of_local(workloads: Iterable[WorkloadInfo]) -> dict[tuple[str, str], int]:
-    """The workloads of a LocalQueue that are not admitted, as `_unadmitted` counts those of a
-    ClusterQueue."""
+    """Counts the workloads of a LocalQueue that are not admitted, as `_unadmitted` counts the
+    workloads of a ClusterQueue."""
     found: dict[tuple[str, str], int] = {}
     for one in tuple(workloads):
         if one.charge is not None:
@@ -288,8 +289,8 @@ def _unadmitted_of_local(workloads: Iterable[WorkloadInfo]) -> dict[tuple[str, s
 
 
 def _requested(queue: Queue) -> dict[str, int]:
-    """What the pending workloads of the queue request, by resource. A family of variants counts
-    once, with the requests of its parent."""
+    """Returns what the pending workloads of the queue request in all, by resource. A family of
+    variants counts once, with the requests of its parent."""
     found: dict[str, int] = {}
 
     def add(shape: RequestShape | None, count: int) -> None:
@@ -310,7 +311,8 @@ def _requested(queue: Queue) -> dict[str, int]:
 
 
 def _amount(resource: str, amount: int | None) -> float:
-    """The amount in the units of Kueue's metrics: cores, bytes or pieces; None: no limit."""
+    """Converts an amount to the units of Kueue's metrics: cores, bytes or pieces. An ``amount`` of
+    None, no limit, gives infinity."""
     if amount is None or amount >= UNLIMITED:
         return inf
     return amount / MILLI if resource == "cpu" else amount

@@ -1,4 +1,4 @@
-"""Answers queries for counters, usage and activity of queues, and the trees of cohorts."""
+"""Answers queries for counters, usage and activity of queues, and for the trees of cohorts."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def is_parked(workload: WorkloadInfo) -> bool:
 
 
 def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
-    """Counters and usage of one ClusterQueue or all, and of the LocalQueues of the namespace. A
-    query for a cohort returns its whole tree."""
+    """Returns counters and usage of one ClusterQueue or of all, and of the LocalQueues of the
+    namespace. For a query about a cohort, returns all queues and cohorts of the cohort's tree."""
     if query.cohort:
         return _of_cohort(state, query.cohort)
     names = [query.cluster_queue] if query.cluster_queue else list(state.catalog.cluster_queues)
@@ -70,8 +70,9 @@ def _cluster_queue(state: SchedulerState, queue: Queue) -> QueueStatus:
 
 
 def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
-    """Counters and usage of the ClusterQueue, which must exist. Changes nothing: metrics call this
-    function in another thread, so dicts are copied before they are iterated."""
+    """Returns counters and usage of the ClusterQueue, which must exist. Changes nothing in the
+    scheduler's state, and copies dicts before it iterates over them, because metrics call this
+    function in another thread."""
     node = queue.node
     assert node is not None
     admitted: dict[FlavorResource, int] = {}
@@ -111,7 +112,7 @@ def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
 
 
 def _parked(queue: Queue) -> int:
-    """The number of parked workloads of the queue. A family counts as one workload."""
+    """Returns the number of parked workloads of the queue. A family counts as one workload."""
     if not queue.variants and not queue.parents:
         return sum(cls.live for cls in tuple(queue.parked_classes)) + len(queue.parked_workloads)
     regular = sum(cls.live for cls in tuple(queue.parked_classes) if not cls.is_of_variants)
@@ -120,8 +121,8 @@ def _parked(queue: Queue) -> int:
 
 
 def _reserving(queue: Queue) -> int:
-    """The number of workloads that hold quota of the queue. A family counts as one workload from
-    its admission on, because its parent is pending before."""
+    """Returns the number of workloads that hold quota of the queue. A family counts as one workload
+    from its admission on, because its parent is pending before."""
     if queue.rules is None:
         return len(queue.holding)
     return sum(_stands_for_itself(one) for one in tuple(queue.holding))
@@ -133,8 +134,8 @@ def _stands_for_itself(workload: WorkloadInfo) -> bool:
 
 
 def _is_listed(cell: Cell) -> bool:
-    """Whether a manifest names the cell, or some of its quota is still used: quota that was removed
-    from a manifest is listed until its usage ends."""
+    """Whether replies list the cell: a manifest names its flavor and resource, or some of it is
+    still used. Quota that was removed from a manifest is listed until its usage ends."""
     return cell.is_listed or cell.usage != 0
 
 
@@ -145,8 +146,8 @@ def _local_queue(state: SchedulerState, key: Key) -> QueueStatus:
 
 
 def local_status_of(state: SchedulerState, key: Key) -> QueueStatus:
-    """Counters and usage of the LocalQueue, which must exist. Changes nothing, like `status_of`,
-    which returns those of a ClusterQueue."""
+    """Returns counters and usage of the LocalQueue, which must exist. Like `status_of` for a
+    ClusterQueue, may be called in another thread."""
     local = state.catalog.local_queues[key]
     activity = state.catalog.local_queue_activity(*key)
     pending = parked = reserving = admitted = 0
@@ -263,8 +264,8 @@ def is_promised(workload: WorkloadInfo) -> bool:
 
 
 def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
-    """The quota that the workload holds, as shown in replies. The quota of a family is shown only
-    with the one variant that counts for the family."""
+    """Returns the quota that replies show for a workload. The quota of a family is shown only with
+    the one variant that counts for the family."""
     overlap = workload.family_quota
     if overlap is None:
         return workload.charge.cells if workload.charge is not None else ()
@@ -272,8 +273,8 @@ def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:
 
 
 def promised_workloads(queues: Iterable[Queue]) -> list[WorkloadInfo]:
-    """The workloads of the given queues for which quota is only held. Looks at each holder of quota
-    in queues with families."""
+    """Returns the workloads of the given queues for which quota is only held until the job of a
+    sibling has stopped. Looks at every workload with quota in queues with families."""
     return [
         one
         for queue in queues
@@ -285,7 +286,7 @@ def promised_workloads(queues: Iterable[Queue]) -> list[WorkloadInfo]:
 
 @contextmanager
 def without_charges(workloads: Iterable[WorkloadInfo]) -> Iterator[None]:
-    """Removes the usage of the workloads from the cohort tree for the duration of the context."""
+    """Subtracts the usage of the workloads from the cohort tree while the context is open."""
     gone = list(workloads)
     for one in gone:
         remove_usage(one)

@@ -1,4 +1,5 @@
-"""Lists changes that would unblock a pending workload. Each phrase names the object to change."""
+"""Lists the changes that would unblock a pending workload, each as a phrase that names the object
+to change."""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def of_open_check(state: SchedulerState, name: str) -> str:
 
 
 def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[str]:
-    """Yields a phrase that names the workload of the queue that has to start first, if any."""
+    """Yields a phrase that names the workload that must start before the pending workload in the
+    same queue, if there is one."""
     if first is None or first is workload:
         return
     name = f"{first.key[0]}/{first.key[1]}"
@@ -180,8 +182,8 @@ def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource
 
 
 def bound_by(cell: Cell) -> tuple[CellNode, bool]:
-    """The node of the cohort tree that limits the available quota of the cell, and True if the
-    node's borrowing limit is the reason, False if it is the node's lack of free quota."""
+    """Returns the node of the cohort tree that limits the available quota of the cell, and whether
+    the node's borrowing limit is the reason (True) or its lack of free quota (False)."""
     here: Cell = cell
     while here.parent is not None:
         if here.borrow is not None:
@@ -194,6 +196,6 @@ def bound_by(cell: Cell) -> tuple[CellNode, bool]:
 
 
 def first_names(names: Sequence[str], most: int) -> str:
-    """Returns the first names, and how many further names there are."""
+    """Returns the first of the names as text, and the number of further names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
