@@ -1,10 +1,10 @@
-"""The consumption of LocalQueues in ClusterQueues that order by usage.
+"""The accounts of what LocalQueues consume, in ClusterQueues that order workloads by the usage of
+LocalQueues.
 
 Every instance keeps these accounts, whether it leads the domain or not: an account follows from the
 stored consumption of its LocalQueue and from the workloads admitted after that consumption was
-stored. The leader stores changed accounts, so that the next leader continues from the stored
-consumption.
-"""
+stored. The leader of a domain stores changed accounts in the bucket, so that the next leader
+continues from the stored consumption."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 SAVE_DELAY: Final = timedelta(seconds=1)
-"""How long after a change of an account the account is stored. Because of the delay, one write
+"""How long after a change an account is stored in the bucket. Because of the delay, one write
 covers a burst of admissions."""
 
 
 @dataclass(slots=True)
 class WorkloadUsage:
-    """The consumption of one workload. ``started``: since when the workload is admitted; None: it
-    is not admitted yet."""
+    """The bill of one workload: what it adds to the consumption of its LocalQueue. ``amounts``:
+    what the workload holds; ``penalty``: its admission penalty; ``started``: since when the
+    workload is admitted; None: it is not admitted yet."""
 
     amounts: Nanos
     penalty: Nanos
@@ -47,20 +48,19 @@ class WorkloadUsage:
 
 @dataclass(slots=True, eq=False)
 class LaneAccount:
-    """The account of one LocalQueue, with the bills of its workloads and the lane of the
-    LocalQueue."""
+    """The account of one LocalQueue, with the bills (`WorkloadUsage`) of its workloads and the lane
+    of the LocalQueue."""
 
     account: Account
     lanes: Lanes[WorkloadInfo]
     lane: Lane[WorkloadInfo]
     bills: dict[WorkloadInfo, WorkloadUsage] = field(default_factory=dict)
     base: datetime = LONG_AGO  # the time of the stored record from which the account was restored
-    # The time of the LocalQueue's newest record that was returned to the caller to be stored in the
-    # bucket.
+    # The time of the newest record of this account that `Accounts.to_write` has yielded.
     saved: datetime = LONG_AGO
 
     def update_lane(self) -> None:
-        """Updates the place of the LocalQueue's lane among the lanes."""
+        """Updates the place of the LocalQueue's lane among the lanes of its ClusterQueue."""
         self.lanes.lane_changed(self.lane)
 
     def start(self, bill: WorkloadUsage, at: datetime) -> None:
@@ -74,7 +74,8 @@ class LaneAccount:
             self.account.start(bill.amounts, bill.penalty, at)
 
     def restore(self, record: ConsumedUsage) -> None:
-        """Continues the account from a stored record."""
+        """Sets the account to a stored record of the LocalQueue's consumption, and bills the
+        present workloads again."""
         self.base = record.last_update
         self.account.restore(consumed_of(record), self.base)
         for bill in self.bills.values():
@@ -85,8 +86,8 @@ class LaneAccount:
 
 
 class Accounts:
-    """The accounts of all LocalQueues. ``sampled``: when the usages of LocalQueues were compared
-    last."""
+    """The accounts of all LocalQueues with a usage that counts. ``sampled``: when the usages of
+    LocalQueues were compared last."""
 
     def __init__(
         self,
@@ -169,12 +170,12 @@ class Accounts:
     def update_bills(
         self, workload: WorkloadInfo, now: datetime, *, is_new_amount: bool = False
     ) -> None:
-        """Updates the bill of a workload after its quota or its admission may have changed.
+        """Updates the workload's bill in the account of its LocalQueue, after the workload's quota
+        or admission may have changed.
 
         ``is_new_amount``: the workload holds another amount from now on, and has paid its admission
         penalty if it is admitted. Of the variants of a family only the one that counts for the
-        family is billed.
-        """
+        family is billed."""
         row = self._rows.get(workload.local_queue)
         if row is None:
             return
@@ -213,8 +214,9 @@ class Accounts:
     def _bill(
         self, row: LaneAccount, workload: WorkloadInfo, again: datetime | None = None
     ) -> None:
-        """``again``: the time since which the workload's quota counts as usage, if the workload is
-        admitted and has paid its admission penalty before."""
+        """Makes the bill of a workload that holds quota. ``again``: for a workload that is admitted
+        and has paid its admission penalty before, since when its present quota counts; else None.
+        """
         assert workload.charge is not None
         amounts: Nanos = {}
         for cell, much in workload.charge.cells:
@@ -233,7 +235,7 @@ class Accounts:
     # Time. ------------------------------------------------------------------------------------
 
     def is_due(self, now: datetime) -> bool:
-        """Returns whether a new sampling interval has begun."""
+        """Returns whether `sample` must be called, because a new sampling interval has begun."""
         interval = self.config.usage_sampling_interval
         return self._moving and bool(interval) and now >= self.sampled + interval
 
@@ -253,8 +255,8 @@ class Accounts:
                 self._unsaved.setdefault(key, now)
 
     def next_wake(self) -> datetime | None:
-        """Returns when usages are to be compared or accounts to be stored; None: not before an
-        account changes."""
+        """Returns when to compare usages or store accounts next; None: not before an account
+        changes."""
         times = [since + SAVE_DELAY for since in islice(self._unsaved.values(), 1)]
         interval = self.config.usage_sampling_interval
         if interval and self._moving:
@@ -264,8 +266,8 @@ class Accounts:
     # Stored records. --------------------------------------------------------------------------
 
     def remembered(self, key: Key, record: ConsumedUsage | None) -> bool:
-        """Takes over the stored record of a LocalQueue; None: the record was deleted. Returns
-        whether the account of the LocalQueue changed."""
+        """Applies a record of a LocalQueue's consumption that was read from the bucket; None: the
+        record was deleted. Returns whether the account of the LocalQueue changed."""
         if record is None:
             self._records.pop(key, None)
             return False
@@ -282,9 +284,9 @@ class Accounts:
     def to_write(
         self, now: datetime, *, at_once: bool = False
     ) -> Iterator[tuple[Key, ConsumedUsage | None]]:
-        """Yields the changed records of LocalQueues in domains that this scheduler leads; None: the
-        LocalQueue was deleted. ``at_once``: also accounts that changed less than `SAVE_DELAY` ago.
-        """
+        """Yields the records to store in the bucket, of changed accounts in domains that this
+        scheduler leads; record None: the LocalQueue was deleted, so its record must be deleted.
+        ``at_once``: also accounts that changed less than `SAVE_DELAY` ago."""
         latest = now if at_once else now - SAVE_DELAY
         for key in [one for one, since in self._unsaved.items() if since <= latest]:
             del self._unsaved[key]
@@ -309,8 +311,8 @@ def _is_billed(workload: WorkloadInfo) -> bool:
 
 
 def _goes_on(workload: WorkloadInfo) -> bool:
-    """Returns whether the family of the workload was admitted before and only migrates, so that the
-    penalty is not billed again."""
+    """Returns whether the workload is a variant of a family that was admitted before and only
+    migrates, so that the admission penalty is not billed again."""
     state = workload.family.state if workload.family is not None else None
     if state is None or state.first_admitted is None:
         return False

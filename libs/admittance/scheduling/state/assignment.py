@@ -1,5 +1,5 @@
-"""The result of a scan of flavors: an assignment of flavors to pod sets; and admissions as they are
-stored."""
+"""`Assignment`, the result of a scan of flavors for a workload, and its conversion to and from a
+stored admission."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ RECLAIM: Final[int] = FlavorAssignmentMode.RECLAIM
 
 
 class Obstacle(NamedTuple):
-    """Why the request of one pod set for one resource has no room in one flavor. Amounts are in
+    """Why the request of one pod set for one resource does not fit into one flavor. Amounts are in
     accounting units.
 
     ``resource`` is "" if the flavor itself does not match. ``taken``: the amount that earlier pod
-    sets of the same workload take.
-    """
+    sets of the same workload take."""
 
     pod_set: str
     flavor: str
@@ -54,7 +53,8 @@ class Obstacle(NamedTuple):
 
 
 class PodSetPlace(msgspec.Struct, frozen=True):
-    """The flavors and amounts that one pod set would get."""
+    """The flavors and amounts that an assignment gives to one pod set: ``flavors``, the flavor of
+    each resource; ``amounts``, the amount of each resource for all pods."""
 
     name: str
     count: int
@@ -66,16 +66,15 @@ class Assignment:
     """The result of a scan of flavors for a workload.
 
     ``usage``: the amounts that the assignment would charge per cell, in the order of assigning.
-    ``contested``: flavors and resources that have room only after preemption. ``cursor``: the
-    flavor where the scan stopped, per pod set and group; None: the scan reached the last flavor.
-    ``checks``: per controller the check that the assigned flavors need. ``avoided``: admission
-    checks; the scan skips flavors with one of these checks. ``clashes``: checks of flavors chosen
-    earlier in the scan that excluded later flavors. ``failed_from``: the index of the first
-    obstacle that belongs to the scan without a result.
+    ``contested``: the assigned flavors and resources that have room only after preemption.
+    ``cursor``: where the scan stopped; None: the scan reached the last flavor. ``checks``: for each
+    controller the check that the assigned flavors need. ``avoided``: admission checks; the scan
+    skipped the flavors with one of these checks. ``clashes``: checks of flavors chosen early in the
+    scan that excluded later flavors. ``failed_from``: the index of the first obstacle of the scan
+    that found no flavor.
 
     ``family_quota``: the quota that the family of a variant holds. A variant needs only the amounts
-    beyond ``family_quota``, and would be charged the amounts in ``whole``.
-    """
+    beyond ``family_quota``, and would be charged the amounts in ``whole``."""
 
     __slots__ = (
         "avoided",
@@ -119,8 +118,8 @@ class Assignment:
 
 
 Cursor = tuple[Mapping[int, int], ...]
-"""For each pod set a map from a group to the index of the flavor where the scan of that group
-stopped; -1: the last flavor."""
+"""The place where a scan of flavors stopped: for each pod set a map from the number of a resource
+group to the index of the flavor where the scan of that group stopped; -1: the last flavor."""
 
 
 def admission_of(queue: str, assignment: Assignment) -> Admission:
@@ -147,11 +146,10 @@ def charges_of(
     shape: RequestShape,
     reclaimable: Iterable[tuple[str, int]] = (),
 ) -> list[tuple[Cell, int]]:
-    """Returns the usage of an admission, per cell.
+    """Returns the usage of a stored admission, per cell.
 
-    Reclaimable pods do not count: the usage of a pod set is scaled down to its other pods. A
-    quantity that cannot be read counts as zero.
-    """
+    Reclaimable pods do not count: the usage of a pod set is scaled down to its remaining pods. A
+    quantity that cannot be read counts as zero."""
     gone = dict(reclaimable)
     full = {ps.name: ps.count for ps in shape.pod_sets} if gone else {}
     total: dict[Cell, int] = {}

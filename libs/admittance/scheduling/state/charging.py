@@ -2,15 +2,14 @@
 plans of preemption, the shared quota of a family, and the usage of LocalQueues.
 
 A reservation may be stored before its victims have stopped, so that its checks can decide first.
-The reservation counts as usage, and quota that the victims hold and the reservation will get counts
-once: see `shared_quota.PlanQuota`, which is recomputed when a plan, the quota of a planner or
-victim, or the cohort tree changes. Plans are read from stored workloads, so the next leader
-continues with the same plans. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
+The reservation (the planner) counts as usage, and quota that the victims hold and the planner will
+get counts once: see `shared_quota.PlanQuota`, which is recomputed when a plan, the quota of a
+planner or victim, or the cohort tree changes. Plans are read from stored workloads, so the next
+leader continues with the same plans. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
 
-While a family holds quota, its other variants ask only for what the family does not hold yet.
-Variants of a family with quota wait in classes of their own and are tried again when the quota of
-the family changes. Source: `docs/spec/lifecycle.md#4.6, #4.11`.
-"""
+While a family of variants holds quota, its other variants request only what the family does not
+hold yet. Variants of a family with quota wait in classes of their own and are tried again when the
+quota of the family changes. Source: `docs/spec/lifecycle.md#4.6, #4.11`."""
 
 from __future__ import annotations
 
@@ -43,7 +42,8 @@ from admittance.scheduling.state.workload_info import (
 def set_plan(
     state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
 ) -> None:
-    """Sets the victims that the planner waits for; None: the planner waits for no victim."""
+    """Sets a workload's plan of preemption: the victims for which its reservation waits; None: it
+    waits for no victim."""
     if pending is not None and not pending.victims:
         pending = None
     before = planner.pending_preemption
@@ -70,15 +70,15 @@ def set_plan(
 def assume_plan(
     state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
 ) -> None:
-    """Sets a preemption plan that is in flight. The workload's stored plan is kept until the new
-    plan is stored."""
+    """Sets a workload's plan of preemption from a decision in flight. The stored plan is kept, to
+    be restored if the decision is refused."""
     if planner.pending_preemption is not None:
         state.replaced_plans[planner] = planner.pending_preemption
         set_plan(state, planner, pending)
 
 
 def add_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo) -> None:
-    """Adds the workload to the planners of the domain if it has a plan to preempt victims."""
+    """Adds the workload to the planners of its domain if it has a plan to preempt victims."""
     if workload.pending_preemption is not None:
         domain.planners[workload] = None
         state.planning_domains[domain] = None
@@ -97,10 +97,9 @@ def may_plan(domain: Domain | None) -> bool:
     """Returns whether reservations may be stored before their victims have stopped.
 
     In a domain with a lending limit, the victims must stop before the reservation is stored. With a
-    lending limit the usage that a cohort sees depends on the order in which workloads come and go,
-    so no shared amount is right for every way in which plans may end. Kueue always waits for the
-    victims.
-    """
+    lending limit the usage that counts at a cohort depends on the order in which workloads come and
+    go, so no shared amount is right for every order in which plans may end. Kueue always waits for
+    the victims."""
     if domain is None:
         return False
     if domain.lending_limited is None or domain.lending_limited[0] != domain.generation:
@@ -140,7 +139,7 @@ def pending_preemption_of(victims: Iterable[Victim], *, issued: bool) -> Pending
 
 
 def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterator[WorkloadInfo]:
-    """Yields the planned victims that still hold quota that the planner will get."""
+    """Yields the victims of the planner that still hold quota which the planner will get."""
     for one in planner.pending_preemption.victims if planner.pending_preemption is not None else ():
         workload = state.workloads.get((one.namespace, one.name))
         if workload is None or workload.charge is None or workload is planner:
@@ -153,8 +152,8 @@ def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterato
 
 
 def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | None = None) -> None:
-    """Recomputes the shared quota of the domain's preemption plans. ``absent``: a workload to treat
-    as if it had no usage."""
+    """Recomputes the quota that the domain's planners share with their victims. ``absent``: a
+    workload to treat as if it had no usage."""
     unshare_quota(domain)
     domain.plan_quota_varies = False
     for planner in sorted(domain.planners, key=_oldest_first):
@@ -165,7 +164,7 @@ def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | No
 
 
 def remove_planner_usage(state: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
-    """Removes the usage and the plan of the planner, until `restore_planner_usage`."""
+    """Subtracts the usage of the planner, and ignores its plan, until `restore_planner_usage`."""
     assert planner.charge is not None
     unshare_quota(domain)
     domain.planners.pop(planner, None)
@@ -183,7 +182,8 @@ def restore_planner_usage(state: SchedulerState, domain: Domain, planner: Worklo
 
 
 def unshare_quota(domain: Domain) -> None:
-    """Charges all planners and victims of the domain in full, without quota that they share."""
+    """Ends all shared quota of the domain's planners and victims: each of them is charged
+    in full."""
     for shared in domain.plan_quotas:
         shared.exclude(shared.planner)
         for one in (shared.planner, *shared.victims):
@@ -192,14 +192,15 @@ def unshare_quota(domain: Domain) -> None:
 
 
 def unshare_all_quota(state: SchedulerState) -> None:
-    """Charges all planners and victims in full while the cohort tree changes, until
+    """Charges the planners and victims of all domains in full while a cohort tree changes, until
     `share_all_quota`."""
     for domain in state.planning_domains:
         unshare_quota(domain)
 
 
 def share_all_quota(state: SchedulerState) -> None:
-    """Undoes `unshare_all_quota`: recomputes shared quota on the cohort tree as it is now."""
+    """Undoes `unshare_all_quota`: recomputes the shared quota of all domains in the cohort trees as
+    they are now."""
     for domain in list(state.planning_domains):
         share_quota(state, domain)
 
@@ -212,11 +213,9 @@ def _oldest_first(planner: WorkloadInfo) -> tuple[float, str]:
 def _share_plan_quota(
     domain: Domain, planner: WorkloadInfo, cell: Cell, victims: list[WorkloadInfo]
 ) -> None:
-    """Lets the quota of the planner and its victims for one flavor and resource count once.
-
-    Finds the amount that counts once by removing planner and victims for a while and measuring by
-    how much usage falls.
-    """
+    """Makes the quota that the planner shares with its victims, of one flavor and resource, count
+    once. Finds the shared amount by subtracting planner and victims for a while and measuring by
+    how much the usage of each cell falls."""
     path: list[Cell] = []
     here: Cell | None = cell
     while here is not None:
@@ -232,8 +231,8 @@ def _share_plan_quota(
         if domain.plan_quota_varies
         else []
     )
-    # Quota that a node does not lend absorbs usage below the node. So each of two planners may seem
-    # to add to the parent the amount that both planners add together.
+    # Usage below a node does not count above it while it fits into quota that the node does not
+    # lend. So each of two planners may seem to add to the parent what only both add together.
     others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
     mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
     if not any(mine):
@@ -255,8 +254,8 @@ def _share_plan_quota(
 
 
 def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | None:
-    """Returns the index in ``path`` of the node where the victim's path to the root meets the
-    planner's; None: the victim holds no such quota."""
+    """Returns the index in ``path``, the planner's cells up to the root, of the lowest cell that is
+    also above the victim; None: the victim holds no such quota."""
     assert victim.charge is not None
     there = next((cell for cell, _ in victim.charge.cells if cell.fr == path[0].fr), None)
     private = False
@@ -273,8 +272,8 @@ def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | No
 
 
 def _falls(cells: list[Cell], workloads: list[WorkloadInfo]) -> list[list[int]]:
-    """Returns, for each workload, by how much the usage of each cell falls when it is removed after
-    the workloads before it. All removed usage is restored at the end."""
+    """Subtracts the usage of the workloads one after the other. Returns for each workload by how
+    much the usage of each cell fell. Restores all usage at the end."""
     found: list[list[int]] = []
     for one in workloads:
         used = [cell.usage for cell in cells]
@@ -304,11 +303,9 @@ def join_family_quota(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
-    """Takes a variant out of the shared quota of its family and returns the family.
-
-    Before the call, the caller has given the variant's charge back in full or has detached it from
-    the family. The caller calls `family_quota_changed` once the charge is removed.
-    """
+    """Takes a variant out of the shared quota of its family and returns the family. The caller must
+    have given the variant's charge back in full before, or detach the variant from the family, and
+    must call `family_quota_changed` afterwards."""
     family, overlap = workload.family, workload.family_quota
     assert family is not None and overlap is not None and workload.charge is not None
     overlap.leave(workload, workload.charge.cells)
@@ -322,14 +319,15 @@ def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
 
 
 def choose_counted(state: SchedulerState, family: FamilyInfo) -> None:
-    """Chooses anew the variant of the family that counts in shares, after another variant may have
-    been admitted."""
+    """Chooses the variant of the family that counts in shares again. Must be called after another
+    variant may have been admitted."""
     if family.quota is not None:
         family.quota.count(_counted_variant(state, family.quota))
 
 
 def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
-    """Puts the waiting variants into their classes again, after the quota of the family changed."""
+    """Puts the waiting variants of the family into the classes where they belong now. Must be
+    called after the quota of the family changed."""
     choose_counted(state, family)
     waiting: list[tuple[Queue, WorkloadInfo]] = []
     for one in family.variants:
@@ -343,15 +341,15 @@ def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
 
 
 def _counted_variant(state: SchedulerState, held: FamilyQuota[WorkloadInfo]) -> WorkloadInfo | None:
-    """Returns the variant that counts in shares: an admitted one, or without one the one with the
-    best place in the order of preference."""
+    """Returns the variant of the family that counts in shares: the admitted variant, or if none is
+    admitted, the variant with quota that has the best place in the order of preference."""
     workloads = list(held.members)
     if len(workloads) < 2:
         return workloads[0] if workloads else None
     admitted = [one for one in workloads if one.admitted_at is not None]
     if admitted:
-        # Two variants are admitted while one variant has taken over and the eviction of its sibling
-        # is not stored yet.
+        # Two variants of a family are admitted for a short time in a migration: until the eviction
+        # of the replaced variant is stored.
         return max(admitted, key=lambda one: (one.admitted_at, one.uid))
     return min(workloads, key=lambda one: (_place(state, one), one.uid))
 
@@ -397,7 +395,8 @@ def charge(
 
 
 def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
-    """Gives back exactly what the workload was charged. Returns the queue that was charged."""
+    """Gives back exactly the amounts for which the workload was charged. Returns the queue that was
+    charged; None: the workload held no quota."""
     held = workload.charge
     if held is None:
         return None

@@ -16,18 +16,16 @@ __all__ = ["FINAL_SHARE", "INITIAL_SHARE", "AdmissionFairSharing", "Config", "co
 
 
 class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
-    """Fair sharing in a cohort: shares decide the order of heads and the victims.
-
-    ``strategies``: the rules for the search of victims; one of the two strategies, or both in this
-    order.
-    """
+    """Settings of fair sharing in cohorts: shares of ClusterQueues and cohorts decide the order of
+    heads and the victims. ``strategies``: the preemption strategies with which victims are
+    searched: one of the two, or both in this order."""
 
     strategies: tuple[str, ...] = (FINAL_SHARE, INITIAL_SHARE)
 
 
 class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):
     """Loop guard: after workload A has preempted workload B ``times`` times, A may not preempt B
-    for the duration ``pause``. Each further preemption of B by A doubles the duration, up to
+    for the duration ``pause``. Each further preemption of B by A doubles the pause, up to
     ``pause_max``."""
 
     times: int = 3
@@ -38,26 +36,26 @@ class PreemptionLoops(msgspec.Struct, frozen=True, kw_only=True):
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the scheduler's core.
 
-    ``requeuing_timestamp``: the time that orders a workload in its queue after its pods were not
-    ready in time, Eviction or Creation. ``quota_check_strategy``: with IgnoreUndeclared, resources
-    that a queue does not cover need no quota. ``refusal_delay``: how long a workload is parked
-    before it is refused. ``idle_cycles``: after how many cycles without progress a domain has no
-    further cycles until something changes. ``preemption``: if off, all preemption policies mean
-    Never. ``fair_sharing``, ``admission_fair_sharing``: None turns the feature off.
-    ``transformations``: resources that count as other resources. ``partial_admission``: if quota
-    does not suffice for all pods, fewer pods are tried, down to minCount. ``preemption_loops``:
-    None turns the loop guard off. ``concurrent_admission``: if off, no queue has families.
-    ``block_admission``: if on, no workload gets new quota while pods of an admitted workload are
-    not ready.
+    ``requeuing_timestamp``: which time orders a workload in its queue after an eviction because its
+    pods were not ready in time: Eviction or Creation. ``quota_check_strategy``: with
+    IgnoreUndeclared, resources that a queue does not cover need no quota. ``refusal_delay``: how
+    long a workload must be parked before its refusal is published. ``idle_cycles``: after so many
+    cycles of a domain without progress, the domain has no further cycle until something changes.
+    ``preemption``: False: all preemption policies count as Never. ``fair_sharing``,
+    ``admission_fair_sharing``: the settings of the two features; None: the feature is off.
+    ``transformations``: resources that count as other resources. ``partial_admission``: True: if
+    quota does not suffice for all pods of a workload, the scheduler tries fewer pods, down to
+    minCount. ``preemption_loops``: the settings of the loop guard; None: the loop guard is off.
+    ``concurrent_admission``: False: no ClusterQueue has families of variants. ``block_admission``:
+    True: no workload gets new quota while pods of an admitted workload are not ready.
 
-    ``as_kueue``: behave as Kueue where Admittance differs from it. With ``as_kueue``, reduced quota
-    revokes no reservation, and preemption loops are not broken. With ``as_kueue``, victims that are
-    reserved but not admitted are evicted too, and their quota is free a cycle later. With
-    ``as_kueue``, a head fits as if victims of the same cycle had stopped already, so quota may be
-    exceeded until these victims have stopped. With ``as_kueue``, a pod set counts as fitting if one
-    of its resources fits by borrowing, even if another needs preemption; its workload then blocks
-    its queue.
-    """
+    ``as_kueue``: True: the scheduler decides as Kueue in the cases where Admittance decides
+    differently. With ``as_kueue``, reduced quota revokes no reservation, and preemption loops are
+    not broken. With ``as_kueue``, victims that are reserved but not admitted are evicted too, and
+    their quota is free a cycle later. With ``as_kueue``, a head fits as if victims of the same
+    cycle had stopped already, so quota may be exceeded until these victims have stopped. With
+    ``as_kueue``, a pod set counts as fitting if one of its resources fits by borrowing, even if
+    another needs preemption; its workload then blocks its queue."""
 
     refusal_delay: timedelta = timedelta(seconds=1)
     requeuing_timestamp: str = "Eviction"

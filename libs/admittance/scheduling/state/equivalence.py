@@ -6,9 +6,8 @@ class, with one step for a class of any size.
 
 Without admission fair sharing, all classes of a ClusterQueue are in one order. With admission fair
 sharing, each LocalQueue has a lane of classes, and the workloads in the lane of the LocalQueue that
-used least are tried first. A change of usage then costs one step in the order of lanes, however
-many workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`.
-"""
+used least are tried first. Then a change of a LocalQueue's usage moves only its lane, however many
+workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`."""
 
 from __future__ import annotations
 
@@ -32,9 +31,9 @@ Key: TypeAlias = tuple[str, str]
 class Waiting(Protocol):
     """The fields of a waiting workload that its class and lane read.
 
-    ``status_reason``: the reason for waiting in its status; ``reason_group``: the group of its
-    class with that reason. ``entry``: the place of the workload in its class.
-    """
+    ``status_reason``: the reason for waiting in the workload's status; ``reason_group``: the
+    workloads of its class with that reason in their status. ``entry``: the workload's place in its
+    class."""
 
     local_queue: Key
     status_reason: str
@@ -54,23 +53,26 @@ CandidateEntry: TypeAlias = tuple[int, float, str, Key, W]
 seconds, uid, name, and the workload."""
 
 Kind: TypeAlias = RequestShape | tuple[RequestShape, str]
-"""The shape of a workload. For variants a pair of the shape and the uid of their family, or "" if
-the family makes no difference."""
+"""What a workload has in common with the other workloads of its class, besides priority: its shape.
+For a variant a pair of the shape and the uid of its family, or "" if the family makes no
+difference."""
 
 ClassKey: TypeAlias = tuple[int, Kind, Key | None]
-"""Key of a class: priority, kind, and the LocalQueue if the LocalQueue makes a difference."""
+"""Key of an equivalence class: priority, kind, and the LocalQueue if LocalQueues have lanes, else
+None."""
 
 Item: TypeAlias = tuple[int, datetime, str, Key, int, "EquivalenceClass[W]"]
-"""Place of a class in a heap. The number in the place orders a new heap item before an outdated
-item of the same workload."""
+"""Item of an equivalence class in a heap: negated priority and the place of its first workload, a
+number, and the class. The number orders a new item before an outdated item of the same workload."""
 
 LaneItem: TypeAlias = tuple[float, "Item[W]", int, "Lane[W]"]
-"""Place of a lane among the lanes: usage of its LocalQueue, then the place of its first class."""
+"""Place of a lane among the lanes of a ClusterQueue: usage of its LocalQueue, then the place of its
+first class."""
 
 
 class ClassHeap(Generic[W]):
-    """Competing classes, each at the place of its first workload. Outdated heap items are
-    skipped."""
+    """The competing classes of a queue or lane in a heap, each at the place of its first workload.
+    Outdated heap items are skipped."""
 
     __slots__ = ("_bound", "_number", "heap")
 
@@ -80,8 +82,8 @@ class ClassHeap(Generic[W]):
         self._bound = 64
 
     def put(self, cls: EquivalenceClass[W]) -> bool:
-        """Puts the class at the place of its first workload. Returns whether the class was not at
-        that place before."""
+        """Puts the class into the heap at the place of its first workload. Returns False if the
+        class was at that place already, or is empty."""
         entry = cls.first()
         if entry is None:
             return False
@@ -111,8 +113,8 @@ class ClassHeap(Generic[W]):
 
 
 class Lane(Generic[W]):
-    """The classes of one LocalQueue. ``item``: the place of the lane among all lanes; None: no
-    class competes."""
+    """The classes of one LocalQueue. ``item``: the place of the lane among the lanes of its
+    ClusterQueue; None: no class of the lane competes."""
 
     __slots__ = ("account", "item", "key", "places")
 
@@ -132,10 +134,9 @@ class Lanes(Generic[W]):
     """The LocalQueues of one ClusterQueue, ordered by usage.
 
     Classes that differ only by LocalQueue are a group, and the classes of a group are refused
-    together. ``preemptor_first``: the preemptor comes first, even if its LocalQueue used more than
-    others. Without ``preemptor_first`` the LocalQueue of a victim, if it used less, could take the
-    quota freed for the preemptor, and the victim would be preempted again.
-    """
+    together. ``preemptor_first``: the preemptor that waits for its victims comes first, even if its
+    LocalQueue used more than others. Otherwise the LocalQueue of a victim, if it used less, could
+    take the quota freed for the preemptor, and the victim would be preempted again."""
 
     __slots__ = ("_bound", "_groups", "_heap", "_number", "by_key", "preemptor_first")
 
@@ -209,7 +210,8 @@ class Lanes(Generic[W]):
             self.lane_changed(lane)
 
     def lane_changed(self, lane: Lane[W]) -> None:
-        """Updates the place of the lane after the first class or the usage of the lane changed."""
+        """Updates the lane's place among the lanes. Must be called after the lane's first class or
+        its LocalQueue's usage changed."""
         entry = lane.places.first()
         if entry is None:
             lane.item = None
@@ -231,8 +233,7 @@ class Lanes(Generic[W]):
         """Returns the entry of the workload that is tried first: the preemptor, or the first
         workload in the lane with the least usage.
 
-        Without ``preemptor_first``, the preemptor comes first only if no lane used less.
-        """
+        Without ``preemptor_first``, the preemptor comes first only if no lane used less."""
         if preemptor is not None and self.preemptor_first:
             return preemptor.entry
         while self._heap:
@@ -246,8 +247,8 @@ class Lanes(Generic[W]):
                 if preemptor is not None and self.usage_of(preemptor.local_queue) <= place[0]:
                     return preemptor.entry
                 return entry
-            # The lane got this place in the heap from its former first class, which was parked or
-            # removed since.
+            # The item is outdated: the lane had this place because of its former first class, which
+            # has been parked or removed since.
             heappop(self._heap)
             lane.item = None
             self.lane_changed(lane)
@@ -272,12 +273,11 @@ class Lanes(Generic[W]):
 
 
 class SavedNomination(NamedTuple):
-    """A nomination that is kept with the class of the head. The nomination is valid while the
-    domain's version, the flavor plan, the cursor and the stamp are those that were saved.
+    """A nomination that is saved with the class of the head. It is valid while the domain's
+    version, the queue's flavor plan, the head's cursor and the stamp are equal to the saved ones.
 
     ``version``: the version of the domain. ``stamp``: the workload's age in its queue if that
-    decides what the workload may preempt; else None.
-    """
+    decides what the workload may preempt; else None."""
 
     version: int
     plan: FlavorPlan
@@ -287,11 +287,10 @@ class SavedNomination(NamedTuple):
 
 
 class RefusalQueue(Generic[W]):
-    """When parked classes and workloads are to be refused, soonest first.
+    """The parked classes and workloads for which refusals are scheduled, the longest parked first.
 
-    A class has at most one valid item in the queue. Outdated items in the queue of refusals have no
-    effect.
-    """
+    A class has at most one item in the queue. Items of classes and workloads that are not parked
+    any more have no effect."""
 
     __slots__ = ("_number", "items")
 
@@ -307,7 +306,7 @@ class RefusalQueue(Generic[W]):
         heappush(self.items, (since, self._number, item))
 
     def pop(self) -> EquivalenceClass[W] | W:
-        """Removes and returns the class or workload that is to be refused next."""
+        """Removes and returns the class or workload with the next scheduled refusal."""
         item = heappop(self.items)[2]
         if isinstance(item, EquivalenceClass):
             item.is_scheduled = False
@@ -315,8 +314,8 @@ class RefusalQueue(Generic[W]):
 
 
 class ScanRecord(NamedTuple, Generic[W]):
-    """The scan of a head: when it was made, the bucket revision seen then, and where the scan
-    began."""
+    """A scan of flavors for a head: ``at``, its time; ``seen``, the bucket revision that the
+    scheduler had seen; ``cursor``, where the scan began."""
 
     seen: int
     at: datetime
@@ -333,12 +332,13 @@ class EquivalenceClass(Generic[W]):
     entries: list[ClassEntry[W]] = field(default_factory=list)
     start: int = 0
     item: Item[W] | None = None  # place of the class in a heap
-    # Why no workload of the class can be placed; None: the workloads compete.
+    # Why the class is parked, as a refusal; None: the workloads of the class compete.
     parked: Refusal | None = None
     parked_since: datetime | None = None
     scan: ScanRecord[W] | None = None  # the scan that parked the class
-    # The workloads without a refusal in flight, grouped by the waiting reason in their status. Each
-    # workload is mapped to the time since when it has been in the class with that status reason.
+    # The workloads of the class without a refusal in flight, grouped by the waiting reason in their
+    # status. Each is mapped to the time since when it has been in the class with that status
+    # reason.
     by_reason: dict[str, dict[W, datetime]] = field(default_factory=dict)
     is_scheduled: bool = False  # the class is in the queue of scheduled refusals
     # The nomination of the first workload of the class when it was last tried.
@@ -384,8 +384,8 @@ class EquivalenceClass(Generic[W]):
         return (entry[3] for entry in self.entries[self.start :])
 
     def note_reason(self, workload: W, now: datetime) -> None:
-        """Notes the waiting reason in the workload's status, so that parking the class need not
-        look at every workload."""
+        """Puts the workload into the group of its class for the waiting reason in its status, so
+        that parking the class need not look at every workload."""
         group = self.by_reason.get(workload.status_reason)
         if group is None:
             group = self.by_reason[workload.status_reason] = {}
@@ -395,24 +395,24 @@ class EquivalenceClass(Generic[W]):
             workload.reason_group = group
 
     def unrefused(self, latest: datetime) -> Iterator[W]:
-        """Yields the workloads that are parked since ``latest`` or longer, if their status has
-        another reason than the parked class.
+        """Yields the workloads of a parked class to refuse: those parked at ``latest`` or before,
+        with another reason in their status than the class is parked for.
 
-        The caller must not call `note_reason` while it iterates.
-        """
+        The caller must not call `note_reason` while it iterates."""
         if self.parked is None or self.parked_since is None or self.parked_since > latest:
             return
         for reason, group in self.by_reason.items():
             if reason != self.parked.reason:
-                # The dict keeps the order of insertion, so the oldest workloads come first.
+                # A group keeps the order of insertion, so the workloads that joined it first come
+                # first.
                 for workload, joined in group.items():
                     if joined > latest:
                         break
                     yield workload
 
     def refusal_since(self) -> datetime | None:
-        """Returns since when the oldest unrefused workload is parked; None: there is no such
-        workload. Takes the same time for any number of workloads."""
+        """Returns since when the oldest workload of the class is parked that has no refusal for the
+        class's reason yet; None: all have one. Takes the same time for any number of workloads."""
         if self.parked is None or self.parked_since is None:
             return None
         firsts = [
@@ -424,7 +424,8 @@ class EquivalenceClass(Generic[W]):
 
 
 def forget_reason(workload: Waiting) -> None:
-    """Removes the workload from the reason group of its class."""
+    """Removes the workload from the group of its class for its status reason
+    (`EquivalenceClass.by_reason`)."""
     if workload.reason_group is not None:
         del workload.reason_group[workload]
         workload.reason_group = None

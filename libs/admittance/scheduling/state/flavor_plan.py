@@ -1,5 +1,6 @@
-"""A ClusterQueue prepared for scans: its flavors in order, with the cells that count the usage of
-each flavor."""
+"""`FlavorPlan`: a ClusterQueue prepared for scans of flavors: its flavors in order, with the cells
+that hold quota and usage of each flavor.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +16,8 @@ from admittance.scheduling.state.config import Config
 
 
 class Option(NamedTuple):
-    """One flavor of a resource group in a prepared ClusterQueue.
-
-    ``exists``: a ResourceFlavor of that name exists. ``checks``: controller and name of each check
-    of the flavor.
+    """One flavor of a resource group in a `FlavorPlan`. ``exists``: the flavor's ResourceFlavor
+    exists. ``checks``: controller and name of each admission check that the flavor needs.
     """
 
     flavor: str
@@ -31,8 +30,9 @@ class Option(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Resources for which a pod set gets one flavor together. ``at``: the index of the group in the
-    ClusterQueue's resource groups."""
+    """A resource group of a ClusterQueue: resources for which a pod set gets one flavor together.
+    ``at``: the index of the group in the ClusterQueue's resource groups.
+    """
 
     at: int
     resources: frozenset[str]
@@ -59,10 +59,10 @@ NO_PREEMPTION = Policy()
 class FlavorPlan(NamedTuple):
     """A ClusterQueue prepared for scans.
 
-    ``groups``: the group of each resource. ``borrow_preempts``: victims are searched even if the
-    nominal quota of the queue is too small for the request. ``flavors_fit_whole``: if on, a pod set
-    fits if its flavors do, each judged by its worst resource, as in Kueue; if off, each of its
-    resources must fit.
+    ``groups``: the resource group of each resource. ``borrow_preempts``: True: victims are searched
+    even if the nominal quota of the queue is too small for the request. ``flavors_fit_whole``:
+    True: a pod set fits if the scan judged each of its flavors as fitting, by the flavor's worst
+    resource, as in Kueue; False: each resource of the pod set must fit.
     """
 
     queue: str
@@ -114,7 +114,8 @@ def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> F
     fungibility = spec.flavor_fungibility
     policy = _policy(spec.preemption) if config.preemption else NO_PREEMPTION
     if policy == NO_PREEMPTION:
-        # Use the constant itself, so that callers can compare the policy with `is`.
+        # Returns the constant NO_PREEMPTION and not an equal policy, so that callers can compare
+        # with `is`.
         policy = NO_PREEMPTION
     return FlavorPlan(
         queue=name,

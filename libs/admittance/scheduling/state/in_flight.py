@@ -1,10 +1,10 @@
-"""What the scheduler assumes until stored workloads confirm it: quota handed over in one decision,
-admissions with pods that are not ready, and preemptors that keep their place while victims stop.
+"""What the scheduler assumes until stored workloads confirm it: handovers of quota, admitted
+workloads with pods that are not ready, and preemptors that stay the head of their queue while their
+victims stop.
 
-The leader keeps a preemptor at the head of its queue while its victims stop, in memory only.
-Another instance of the scheduler, or the next leader, finds the preemptor in the status of its
-victims. Source: `docs/spec/scheduling.md#3.8, #8`.
-"""
+That a preemptor stays the head of its queue while its victims stop is not stored: the leader knows
+it in memory, and another instance of the scheduler, or the next leader, finds the preemptor in the
+status of its victims. Source: `docs/spec/scheduling.md#3.8, #8`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,8 @@ class GivenQuota(NamedTuple):
 
 
 class QuotaHandover:
-    """A handover of quota: ``receiver`` gets what the workloads in ``given`` held.
-
-    A giver is removed from ``given`` when the new stored state of that workload arrives.
-    """
+    """A handover of quota that is in flight: ``receiver`` gets what the workloads in ``given``
+    held. A workload is removed from ``given`` when its new stored state arrives."""
 
     __slots__ = ("_family_quotas", "domain", "given", "receiver")
 
@@ -47,8 +45,8 @@ class QuotaHandover:
         self._family_quotas: dict[FamilyInfo, FamilyQuota[WorkloadInfo]] = {}
 
     def pretend_failed(self, *, again: bool = False) -> None:
-        """Moves the quota back from the receiver to the givers, as if the handover had failed; with
-        ``again``, moves it to the receiver again."""
+        """Moves the quota of the handover from the receiver back to the givers, as if the handover
+        had failed. ``again``: undo this, and move the quota to the receiver again."""
         (restore_usage if again else remove_usage)(self.receiver)
         sign = -1 if again else 1
         for giver, given in self.given.items():
@@ -68,8 +66,8 @@ WAITS_FOR_PODS_READY: Final = Refusal(
 
 
 class PodsReadyTracker:
-    """Admitted workloads with pods that are not ready. The tracker of these workloads stays empty
-    unless ``block_admission`` is set."""
+    """Tracks the admitted workloads with pods that are not ready. Stays empty unless
+    ``Config.block_admission`` is set."""
 
     def __init__(self, block_admission: bool) -> None:
         self._block_admission = block_admission
@@ -84,13 +82,13 @@ class PodsReadyTracker:
         return bool(self._assumed) and domain in self._assumed.values()
 
     def assume_admitted(self, workload: WorkloadInfo, domain: Domain | None) -> None:
-        """Notes that the workload is assumed to be admitted."""
+        """Records that the workload is assumed to be admitted, with pods that are not ready yet."""
         if self._block_admission:
             self._assumed[workload] = domain
 
     def update(self, workload: WorkloadInfo, awaits_pods: bool) -> bool:
-        """Notes whether the workload is stored as admitted with pods that are not ready. Returns
-        whether other workloads may get quota again."""
+        """Records whether the workload is stored as admitted with pods that are not ready. Returns
+        whether this was the last such workload, so that other workloads may get quota again."""
         if not self._block_admission:
             return False
         was = workload in self._assumed or workload in self._known
@@ -102,10 +100,10 @@ class PodsReadyTracker:
 
 
 VictimsByPreemptor = dict[str, dict[WorkloadInfo, None]]
-"""Maps the uid of a preemptor to the workloads that were preempted for it."""
+"""The workloads that were preempted for a preemptor, by the preemptor's uid."""
 
 WAITS_FOR_VICTIMS: Final = "WaitingForPreemptedWorkloads"
-"""Reason in the status of a preemptor while its victims stop."""
+"""The reason for waiting in the status of a preemptor while its victims stop."""
 
 
 def note_preemptor(
@@ -114,7 +112,7 @@ def note_preemptor(
     giver: WorkloadInfo,
     by: PreemptedBy | None,
 ) -> None:
-    """Notes the preemptor that the status of a victim names; None: the status names no
+    """Records the preemptor that the status of a victim names; None: the status names no
     preemptor."""
     before = giver.preempted_by
     giver.preempted_by = by
@@ -136,8 +134,7 @@ def restore_preemptor(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> 
     """Keeps the preemptor at the head of its queue while its victims stop.
 
     Does nothing if this process leads the domain: the leader puts the preemptor at the head when it
-    preempts.
-    """
+    preempts."""
     queue = preemptor.queue
     if queue is None or queue.strict or queue.domain is None or queue.domain.owned:
         return
@@ -153,7 +150,8 @@ def restore_preemptor(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> 
 
 
 def _since(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> datetime | None:
-    """Returns when the last victim was preempted for the preemptor; None: no victim counts."""
+    """Returns when the last victim for which the preemptor still waits was preempted; None: it
+    waits for none."""
     return max(
         (
             giver.preempted_by.at

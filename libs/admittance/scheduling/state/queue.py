@@ -1,7 +1,7 @@
 """The waiting workloads of a ClusterQueue: adding, removing, parking, waking, and their order.
 
-A flush wakes classes, not workloads. Source: `docs/spec/scheduling.md#3, #8.1` points 5 and 6.
-"""
+A flush makes parked classes compete again, without a step for each workload. Source:
+`docs/spec/scheduling.md#3, #8.1` points 5 and 6."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from admittance.scheduling.state.workload_info import (
 AgeKey: TypeAlias = tuple[datetime, str, Key]
 
 BEFORE_ALL: Final = float("-inf")
-"""A value in place of a negated priority that sorts before all workloads."""
+"""A value that sorts before the negated priority of every workload, for the preemptor that stays
+the head."""
 
 
 # Adding and removing. -----------------------------------------------------------------------
@@ -102,8 +103,8 @@ def remove_from_queue(queue: Queue, workload: WorkloadInfo) -> None:
 
 
 def set_lanes(queue: Queue, lanes: Lanes[WorkloadInfo] | None, now: datetime) -> None:
-    """Sets or removes (None) the lanes, so that the usage of LocalQueues counts from now on or no
-    longer. Parked classes of the queue compete again."""
+    """Sets the lanes of the queue, so that the usage of LocalQueues orders its workloads; None: the
+    usage does not order them any more. Parked classes of the queue compete again."""
     workloads = [workload for cls in queue.classes.values() for workload in cls.waiting()]
     for workload in workloads:
         remove_from_queue(queue, workload)
@@ -114,14 +115,14 @@ def set_lanes(queue: Queue, lanes: Lanes[WorkloadInfo] | None, now: datetime) ->
 
 
 def is_in_own_class(workload: WorkloadInfo) -> bool:
-    """Returns whether the variant waits, or should wait, in a class of its own."""
+    """Returns whether the variant waits in a class of its own family, or should."""
     cls = workload.cls
     return cls is not None and (cls.key[1] != (workload.shape, "") or _kind(workload) != cls.key[1])
 
 
 def is_in_place(workload: WorkloadInfo) -> bool:
-    """Returns whether the variant is at the place and in the class that it would be queued to
-    now."""
+    """Returns whether the variant already has the place and the class that it would get if it were
+    queued now."""
     entry, cls = workload.entry, workload.cls
     if entry is None or cls is None:
         return True
@@ -129,11 +130,10 @@ def is_in_place(workload: WorkloadInfo) -> bool:
 
 
 def _kind(workload: WorkloadInfo) -> Kind:
-    """Returns the kind of a workload: what it has in common with the other workloads of its class.
-
-    Variants have other classes than regular workloads. A variant has a class of its own if its
-    siblings hold quota that also counts for it, because such a variant needs less.
-    """
+    """Returns the kind of a workload: what it has in common with the other workloads of its class,
+    besides priority. Variants are in other classes than regular workloads. If siblings of a variant
+    hold quota that also counts for the variant, it is in a class of its family only, because it
+    needs less than equal workloads."""
     assert workload.shape is not None and workload.family is not None
     held = workload.family.quota
     alone = held is not None and (held.shares or _shares_flavors(workload))
@@ -161,7 +161,8 @@ def _new_class(queue: Queue, key: ClassKey, now: datetime) -> EquivalenceClass[W
     if queue.lanes is not None:
         for other in queue.lanes.join(cls):
             if other.parked is not None:
-                # A refusal of one class is a refusal of all classes that differ only by LocalQueue.
+                # The reason why a class is refused holds for all classes that differ from it only
+                # by LocalQueue.
                 cls.parked, cls.parked_since = other.parked, now
                 queue.parked_classes[cls] = None
             break
@@ -205,8 +206,8 @@ def park_workload(
 
 
 def schedule_refusal(queue: Queue, workload: WorkloadInfo, now: datetime) -> None:
-    """Schedules the refusal of a parked workload, unless its status has that waiting reason
-    already."""
+    """Schedules the refusal of a parked workload, unless its status already has the reason for
+    which it is parked."""
     cls, why = workload.cls, workload.inadmissible
     if cls is not None:
         cls.note_reason(workload, now)
@@ -217,7 +218,8 @@ def schedule_refusal(queue: Queue, workload: WorkloadInfo, now: datetime) -> Non
 
 
 def schedule_class_refusal(queue: Queue, cls: EquivalenceClass[WorkloadInfo]) -> None:
-    """Schedules the refusals of the class, for workloads with another reason in their status."""
+    """Schedules the refusals of a parked class, for its workloads with another reason in their
+    status."""
     since = None if cls.is_scheduled else cls.refusal_since()
     if since is not None:
         queue.refusal_queue.put(since, cls)
@@ -235,7 +237,8 @@ def wake_class(queue: Queue, cls: EquivalenceClass[WorkloadInfo]) -> None:
 
 
 def age_key(workload: WorkloadInfo) -> AgeKey:
-    """Returns the part of the sort key that orders workloads of equal priority."""
+    """Returns the part of a workload's sort key that orders workloads of equal priority in
+    a queue."""
     assert workload.queued_at is not None
     if workload.family is None:
         return workload.queued_at, workload.uid, workload.key
@@ -243,11 +246,10 @@ def age_key(workload: WorkloadInfo) -> AgeKey:
 
 
 def _tie_break_key(workload: WorkloadInfo) -> tuple[str, Key]:
-    """Returns the part of the sort key that orders workloads of equal age.
+    """Returns the part of a workload's sort key that orders workloads of equal age in a queue.
 
-    The variants of a family are adjacent, best first, at the place of their parent. Variants share
-    all parts of the key except the name, which saves memory.
-    """
+    The variants of a family are adjacent, best first, at the place of their parent. The variants of
+    a family share all other parts of their sort keys, which saves memory."""
     family, queue = workload.family, workload.queue
     if family is None or family.parent is workload:
         return workload.uid, workload.key
@@ -261,8 +263,8 @@ def _padded(place: int) -> str:
 
 
 def sort_key(queue: Queue, workload: WorkloadInfo) -> tuple[float, float, AgeKey]:
-    """Returns the sort key of a workload in its queue: usage of the LocalQueue if usage counts,
-    priority, age. A preemptor that waits for its victims comes first."""
+    """Returns the sort key of a workload in its queue: usage of its LocalQueue (if the queue has
+    lanes), priority, age. A preemptor that waits for its victims comes first."""
     usage = _usage(queue.lanes, workload)
     if not keeps_first_place(queue, workload):
         return usage, -workload.priority, age_key(workload)
@@ -281,15 +283,16 @@ def keeps_first_place(queue: Queue, workload: WorkloadInfo) -> bool:
 
 
 def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
-    """Yields the workloads that are tried in the queue, in order; of a family, its variants. The
-    cost is one step for each class and for each workload that the caller consumes."""
+    """Yields the workloads of the queue that the scheduler tries, in order: of a family its
+    variants, not the parent. The cost is one step for each class and for each workload that the
+    caller consumes."""
     first = queue.preemptor
     preemptor = first if first is not None and queue.is_first(first) else None
     return _in_order(queue, queue.classes.values(), queue.parked_workloads, (), preemptor)
 
 
 def in_listed_order(queue: Queue) -> Iterator[WorkloadInfo]:
-    """Yields the workloads that wait in the queue, in order; a family once, as its parent."""
+    """Yields the workloads that wait in the queue, in order: of a family only the parent."""
     if not queue.variants and not queue.parents:
         return in_order(queue)
     first = queue.preemptor
@@ -340,8 +343,7 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
 
     A family counts as one waiting workload, and a variant has the position of its family. The cost
     is a bisection for each class of equal usage and priority, and one step for each workload that
-    is parked alone.
-    """
+    is parked alone."""
     if workload.queue is not queue or workload.queued_at is None:
         return 0
     lanes = queue.lanes
@@ -356,16 +358,16 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
             first = first.family.parent
         if first is not None and first.queue is queue:
             by_itself = (_usage(lanes, first), -first.priority, age_key(first))
-            # The code below counts the queue's preemptor if its own sort key places it ahead, so
-            # count it here only if it is ahead because it stays the head.
+            # The code below counts the preemptor only if its own sort key places it ahead of the
+            # workload. Count it here if it is ahead only because it stays the head of the queue.
             ahead += sort_key(queue, first) < mine < by_itself
     _, rank, at = mine
     for key, cls in queue.classes.items():
         if queue.variants and cls.is_of_variants:
             continue
         if lanes is None:
-            # Comparing priorities gives the same result as comparing sort keys, but is cheaper: a
-            # queue may have very many classes.
+            # For classes of different priority comparing priorities has the same result as
+            # comparing sort keys, and is cheaper: a queue may have very many classes.
             if -key[0] < rank:
                 ahead += len(cls.entries) - cls.start
             elif key[0] == -rank:

@@ -1,6 +1,7 @@
-"""The requests of workloads. Workloads with equal requests share one `RequestShape`, so that
-memory and results of scans are per shape, not per workload. Source:
-`docs/spec/scheduling.md#1.6, #3.8`."""
+"""What workloads request. Workloads with equal requests share one `RequestShape`, so that the
+scheduler keeps memory and results of scans per shape, not per workload. Source:
+`docs/spec/scheduling.md#1.6, #3.8`.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +23,11 @@ _CACHE_MAX: Final = 8_192
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
-    """The requests and constraints of one pod set of a shape.
+    """What one pod set of a workload requests, and the constraints on its nodes.
 
-    ``requests``: resource and amount of one pod, in accounting units. ``terms``: the alternative
-    terms of the required node affinity; empty: the pod set requires no affinity.
+    ``requests``: each resource with the amount that one pod requests, in accounting units.
+    ``terms``: the alternative terms of the required node affinity; empty: the pod set requires no
+    affinity.
     """
 
     name: str
@@ -40,9 +42,9 @@ class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
 class RequestShape:
     """What a workload requests. Workloads with equal requests have the same shape object.
 
-    ``allowed``: flavors that may be assigned; None: all flavors. ``totals``: per pod set, the
-    amount of each resource for all its pods, saturating. ``is_flexible``: the workload may start
-    with fewer pods.
+    ``allowed``: the flavors that may be assigned to the workload; None: all flavors. ``totals``:
+    for each pod set the amount of each resource that all its pods request, limited to 64 bits.
+    ``is_flexible``: the workload may start with fewer pods.
     """
 
     __slots__ = ("__weakref__", "allowed", "is_flexible", "pod_sets", "totals")
@@ -59,7 +61,7 @@ class RequestShape:
         )
 
     def scaled(self, counts: Sequence[int]) -> RequestShape:
-        """Returns the shape with ``counts`` as the numbers of pods."""
+        """Returns the shape with the numbers of pods in ``counts``, one for each pod set."""
         pod_sets = tuple(
             msgspec.structs.replace(ps, count=count)
             for ps, count in zip(self.pod_sets, counts, strict=True)
@@ -80,8 +82,9 @@ class Needs(NamedTuple):
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The part of a spec that the scheduler reads. Fields of the spec that this class does not
-    declare are skipped."""
+    """Base class of the parts of a workload's spec that the scheduler reads. Fields of the spec
+    that the subclasses do not declare are skipped.
+    """
 
 
 class _Constraints(_Part, frozen=True, kw_only=True):
@@ -121,10 +124,11 @@ class Shapes:
         self._read: dict[tuple[bytes, frozenset[str] | None], RequestShape] = {}
 
     def needs(self, spec: bytes | msgspec.Raw, allowed: frozenset[str] | None = None) -> Needs:
-        """Returns what a spec requests; ``allowed``: flavors that an annotation allows.
+        """Returns the fields of a workload's spec that the scheduler reads. ``allowed``: the
+        flavors that an annotation of the workload allows; None: all flavors.
 
         Pod sets with the same bytes as earlier ones are not decoded again. Raises
-        msgspec.MsgspecError or BadQuantity if the bytes are not a valid spec.
+        msgspec.MsgspecError or BadQuantity if ``spec`` is not a valid spec.
         """
         head = _head.decode(spec)
         constraints = head.admission_constraints

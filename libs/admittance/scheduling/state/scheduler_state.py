@@ -1,5 +1,5 @@
-"""The scheduler's state: everything that it keeps in memory, with basic changes of the state, which
-other modules combine."""
+"""`SchedulerState`: everything that the scheduler keeps in memory, with basic changes, which other
+modules combine."""
 
 from __future__ import annotations
 
@@ -34,33 +34,34 @@ from admittance.scheduling.state.workload_info import (
 from admittance.scheduling.state.workload_view import LONG_AGO
 
 _MOVES_NOTHING = frozenset({InFlight.REFUSED, InFlight.CONFIRMED, InFlight.PLANNED})
-"""Kinds of decisions in flight that cannot change the nomination of a head."""
+"""The kinds of decisions that cannot change the nomination of any head while they are in flight."""
 
 
 class SchedulerState:
-    """Queues, domains and workloads, kept current by events.
+    """The scheduler's state: queues, domains, workloads and families, kept current by every change
+    in the bucket.
 
     ``by_local_queue``: the workloads of each LocalQueue, whether they compete or not. ``families``:
-    the families, by the uid of the parent. ``variant_infos``: the stored facts of variants, one
-    object for equal values. ``owned``: names of the domains that this scheduler leads. ``busy``:
-    domains in which a cycle could change something. ``timers``: when workloads that wait for a time
-    may compete again. ``now``: the newest time seen; ``seen``: the newest bucket revision.
+    the families of variants, by the uid of the parent. ``variant_infos``: the values `VariantInfo`
+    in use, so that equal values share one object. ``owned``: names of the domains that this
+    scheduler leads. ``busy``: domains in which a cycle could change something. ``timers``: a heap
+    of the times at which waiting workloads may compete again. ``now``: the newest time that the
+    scheduler was given; ``seen``: the newest bucket revision that it has applied.
 
     Refusals: ``refusal_queue``: when the refusals of parked workloads are due. ``urgent_refusals``:
     workloads that are refused without delay. ``refusals_in_flight``: workloads with a refusal that
     was sent and is not stored yet.
 
     Preemption: ``victims_by_preemptor``: preempted workloads, by the uid of the preemptor.
-    ``preemption_counts``: how often each workload was preempted, by the uid of the preemptor.
-    ``loop_guarded``: workloads that the loop guard parked. ``handovers``: handovers of quota in
-    flight, by domain; ``handover_of``: the same handovers, by each of their workloads.
+    ``preemption_counts``: for each preemptor, by its uid, how often it has preempted each workload.
+    ``loop_guarded``: the workloads that the loop guard has parked. ``handovers``: handovers of
+    quota in flight, by domain; ``handover_of``: the same handovers, by each of their workloads.
     ``planners_by_victim``: reservations with a pending preemption, by the name of the victim;
     ``planning_domains``: the domains of these reservations; ``replaced_plans``: the stored plans of
     reservations that have a new plan in flight.
 
-    ``pods_ready``: workloads that block others until their pods are ready. ``accounts``: what
-    LocalQueues have consumed; None: the usage of LocalQueues does not count.
-    """
+    ``pods_ready``: the admitted workloads that keep others from new quota until their pods are
+    ready. ``accounts``: what LocalQueues have consumed; None: no usage of LocalQueues counts."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -110,7 +111,7 @@ class SchedulerState:
     # Waking. --------------------------------------------------------------------------------
 
     def schedule_cycle(self, domain: Domain | None) -> None:
-        """Lets the next cycle include the domain, if a cycle of the domain could change
+        """Includes the domain in the next cycle, if a cycle of the domain could change
         something."""
         if domain is not None:
             domain.idle_cycles = 0
@@ -149,8 +150,8 @@ class SchedulerState:
             self.schedule_cycle(queue.domain)
 
     def compare_usages(self, now: datetime) -> None:
-        """Compares the usages of LocalQueues once per sampling interval, which may change the heads
-        of queues."""
+        """Compares the usages of LocalQueues if a new sampling interval has begun, which may change
+        the heads of queues."""
         if self.accounts is None or not self.accounts.is_due(now):
             return
         heads = [(one, one.head()) for one in self.queues.values() if one.lanes is not None]
@@ -161,7 +162,8 @@ class SchedulerState:
                 self.queue_changed(queue)
 
     def remember_usage(self, key: Key, record: ConsumedUsage | None) -> None:
-        """Takes over the stored consumption of a LocalQueue; None: the record was deleted."""
+        """Applies the stored record of what a LocalQueue has consumed; None: the record was
+        deleted."""
         if self.accounts is None or not self.accounts.remembered(key, record):
             return
         queue = self.queues.get(self.catalog.local_queues[key].spec.cluster_queue)
@@ -214,22 +216,23 @@ class SchedulerState:
     # Quota. ---------------------------------------------------------------------------------
 
     def add_candidate(self, workload: WorkloadInfo, reserved_at: datetime) -> None:
-        """Makes the workload a candidate for preemption, ordered by priority and reservation."""
+        """Makes the workload a candidate for preemption in the queue of its quota. ``reserved_at``:
+        when it got the quota."""
         if (self.config.preemption or not self.config.as_kueue) and workload.charge is not None:
             workload.charge.queue.add_candidate(workload, reserved_at)
             self.bump_version(workload.charge.queue.domain)
 
     def assume_admitted(self, workload: WorkloadInfo, queue: Queue, admission: Admission) -> None:
-        """Notes that the workload has an assignment that needs no admission check, so it will be
-        admitted together with its reservation."""
+        """Records that the workload is assumed to be admitted: its assignment needs no admission
+        check, so it is admitted together with its reservation."""
         if workload.pending_preemption is None and not self.catalog.checks_to_pass(
             queue.name, admission
         ):
             self.pods_ready.assume_admitted(workload, queue.domain)
 
     def note_pods_ready(self, workload: WorkloadInfo, starting: bool) -> None:
-        """Notes whether the workload still waits for its pods. When no workload waits for its pods
-        any more, all domains are flushed."""
+        """Records whether the workload is admitted with pods that are not ready. When no such
+        workload is left, flushes all domains."""
         if self.pods_ready.update(workload, starting):
             for domain in self.domains.values():
                 self.flush(domain)

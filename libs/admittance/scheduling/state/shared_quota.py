@@ -1,17 +1,16 @@
-"""Quota that two or more workloads hold and that counts once. Only this module corrects the usage
-for quota that is shared.
+"""Shared quota: quota that two or more workloads hold and that must count once. Only this module
+corrects the usage in the cohort tree for shared quota.
 
-`FamilyQuota`: the variants of one family. Of each flavor and resource only the largest amount among
-the variants counts, because no two variants of a family run at once. Every variant is charged in
-full, and the surplus over the largest amount is subtracted at once. Excluding a variant for a while
-therefore frees the amount that its end would free, and variants can be restored in any order. All
-variants of a family are in one ClusterQueue and so in the same cells. Source:
-`docs/spec/lifecycle.md#4.6`.
+`FamilyQuota`: quota that the variants of one family share. Of each flavor and resource only the
+largest amount among the variants counts, because no two variants of a family run at once. Every
+variant is charged in full, and the surplus over the largest amount is subtracted at once. Excluding
+a variant for a while therefore frees the amount that would be free if the variant ended, and
+excluded variants can be included again in any order. All variants of a family are in one
+ClusterQueue and so in the same cells. Source: `docs/spec/lifecycle.md#4.6`.
 
-`PlanQuota`: the quota of a reservation and of the victims that it plans to preempt. At every node
-above both, only the larger of the two amounts counts, and the smaller one is subtracted. Source:
-`docs/spec/lifecycle.md#2.7`.
-"""
+`PlanQuota`: quota that a reservation (the planner) shares with the victims that it plans to
+preempt. At every node above planner and victims, only the larger of the planner's amount and the
+victims' amount counts, and the smaller one is subtracted. Source: `docs/spec/lifecycle.md#2.7`."""
 
 from __future__ import annotations
 
@@ -32,10 +31,8 @@ class QuotaCharge(Protocol):
 
 
 class QuotaHolder(Protocol):
-    """The fields of a workload that the functions for shared quota read.
-
-    ``shared_quotas``: each item has `exclude` and `include`, as `PlanQuota` and `FamilyQuota` do.
-    """
+    """The fields of a workload that the functions for shared quota read. ``shared_quotas``: each
+    `PlanQuota` and `FamilyQuota` of the workload."""
 
     @property
     def charge(self) -> QuotaCharge | None: ...
@@ -51,19 +48,19 @@ Member = TypeVar("Member", bound=QuotaHolder)
 
 _EMPTY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
-"""An empty dict that most families share, because they hold one reservation. The shared empty dict
-is never changed."""
+"""An empty dict that most family quotas share, to save memory, because most families hold one
+reservation. This dict is never changed."""
 
 
 class FamilyQuota(Generic[Member]):
     """The quota that the variants of one family hold together.
 
-    ``members``: the variants of the family that hold quota. ``counts``: the variant that counts in
-    shares and in the usage of LocalQueues. ``shares``: whether the deployment uses fair sharing.
+    ``members``: the variants of the family that hold quota. ``counts``: the one variant with quota
+    that counts in shares of fair sharing and in the usage of LocalQueues. ``shares``: whether the
+    deployment uses fair sharing.
 
-    Invariant: at every cell the included variants together count as much as the variant with the
-    largest amount.
-    """
+    Invariant: at every cell the variants that are not excluded together count as much as the one
+    with the largest amount."""
 
     __slots__ = (
         "_assumed",
@@ -93,16 +90,16 @@ class FamilyQuota(Generic[Member]):
     # Variants. ------------------------------------------------------------------------------
 
     def join(self, workload: Member, cells: Amounts) -> None:
-        """Adds a variant to the family's shared quota. The caller has charged the variant in full
-        before."""
+        """Adds a variant to the family's shared quota. The caller must have charged the variant in
+        full before."""
         self.members[workload] = None
         for cell, amount in cells:
             self._rows.setdefault(cell, {})[workload] = amount
             self._renew(cell)
 
     def leave(self, workload: Member, cells: Amounts) -> None:
-        """Removes a variant from the family's shared quota. The charge of the removed variant was
-        given back in full, or counts in full from now on."""
+        """Removes a variant from the family's shared quota. The caller must have given the
+        variant's charge back in full before, or the charge counts in full from now on."""
         del self.members[workload]
         self._out -= {workload}
         for cell, _ in cells:
@@ -114,8 +111,8 @@ class FamilyQuota(Generic[Member]):
                 self._renew(cell)
 
     def move(self, workload: Member, cells: Amounts, to: Amounts) -> None:
-        """Moves a variant to the cells ``to``, where it is charged in full. The former ``cells`` of
-        the variant left the tree, together with their usage."""
+        """Moves a variant to the cells ``to``, where the caller has charged it in full. The
+        variant's former ``cells`` have left the cohort tree, together with their usage."""
         for cell, _ in cells:
             self._rows.pop(cell, None)
             if cell in self._offs:
@@ -127,7 +124,7 @@ class FamilyQuota(Generic[Member]):
     # Left out for a while. ------------------------------------------------------------------
 
     def exclude(self, workload: Member) -> None:
-        """Excludes the variant from the family's shared quota for a while. The caller has
+        """Excludes the variant from the family's shared quota for a while. The caller must have
         subtracted the full charge of the variant."""
         self._out |= {workload}
         self._renew_all(workload)
@@ -158,8 +155,8 @@ class FamilyQuota(Generic[Member]):
     # What counts. ---------------------------------------------------------------------------
 
     def largest(self, cell: Cell) -> int:
-        """Returns the amount that counts for the family at the cell: the largest of the included
-        variants."""
+        """Returns the amount that counts for the family at the cell: the largest amount of a
+        variant that is not excluded."""
         out = self._out
         row = self._rows.get(cell)
         if row is None:
@@ -167,15 +164,15 @@ class FamilyQuota(Generic[Member]):
         return max((much for one, much in row.items() if one not in out), default=0)
 
     def amounts(self) -> list[tuple[Cell, int]]:
-        """Returns the amount that counts for the family at each of its cells, from the included
-        variants."""
+        """Returns the amount that counts for the family at each of its cells, as `largest` does for
+        one cell."""
         return [(cell, self.largest(cell)) for cell in self._rows]
 
     def reliable(self, cell: Cell) -> int:
-        """Returns how much of the family's quota at the cell another variant may count on.
+        """Returns how much of the family's quota at the cell a further variant may use without
+        charging it.
 
-        Quota that a variant is about to lose, or gets only after a preemption, does not count.
-        """
+        Quota that a variant is about to lose, or gets only after a preemption, does not count."""
         out = self._out
         row = self._rows.get(cell)
         if row is None:
@@ -196,8 +193,9 @@ class FamilyQuota(Generic[Member]):
             for one in workload.shared_quotas or ()
         ):
             return False
-        # Two siblings that plan to preempt the same victim share no plan quota: each sibling would
-        # count on quota that the other sibling has.
+        # Two siblings that plan to preempt the same victim have no `PlanQuota` with each other. So
+        # the quota of a sibling is not reliable while one of its planned victims still holds the
+        # flavor and resource.
         for one in (
             workload.pending_preemption.victims if workload.pending_preemption is not None else ()
         ):
@@ -207,8 +205,8 @@ class FamilyQuota(Generic[Member]):
         return True
 
     def missing_for(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
-        """Returns what must be free, beyond the family's quota, for another variant to hold the
-        amounts in ``whole``."""
+        """Returns the quota that must be free, in addition to what the family holds, so that a
+        further variant can hold the amounts in ``whole``."""
         found: dict[Cell, int] = {}
         for cell, amount in whole.items():
             held = self.reliable(cell)
@@ -217,8 +215,8 @@ class FamilyQuota(Generic[Member]):
         return found
 
     def freed_without(self, workload: Member) -> list[tuple[Cell, int]]:
-        """Returns by how much less the family would count without the included variant, per cell.
-        The result has no cells where the amount does not change."""
+        """Returns, per cell, by how much the amount that counts for the family would fall without
+        the variant. Cells where the amount would not change are left out."""
         assert workload.charge is not None
         found = []
         for cell, amount in workload.charge.cells:
@@ -245,8 +243,8 @@ class FamilyQuota(Generic[Member]):
                     self._weigh(cell)
 
     def assume(self, more: Mapping[Cell, int]) -> None:
-        """Charges the amounts in ``more`` as if another variant held them and counted in shares,
-        for all flavors of the same resources. `end_assumption` undoes this."""
+        """Charges the amounts in ``more`` as if a further variant held them and were the one that
+        counts in shares, in all flavors of these resources. `end_assumption` undoes this."""
         self._assumed = more
         self._apply_assumption(more, 1)
 
@@ -262,7 +260,8 @@ class FamilyQuota(Generic[Member]):
             self._weigh(cell)
 
     def _weigh(self, cell: Cell) -> None:
-        """Sets in the cell how much of the family's usage does not count in shares."""
+        """Updates in the cell how much of the family's usage does not count in shares of fair
+        sharing."""
         held = self.largest(cell)
         if cell in self._assumed:
             spare = 0
@@ -295,8 +294,8 @@ def _holds(charge: QuotaCharge, fr: FlavorResource) -> bool:
 
 
 class SharedLevel(NamedTuple, Generic[Member]):
-    """A cell above the planner and its victims: what the planner adds to its usage, and what each
-    victim adds."""
+    """A cell of a node above a planner and its victims. ``mine``: what the planner adds to the
+    cell's usage; ``loads``: what each victim adds."""
 
     cell: Cell
     mine: int
@@ -304,13 +303,12 @@ class SharedLevel(NamedTuple, Generic[Member]):
 
 
 class PlanQuota(Generic[Member]):
-    """The quota of a planner and its victims for one flavor and resource.
+    """The quota that a planner shares with its victims, for one flavor and resource.
 
-    ``levels``: the cells from the node where the paths of planner and victims to the root meet, up
-    to the root. ``subtracted``: the amounts subtracted now, because planner and victims both hold
-    them. An excluded workload does not count in the shared quota. If victims share quota with each
-    other, ``subtracted`` is exact when all victims are excluded, and otherwise at most too small.
-    """
+    ``levels``: the cells from the lowest node above planner and victims up to the root.
+    ``subtracted``: the amounts subtracted from the cells now, because planner and victims both hold
+    them. A planner or victim that is excluded does not count. If victims share quota with each
+    other, ``subtracted`` is exact when all victims are excluded, and may otherwise be too small."""
 
     __slots__ = ("_out", "levels", "planner", "subtracted", "victims")
 
@@ -325,8 +323,8 @@ class PlanQuota(Generic[Member]):
         self._set()
 
     def exclude(self, workload: Member) -> None:
-        """Excludes the planner or victim from the quota that planner and victims share for a
-        while."""
+        """Excludes a planner or victim for a while from the quota that planner and victims
+        share."""
         self._out.add(workload)
         self._set()
 
@@ -354,8 +352,8 @@ class PlanQuota(Generic[Member]):
 
 
 def remove_all_usage(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:
-    """Removes the usage of all given workloads, as if they held nothing. Returns the removed amount
-    per cell, for `restore_all_usage`."""
+    """Subtracts the usage of all given workloads from the cohort tree, as if they held nothing.
+    Returns the sum of their usage per cell, for `restore_all_usage`."""
     gone = list(workloads)
     total = held_by(gone)
     charge(total, -1)
@@ -380,7 +378,8 @@ def exclude(workload: QuotaHolder) -> None:
 
 
 def include(workload: QuotaHolder) -> None:
-    """Undoes `exclude`: includes the workload in all quota that it shares."""
+    """Undoes `exclude`: the workload counts again in all quota that it shares with other
+    workloads."""
     for one in workload.shared_quotas or ():
         one.include(workload)
 
@@ -397,13 +396,14 @@ def held_by(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:
 
 
 def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
-    """Charges all amounts to their cells; a sign of -1 gives the amounts back."""
+    """Charges the amounts to their cells; ``sign`` -1: gives the amounts back."""
     for cell, amount in amounts.items():
         cell.charge(sign * amount)
 
 
 def remove_usage(workload: QuotaHolder) -> None:
-    """Removes the workload's usage, as if it held nothing. `restore_usage` undoes this."""
+    """Subtracts the workload's usage from the cohort tree, as if the workload held nothing.
+    `restore_usage` undoes this."""
     assert workload.charge is not None
     for cell, amount in workload.charge.cells:
         cell.charge(-amount)
@@ -412,7 +412,7 @@ def remove_usage(workload: QuotaHolder) -> None:
 
 
 def restore_usage(workload: QuotaHolder) -> None:
-    """Undoes `remove_usage`: charges what the workload holds."""
+    """Undoes `remove_usage`: charges the workload's usage again."""
     assert workload.charge is not None
     for cell, amount in workload.charge.cells:
         cell.charge(amount)

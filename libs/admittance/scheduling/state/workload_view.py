@@ -1,4 +1,5 @@
-"""What the scheduler reads from a stored workload, in one pass over its conditions."""
+"""`WorkloadView`: what the scheduler reads from a stored workload, in one pass over its
+conditions."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PROMISED: Final = "Promised"
 """State of a variant that gets its quota as soon as its sibling's job has stopped."""
 PREEMPTION_REQUIRED: Final = "PreemptionRequired"
-"""Reason of a check that is Pending and asks to preempt the victims of its workload now."""
+"""The reason with which a Pending admission check asks to preempt the victims of its
+workload now."""
 
 
 class WorkloadView(NamedTuple):
@@ -35,16 +37,17 @@ class WorkloadView(NamedTuple):
     ``admission``: the quota that the workload holds since ``reserved_at``. ``admitted_at``: since
     when the workload is admitted. ``competes``: the workload may be in a queue.
     ``requeue_blocked``: the workload may not compete before its Requeued condition changes.
-    ``queued_at``: the time that stands for the workload's age in its queue. ``signature``: a number
-    that changes when the workload must be queued again. ``checks``: name and state of the checks
-    that a reservation waits for; ``preemption_required_by``: the checks that ask to preempt the
-    victims now. ``pending_preemption``: the victims that must stop before the workload is admitted.
+    ``queued_at``: the time that stands for the workload's age in its queue. ``signature``: a hash
+    of the fields that decide about the workload's place in its queue: if the hash changes, the
+    workload must be queued again. ``checks``: name and state of the checks that a reservation waits
+    for; ``preemption_required_by``: the checks that ask to preempt the victims now.
+    ``pending_preemption``: the victims that must stop before the workload is admitted.
     ``awaits_pods_ready``: the workload is admitted and not all of its pods are ready.
 
-    ``parent``, ``variant``: the stored facts about its family. A parent workload holds no quota and
-    only waits. ``promised``: quota that is kept for a variant until its sibling's job has stopped.
-    ``gate_open``: whether the family's gate lets the variant preempt.
-    """
+    ``parent``, ``variant``: the fields that the family policy reads, of a parent or of a variant;
+    None: the workload is not one. A parent workload holds no quota and only waits. ``promised``:
+    quota that is kept for a variant until its sibling's job has stopped. ``gate_open``: whether the
+    family's gate lets the variant preempt."""
 
     needs: Needs
     finished: bool
@@ -105,8 +108,8 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
     reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
     holds = _true(reserved) and status.admission is not None
     said = reserved.reason if reserved is not None and reserved.status == "False" else ""
-    # For a workload that holds or is promised quota, reclaimable pods are subtracted when the quota
-    # is charged.
+    # For a workload that holds or is promised quota, the reclaimable pods are subtracted later,
+    # when the quota is charged.
     if reclaimable and not holds and (needs.role != VARIANT or status.promised is None):
         needs = needs._replace(shape=shapes.reduced(needs.shape, dict(reclaimable)))
     problem = None
@@ -220,8 +223,8 @@ def _mark(condition: Condition | None) -> tuple[str, str, datetime | None] | Non
 
 
 def _stamp(evicted: Condition | None, created: datetime, config: Config) -> datetime:
-    """Returns the time that stands for the workload's age in its queue: its creation, or the
-    eviction after which it was queued behind others."""
+    """Returns the time by which the workload's age in its queue counts: its creation, or the
+    eviction after which it was queued behind other workloads."""
     if evicted is None or evicted.status != "True":
         return created
     at_eviction = evicted.reason == "AdmissionCheck" or (
@@ -239,10 +242,11 @@ def _state(holds: bool, admitted: Condition | None, evicted: Condition | None) -
 
 
 GATED: Final = "AdmissionGated"
-"""Reason of a workload that would preempt but has a closed preemption gate."""
+"""The reason why a workload waits that would have to preempt but has a closed preemption gate."""
 
 
 def closed_gate_of(names: Iterable[str], positions: Iterable[GatePosition]) -> str:
-    """Returns the first gate that is closed; "" if all are open."""
+    """Returns the name of the workload's first closed preemption gate; "" if all its gates are
+    open."""
     opened = {gate.name for gate in positions if gate.position == "Open"}
     return next((name for name in names if name not in opened), "")
