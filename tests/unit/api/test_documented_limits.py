@@ -15,7 +15,7 @@ ROW = re.compile(r"\| ([A-Za-z, ]+) \| `spec\.([A-Za-z.\[\]]+)` \| (\d+) \|")
 
 def rows() -> list[Any]:
     text = PAGE.read_text(encoding="utf-8")
-    table = text[text.index("<!-- limits:") : text.index("Also: 256")]
+    table = text[text.index("<!-- limits:") : text.index("Further limits: 256")]
     return [
         pytest.param(kind, field, int(most), id=f"{kind} {field}")
         for kinds, field, most in ROW.findall(table)
