@@ -151,8 +151,9 @@ class GatePosition(Kept, frozen=True, kw_only=True):
 
 
 class VariantRow(Kept, frozen=True, kw_only=True):
-    """One row of a parent's ``status.variants``, the best first. ``variant``: a flavor, or the name
-    of an explicit variant. ``why``: `ActivityReason` of `admittance.family`."""
+    """One row of a parent's ``status.variants``, the best first. ``variant``: the flavor that the
+    variant tries, or its name if it is explicit. ``why``: `ActivityReason` of `admittance.family`.
+    """
 
     name: str
     variant: str

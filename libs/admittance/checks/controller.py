@@ -143,7 +143,9 @@ class AdmissionCheckController(Program):
             return None
         if answer is None or isinstance(answer, Pending | Ready | Retry | Rejected):
             return answer
-        raise TypeError(f"the check answered {answer!r}: return Pending, Ready, Retry or Rejected")
+        raise TypeError(
+            f"the check's function answered {answer!r}: return Pending, Ready, Retry or Rejected"
+        )
 
     # Methods for the service. --------------------------------------------------------
 

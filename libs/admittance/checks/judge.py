@@ -234,7 +234,9 @@ class Judge:
             raise RuntimeError("something that the check awaited was cancelled") from None
         self._release_slot(judgement)
         if verdict is None and not (request.published or request.later):
-            raise TypeError("the check answered None: return Pending, Ready, Retry or Rejected")
+            raise TypeError(
+                "the check's function answered None: return Pending, Ready, Retry or Rejected"
+            )
         return verdict
 
     def _attempted(self, judgement: Judgement, task: asyncio.Task[None]) -> None:

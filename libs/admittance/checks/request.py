@@ -236,8 +236,9 @@ def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
         found = msgspec.json.decode(raw)
     except Exception as error:
         # Catches any exception: the Struct may validate itself and raise anything.
-        what = "parameters are missing" if raw == b"null" else "wrong parameters"
-        raise BadParameters(f"{what}: {error}") from None
+        if raw == b"null":
+            raise BadParameters(f"parameters are missing: {error}") from None
+        raise BadParameters(f"wrong parameters: {error}") from None
     if found is None:
         return {}
     if not isinstance(found, dict):

@@ -86,6 +86,6 @@ def check_length(what: str, value: Any) -> None:
     try:
         found = too_long(what, value)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise ValueError(f"{what}: {error}") from None
+        raise ValueError(f"the field {what} cannot be encoded as JSON: {error}") from None
     if found:
         raise ValueError(found)

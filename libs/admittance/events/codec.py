@@ -53,17 +53,21 @@ def decode(subject: str, data: bytes) -> Fact:
     if not (detail.isascii() and namespace.isascii() and name.isascii()):
         for one in (detail, namespace, name):
             if not _is_text(one):
-                raise Undecodable(f"{one!r} is not valid Unicode text")
+                raise Undecodable(f"{one!r} in the subject is not valid Unicode text")
     try:
         fact: Fact = decode_readable(_decoder(kind).decode, data)
     except BROKEN as error:
-        raise Undecodable(f"not a valid {kind.__name__}: {reason_of(error)}") from error
+        raise Undecodable(
+            f"the payload is not a valid {kind.__name__}: {reason_of(error)}"
+        ) from error
     if fact.namespace != namespace or fact.name != name:
         raise Undecodable(
             f"payload says {fact.namespace}/{fact.name}, subject says {namespace}/{name}"
         )
     if len(fact.uid) > UID_MAX:
-        raise Undecodable(f"the uid has {len(fact.uid)} characters, {UID_MAX} are allowed")
+        raise Undecodable(
+            f"the workload's uid has {len(fact.uid)} characters, {UID_MAX} are allowed"
+        )
     # Most facts are about workloads only, and their subjects contain no detail.
     return _with_detail(fact, detail) if detail else fact
 

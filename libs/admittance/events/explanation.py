@@ -21,9 +21,9 @@ class Room(Shape, frozen=True, kw_only=True):
 
     ``available``: free to use now; ``usage``: what the ClusterQueue uses of its ``nominal`` quota
     and of the ``borrowing_limit`` above that quota (None: no limit); ``potential``: what the
-    ClusterQueue could use in an empty tree. ``taken``: amount for earlier pod sets of the workload.
-    ``short``: the amount that is missing for the pod set. ``level``: how high in the cohort tree
-    the ClusterQueue would borrow.
+    ClusterQueue could use in an empty tree. ``taken``: the amount that earlier pod sets of the same
+    workload take. ``short``: the amount that is missing for the pod set. ``level``: how high in the
+    cohort tree the ClusterQueue would borrow.
     """
 
     resource: str

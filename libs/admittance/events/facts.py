@@ -171,15 +171,15 @@ class Decision(Fact, frozen=True, kw_only=True):
 class Assigned(Decision, frozen=True, kw_only=True):
     """Quota is assigned to the workload.
 
-    ``taken``: amounts per flavor and resource, and what was available before. ``level``: how high
-    in the cohort tree the ClusterQueue borrows; 0: no borrowing. ``waited_seconds``: since the
-    workload joined the queue. ``preempts``: workloads that lose their quota to this workload; if
-    one of them cannot lose it, the decision is void. ``pending_preemption``: workloads that must be
-    preempted before this workload can be admitted. ``local_usage``: the usage by which the
-    workload's LocalQueue was ordered; None: the ClusterQueue does not order by usage, or the
-    LocalQueue has no weight. ``migrates_from``: name and revision of the admitted sibling of a
-    variant without checks. The sibling's job has to stop first: until then the variant's quota is
-    promised, not booked.
+    ``taken``: the assigned amounts per flavor and resource, and what was available before.
+    ``level``: how high in the cohort tree the ClusterQueue borrows; 0: no borrowing.
+    ``waited_seconds``: seconds since the workload joined the queue. ``preempts``: workloads that
+    lose their quota to this workload; if one of them cannot lose it, the decision is void.
+    ``pending_preemption``: workloads that must be preempted before this workload can be admitted.
+    ``local_usage``: the usage by which the workload's LocalQueue was ordered; None: the
+    ClusterQueue does not order by usage, or the LocalQueue has no weight. ``migrates_from``: name
+    and revision of the admitted sibling of a variant without checks. The sibling's job has to stop
+    first: until then the variant's quota is promised, not booked.
     """
 
     admission: Admission

@@ -65,13 +65,13 @@ def plain(escaped: str) -> str:
     if _PLAIN.match(escaped):
         return escaped
     if not _ESCAPED.match(escaped):
-        raise BadToken(f"{escaped!r} is not an escaped name")
+        raise BadToken(f"the token {escaped!r} is not an escaped name")
     try:
         name = _UNESCAPE.sub(_unescape, escaped)
     except UnicodeDecodeError as error:
-        raise BadToken(f"{escaped!r} is not an escaped name") from error
+        raise BadToken(f"the token {escaped!r} is not an escaped name") from error
     if token(name) != escaped:
-        raise BadToken(f"{escaped!r} is not the escaped form of {name!r}")
+        raise BadToken(f"the token {escaped!r} is not the escaped form of {name!r}")
     return name
 
 

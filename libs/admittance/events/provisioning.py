@@ -49,8 +49,8 @@ class ProvisioningCancelled(ProvisioningFact, frozen=True, kw_only=True):
 
 class ProvisioningStatus(ProvisioningFact, frozen=True, kw_only=True):
     """A provider's status of a request. ``seq``: a number that rises with every status of one
-    request; without ``seq`` the order of the log counts. ``details``: values that pod set updates
-    may refer to.
+    request; without ``seq`` the order of the log counts. ``details``: values from the provider that
+    pod set updates may refer to.
     """
 
     message: str = ""
@@ -68,8 +68,8 @@ class Provisioned(ProvisioningStatus, frozen=True, kw_only=True):
 
 
 class ProvisioningFailed(ProvisioningStatus, frozen=True, kw_only=True):
-    """The provider cannot provide the capacity. ``retryable`` False: a retry cannot help.
-    ``retry_after``: seconds until a retry may help.
+    """The provider cannot provide the capacity. ``retryable`` False: no retry of the request can
+    succeed. ``retry_after``: seconds until a retry of the request may succeed.
     """
 
     retryable: bool = True

@@ -86,7 +86,7 @@ def check_depth(data: bytes) -> None:
         if found[1]:
             level += 1
             if level > LEVELS_MAX:
-                raise Unreadable(f"nested more than {LEVELS_MAX} levels deep")
+                raise Unreadable(f"the JSON is nested more than {LEVELS_MAX} levels deep")
         elif found[0][:1] != b'"':
             level -= 1
 
@@ -116,7 +116,9 @@ class Reader(Generic[T]):
         try:
             return decode_readable(self._decode, data or b"")
         except Unreadable as error:
-            raise Unreadable(f"not a valid {self._kind.__name__}: {error}") from error.__cause__
+            raise Unreadable(
+                f"the value is not a valid {self._kind.__name__}: {error}"
+            ) from error.__cause__
 
 
 def check_times(where: str, times: Iterable[datetime | None]) -> None:
@@ -124,7 +126,9 @@ def check_times(where: str, times: Iterable[datetime | None]) -> None:
     for time in times:
         if time is not None and (time.tzinfo is None or time.year not in YEARS):
             when = time.isoformat()
-            raise Unreadable(f"{where}: {when} has no zone, or its year is not from 1900 to 8999")
+            raise Unreadable(
+                f"{where}: the time {when} has no zone, or its year is not from 1900 to 8999"
+            )
 
 
 def number(text: str | bytes | None, most: int = SEQUENCE_MAX) -> int | None:

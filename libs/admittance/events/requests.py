@@ -40,8 +40,8 @@ class Events(Request, frozen=True, kw_only=True):
 
     ``workload`` selects one name in the namespace of the subject, ``also`` further names, such as a
     parent's variants; ``family``: also the parent and the variants of the workload that exist now.
-    ``after``: only entries after this sequence; ``since``: only entries from
-    this time on. The reply has at most ``limit`` entries."""
+    ``after``: the reply has only log entries after this sequence; ``since``: only log entries from
+    this time on. The reply has at most ``limit`` log entries."""
 
     workload: str = ""
     also: tuple[str, ...] = ()
@@ -52,9 +52,9 @@ class Events(Request, frozen=True, kw_only=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A message of the log. ``trace``: its W3C traceparent. ``outcome``, ``reason``, ``message``:
-    as in `SettledReply`; all "" if the fact was applied, or if the workload-controller does not
-    remember its outcome."""
+    """A message of the log. ``trace``: the message's W3C traceparent. ``outcome``, ``reason``,
+    ``message``: as in `SettledReply`; all "" if the fact was applied, or if the workload-controller
+    does not remember its outcome."""
 
     sequence: int
     time: datetime
@@ -86,9 +86,9 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     """How one flavor suits one pod set; ``flavor`` is empty for a resource without any flavor.
 
     ``fits``: the pod set fits in the flavor; if not, ``reason`` says why. ``outcome``: Fits,
-    Preempts, NoCandidates, NoFit, Ineligible. ``rooms``: the numbers of each resource. ``victims``:
-    workloads that would be preempted in this flavor alone; ``barriers``: policies that protect
-    workloads, once per flavor and resource."""
+    Preempts, NoCandidates, NoFit, Ineligible. ``rooms``: the available and missing amounts of each
+    resource of the pod set in the flavor. ``victims``: workloads that would be preempted in this
+    flavor alone; ``barriers``: policies that protect workloads, once per flavor and resource."""
 
     pod_set: str
     flavor: str
@@ -106,7 +106,7 @@ class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 
 
 class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One variant of a parent. ``variant``: a flavor, or the name of an explicit variant.
+    """One variant of a parent. ``variant``: the variant's flavor, or its name if it is explicit.
 
     ``active`` and ``why`` (an `ActivityReason`): whether the policy requires the variant to be
     active now, and why. ``admitted``: the parent uses the variant's admission. ``gate``: Open or
@@ -125,15 +125,15 @@ class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
 
 class ExplainReply(Reply, frozen=True, kw_only=True):
-    """``position`` counts from 1 within the ClusterQueue; 0: the workload is not queued.
+    """``position``: the workload's place in its ClusterQueue, from 1; 0: it is not queued.
 
     ``ahead``: the first workloads of the queue before this workload; ``waiting_since``: the time
-    that orders the workload in the queue. ``outlook``: what the next cycle would decide.
-    ``holders``: the workloads named in ``held_by``. ``waits_for``: workloads being preempted for
-    this workload. ``preempted_by``: the workload that took this workload's quota. ``checks``:
-    checks that the workload's reservation waits for. ``unblocked_by``: sentences that say what
-    would unblock the workload. ``variants``: the variants of a parent, the best first; a parent has
-    no flavors of its own. ``parent``: the parent of a variant."""
+    that orders the workload in the queue. ``outlook``: what the next cycle would decide about the
+    workload. ``holders``: the workloads named in ``held_by``. ``waits_for``: workloads being
+    preempted for this workload. ``preempted_by``: the workload that took this workload's quota.
+    ``checks``: checks that the workload's reservation waits for. ``unblocked_by``: sentences that
+    say what would unblock the workload. ``variants``: the variants of a parent, the best first; a
+    parent has no flavors. ``parent``: the parent of a variant."""
 
     phase: str = ""
     reason: str = ""
@@ -219,8 +219,8 @@ class PendingReply(Reply, frozen=True, kw_only=True):
 
 
 class Queues(Request, frozen=True, kw_only=True):
-    """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues; with ``cohort``,
-    of every queue in its tree. ``local_queues`` false: only ClusterQueues."""
+    """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues; with ``cohort``, of
+    every queue in its tree. ``local_queues`` false: the reply has only ClusterQueues."""
 
     cluster_queue: str = ""
     cohort: str = ""
@@ -274,10 +274,10 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One flavor and resource at one node of a tree. ``nominal``: the node's own quota;
-    ``subtree``: that quota plus what all nodes below lend; ``usage``: for a cohort, usage that its
-    children do not cover with the quota that they do not lend; ``borrowed``: usage beyond
-    ``subtree``; ``lendable``: the part of ``subtree`` that the parent may use."""
+    """Quota and usage of one flavor and resource at one node of a cohort tree. ``nominal``: the
+    node's own quota; ``subtree``: that quota plus what all nodes below lend; ``usage``: for a
+    cohort, usage that its children do not cover with the quota that they do not lend; ``borrowed``:
+    usage beyond ``subtree``; ``lendable``: the part of ``subtree`` that the parent may use."""
 
     flavor: str
     resource: str
@@ -294,8 +294,8 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A cohort or ClusterQueue in its tree, the root first and children after their parent.
 
-    ``depth``: 0 is the root. ``share``: the node's weighted share of borrowed quota, in
-    thousandths."""
+    ``depth``: the node's depth in the tree, with 0 for the root. ``share``: the node's weighted
+    share of borrowed quota, in thousandths."""
 
     name: str
     kind: str
@@ -425,11 +425,11 @@ class Health(Request, frozen=True, kw_only=True):
 
 
 class HealthReply(Reply, frozen=True, kw_only=True):
-    """``leads``: the domains that this instance leads. ``lag``: number of facts not yet read.
-    ``denied``: ``publish SUBJECT`` and ``subscribe SUBJECT`` that the server refused lately, in
-    lower case. ``user``: the user in the credentials file of the service; "": none. ``time``: the
-    clock of the machine. ``replicas``: how many replicas the service asks for in each stream; 0:
-    it makes no streams. ``findings``: what the process found out about itself and its machine."""
+    """``leads``: the domains that this instance leads. ``lag``: number of facts that this instance
+    has not read yet. ``denied``: ``publish SUBJECT`` and ``subscribe SUBJECT`` that the server
+    refused lately, in lower case. ``user``: the user in the service's credentials file; "": none.
+    ``time``: by the clock of the machine. ``replicas``: how many replicas the service asks for in
+    each stream; 0: it makes no streams. ``findings``: what the process found out about itself."""
 
     service: str = ""
     instance: str = ""
@@ -452,7 +452,7 @@ class Apply(Request, frozen=True, kw_only=True):
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The result for one manifest. ``outcome``: created, changed or unchanged."""
+    """The result for one manifest, of which ``outcome`` is created, changed or unchanged."""
 
     kind: str
     namespace: str = ""
@@ -478,8 +478,8 @@ class Delete(Request, frozen=True, kw_only=True):
 
 
 class DeleteReply(Reply, frozen=True, kw_only=True):
-    """``outcome``: deleted, absent or deferred. Deferred: the object is in use by the objects that
-    ``error`` names; it is marked, and deleted once no object uses it."""
+    """``outcome``: what the deletion did: deleted, absent or deferred. Deferred: the object is in
+    use by the objects that ``error`` names; it is marked, and deleted once no object uses it."""
 
     outcome: str = ""
 

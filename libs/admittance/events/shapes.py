@@ -265,14 +265,16 @@ def updates_of(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSe
             for one in found
         )
     except (TypeError, msgspec.ValidationError) as error:
-        raise ValueError(f"{what}: {error}") from None
+        raise ValueError(f"an update in {what} is not valid: {error}") from None
     check_length(what, updates)
     return updates
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One line of `admit doctor`. ``state``: ok, note or wrong. ``what``: the thing that was
-    checked; ``found``: what was seen; ``todo``: what to do about it, empty if nothing."""
+    """One line of `admit doctor`. ``state``: the result of the check: ok, note or wrong. ``what``:
+    the thing that was checked; ``found``: what was seen; ``todo``: what to do about it, empty if
+    nothing.
+    """
 
     state: str
     what: str

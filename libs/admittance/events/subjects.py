@@ -202,7 +202,7 @@ def subject_of(fact: Fact) -> str:
         return f"admit.provisioning.{_PROVISIONING_KEY_OF[type(fact)]}.{where}.{tail}"
     if isinstance(fact, facts.TimerDue):
         return f"{TIMER_DUE}{token(fact.kind)}.{tail}"
-    raise TypeError(f"{cls.__name__} has no subject")
+    raise TypeError(f"there is no subject for facts of the type {cls.__name__}")
 
 
 def user_subject(user: str, fact: Fact) -> str:
@@ -281,7 +281,7 @@ def workload_name(key: str) -> WorkloadName:
     BadToken, or ValueError for other keys."""
     kind, namespace, name = key.split(".")
     if kind != "workload":
-        raise ValueError(f"{key} is not the key of a workload")
+        raise ValueError(f"the bucket key {key} is not the key of a workload")
     return WorkloadName(intern(plain(namespace)), intern(plain(name)))
 
 

@@ -32,9 +32,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class SimulatedState(Part, frozen=True, kw_only=True):
-    """The state of a workload in a simulation. ``phase``: as in the bucket. With an ``admission``
-    the workload holds that quota; without one it waits for ``reason`` at ``position`` of its
-    ClusterQueue (0: not queued).
+    """The state of a workload in a simulation. ``phase``: the workload's phase, derived as for a
+    stored workload. With an ``admission`` the workload holds that quota; without one it waits for
+    ``reason`` at ``position`` of its ClusterQueue (0: not queued).
     """
 
     phase: str
@@ -47,10 +47,10 @@ class SimulatedState(Part, frozen=True, kw_only=True):
 class WouldStart(Part, frozen=True, kw_only=True):
     """A workload that gets quota. ``checks``: checks that must be Ready before the workload starts.
 
-    ``after``: rounds of evicted jobs that have to stop first; 0: at once. ``preempts``: the
-    workloads preempted for this workload. ``again``: the workload was evicted before.
-    ``otherwise``: the workload's state without the change; None: without the change it does not
-    exist.
+    ``after``: how many rounds of evicted jobs have to stop before the workload gets quota; 0: none.
+    ``preempts``: the workloads preempted for this workload. ``again``: the workload was evicted
+    earlier in the simulation. ``otherwise``: the workload's state without the change; None: without
+    the change it does not exist.
     """
 
     namespace: str
@@ -87,8 +87,8 @@ class WouldBeEvicted(Part, frozen=True, kw_only=True):
     if it had only a reservation; ``ran``: the workload was admitted, so its job is stopped.
 
     ``by``, ``rule``, ``grounds``: the preemptor, the rule and the numbers of a preemption.
-    ``after``: rounds of evicted jobs that have to stop first; 0: at once. ``then``: the workload's
-    state at the end; None: the workload is deleted.
+    ``after``: how many rounds of evicted jobs have to stop before the workload loses its quota; 0:
+    none. ``then``: the workload's state at the end; None: the workload is deleted.
     """
 
     namespace: str

@@ -163,7 +163,9 @@ class Program(ABC):
         """Returns ``function``. Raises ValueError if the author has already given a function
         (``present``) for the same purpose."""
         if present is not None:
-            raise ValueError(f"{self.name} has a {what} already: {present.__qualname__}")
+            raise ValueError(
+                f"{self.name} has a {what} already: the function {present.__qualname__}"
+            )
         return function
 
     async def free(self, withdrawn: Any) -> None:
@@ -178,7 +180,7 @@ class Program(ABC):
 
     async def _report(self, about: Any, answer: Any) -> bool:
         if self._publish is None:
-            raise RuntimeError(f"{self.name} is not running")
+            raise RuntimeError(f"the program {self.name} is not running")
         return bool(await self._publish(about, answer))
 
     # Running. -----------------------------------------------------------------------------

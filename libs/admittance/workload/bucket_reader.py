@@ -69,7 +69,7 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
         found = needs(workload.spec)
         stored.priority_class(workload)
     except BROKEN as error:
-        raise Unreadable(f"spec: {reason_of(error)}") from error
+        raise Unreadable(f"the spec is not valid: {reason_of(error)}") from error
     if any(one.count < 0 or one.count > SEQUENCE_MAX for one in found.pod_sets):
         raise Unreadable("spec: the count of a pod set is out of range")
     return workload
@@ -114,7 +114,7 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
             if text is not None:
                 parse(text)
     except BROKEN as error:
-        raise Unreadable(f"spec: {reason_of(error)}") from None
+        raise Unreadable(f"the spec is not valid: {reason_of(error)}") from None
 
 
 def _check(key: str, workload: StoredWorkload) -> None:
@@ -125,10 +125,12 @@ def _check(key: str, workload: StoredWorkload) -> None:
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
         raise Unreadable(f"the value under this key is of workload {meta.namespace}/{meta.name}")
     if len(meta.uid) > UID_MAX:
-        raise Unreadable(f"the uid has {len(meta.uid)} characters, {UID_MAX} are allowed")
+        raise Unreadable(
+            f"the workload's uid has {len(meta.uid)} characters, {UID_MAX} are allowed"
+        )
     spec = stored.decode_head(workload.spec)
     if spec.role != "regular" and spec.role not in ("parent", "variant"):
-        raise Unreadable("spec.role: there is no such role")
+        raise Unreadable("spec.role is not the name of a role")
     if not 0 <= (spec.maximum_execution_time_seconds or 0) <= SECONDS_MAX:
         raise Unreadable("spec.maximumExecutionTimeSeconds is out of range")
     _time(meta.creation_timestamp, "metadata.creationTimestamp")
@@ -170,7 +172,7 @@ def _time(time: datetime | None, where: str) -> None:
 
 def _count(number: int | None, where: str) -> None:
     if number is not None and not 0 <= number <= SEQUENCE_MAX:
-        raise Unreadable(f"{where}: {number} is out of range")
+        raise Unreadable(f"{where}: the number {number} is out of range")
 
 
 def _admission(admission: Admission) -> None:

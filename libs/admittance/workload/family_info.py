@@ -133,8 +133,9 @@ def sibling(variant: StoredWorkload, place: int) -> Sibling:
 
 
 def competes(variant: StoredWorkload) -> bool:
-    """Whether the variant competes or holds quota: it is active and not in backoff. A sibling in
-    backoff delays no other sibling."""
+    """Whether the variant competes or holds quota: it is active and not in backoff. A variant in
+    backoff does not delay its siblings.
+    """
     if variant.metadata.deletion_timestamp is not None or is_true(variant, Type.FINISHED):
         return False
     requeued = find(variant, Type.REQUEUED)

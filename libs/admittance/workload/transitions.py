@@ -36,8 +36,9 @@ def ways(id: str, *to: Phase | None) -> tuple[Way, ...]:
 
 
 class Transition(NamedTuple):
-    """The description of a transition in the theory, and its effect on three fields of the
-    status."""
+    """The description of a transition in docs/states.md, and its effect on three fields of the
+    status.
+    """
 
     what: str
     admission: str

@@ -136,7 +136,7 @@ async def test_wrong_answers_are_shown_below_the_check(
         "of class stranger does not count: ",
         "the provider reported no detail 'rack': left out",
         "an answer of class class cannot be decoded: "
-        "not a valid Provisioned: Expected `str`, got `int`",
+        "the payload is not a valid Provisioned: Expected `str`, got `int`",
     ):
         assert part in told, told
     listed = await admit(nats_server, "get", "pr")

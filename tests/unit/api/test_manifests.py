@@ -424,7 +424,7 @@ def test_malicious_yaml_gives_one_line(text: str) -> None:
 
 
 def test_bytes_that_are_not_utf8_are_one_line() -> None:
-    with pytest.raises(ManifestError, match=r"f\.yaml: not UTF-8: byte 3"):
+    with pytest.raises(ManifestError, match=r"f\.yaml: the text is not UTF-8: byte 3"):
         read(b"a: \xff", "f.yaml")
 
 

@@ -44,11 +44,13 @@ UPDATES = [{"name": name, "annotations": LONG} for name in ("a", "b")]
         ),
         pytest.param(
             lambda: Ready(pod_set_updates=[{"name": "a", "tolerations": [{"a": object()}]}]),
-            "pod_set_updates: ",
+            "the field pod_set_updates cannot be encoded",
             id="updates that cannot be said",
         ),
         pytest.param(
-            lambda: Provisioned(details={"a": "\ud800"}), "details: ", id="details that are no text"
+            lambda: Provisioned(details={"a": "\ud800"}),
+            "the field details cannot be encoded",
+            id="details that are no text",
         ),
         pytest.param(lambda: Pending("", reason="x" * 2000), "the reason", id="a long reason"),
     ],

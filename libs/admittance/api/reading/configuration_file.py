@@ -42,7 +42,9 @@ def read_configuration(text: str | bytes, source: str) -> ConfigurationFile:
     reading = ManifestReader(source, "")
     found = [one.value for one in parsed(text, source) if one.value is not None]
     if len(found) != 1:
-        raise reading.error([Problem("", f"{len(found)} documents; a configuration file has one")])
+        raise reading.error(
+            [Problem("", f"the file has {len(found)} documents; a configuration file has one")]
+        )
     value = found[0]
     if not isinstance(value, Mapping):
         raise reading.error([Problem("", f"{shown(value)} is not a configuration")])

@@ -179,7 +179,9 @@ def from_command(
     and ``$$`` are escaped.
     """
     if not command or not command[0]:
-        raise ManifestError([Problem("", "must be set to a command to run", REQUIRED)])
+        raise ManifestError(
+            [Problem("", "the workload needs a command for its pods to run", REQUIRED)]
+        )
     wanted: dict[str, Quantity] = {"cpu": cpu, "memory": memory, GPU: gpu}
     requests = {resource: one for resource, one in wanted.items() if one not in (0, "0", "")}
     container = Container(

@@ -114,7 +114,8 @@ def parsed(text: str | bytes, source: str) -> list[Parsed]:
             text = text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise ManifestError(
-                [Problem("", f"not UTF-8: byte {error.start} cannot be read")], source=source
+                [Problem("", f"the text is not UTF-8: byte {error.start} cannot be read")],
+                source=source,
             ) from error
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] == "{" and len(text) <= SIZE_MAX:
@@ -244,9 +245,9 @@ class _Builder:
             raise _Bad(f"the tag {event.tag} is not supported", event)
         top = self.stack[-1] if self.stack else None
         if top is not None and top.key is None and isinstance(top.value, dict):
-            raise _Bad("a key must be a string", event)
+            raise _Bad("a key of a mapping must be a string", event)
         if len(self.stack) >= DEPTH_MAX:
-            raise _Bad(f"nested more than {DEPTH_MAX} deep", event)
+            raise _Bad(f"the document is nested more than {DEPTH_MAX} levels deep", event)
         self.stack.append(_Open(value, event.anchor, self.nodes))
 
     def _close(self, event: Any) -> None:
@@ -263,7 +264,7 @@ class _Builder:
     def _put(self, value: Any, size: int, event: events.Event) -> None:
         self.nodes += size
         if self.nodes > NODES_MAX:
-            raise _Bad(f"more than {NODES_MAX} values, counting aliases", event)
+            raise _Bad(f"the document has more than {NODES_MAX} values, counting aliases", event)
         if not self.stack:
             self.root = value
             return
@@ -272,7 +273,7 @@ class _Builder:
             top.value.append(value)
         elif top.key is None:
             if not isinstance(value, str):
-                raise _Bad("a key must be a string", event)
+                raise _Bad("a key of a mapping must be a string", event)
             if value in top.value:
                 raise _Bad(f"duplicate key {shown(str(value))}", event)
             top.key = value if value == "<<" and isinstance(value, Plain) else str(value)
@@ -286,7 +287,7 @@ class _Builder:
     def _merge(self, top: _Open, value: Any, event: events.Event) -> None:
         for one in value if isinstance(value, list) else [value]:
             if not isinstance(one, dict):
-                raise _Bad("'<<' merges mappings only", event)
+                raise _Bad("the key '<<' can merge only mappings", event)
             top.merges.append(one)
 
 
@@ -311,7 +312,13 @@ def parse_yaml(text: str, source: str) -> list[Parsed]:
     """
     if len(text) > SIZE_MAX:
         raise ManifestError(
-            [Problem("", f"{len(text):,} characters; a manifest may have {SIZE_MAX:,}: split it")],
+            [
+                Problem(
+                    "",
+                    f"the text has {len(text):,} characters; "
+                    f"a manifest may have {SIZE_MAX:,}: split it",
+                )
+            ],
             source=source,
         )
     builder = _Builder()

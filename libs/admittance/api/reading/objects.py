@@ -95,7 +95,13 @@ def decode_object(
         try:
             if len(bytes(raw)) > OBJECT_MAX:
                 raise ManifestError(
-                    [Problem("", f"{len(bytes(raw)):,} bytes; an object may have {OBJECT_MAX:,}")],
+                    [
+                        Problem(
+                            "",
+                            f"the object has {len(bytes(raw)):,} bytes; "
+                            f"an object may have {OBJECT_MAX:,}",
+                        )
+                    ],
                     source=source,
                     document=document,
                 )
@@ -111,7 +117,7 @@ def decode_object(
             value = _any.decode(raw)
         except _BROKEN as error:
             raise ManifestError(
-                [Problem("", f"not JSON: {error}")], source=source, document=document
+                [Problem("", f"the object is not JSON: {error}")], source=source, document=document
             ) from error
     return ManifestReader(source, document).decode(value, namespace)
 
@@ -167,7 +173,7 @@ class ManifestReader:
         try:
             return self._decode(value, namespace)
         except RecursionError:
-            raise self.error([Problem("", "nested too deeply")]) from None
+            raise self.error([Problem("", "the manifest is nested too deeply")]) from None
 
     def _decode(self, value: Any, namespace: str) -> AcceptedManifest:
         api_version, kind = self._kind(value)
@@ -189,7 +195,7 @@ class ManifestReader:
         try:
             fitted = conform(value, struct, problems)
         except RecursionError:
-            raise self.error([Problem("", "nested too deeply")]) from None
+            raise self.error([Problem("", "the manifest is nested too deeply")]) from None
         if problems:
             raise self.error(problems)
         return self._whole(fitted, struct)
@@ -201,7 +207,7 @@ class ManifestReader:
             _encoder.encode(fitted)
             return msgspec.convert(fitted, struct)
         except (*_BROKEN, OverflowError, TypeError) as error:
-            raise self.error([Problem("", f"cannot be stored: {error}")]) from error
+            raise self.error([Problem("", f"the manifest cannot be stored: {error}")]) from error
 
     def validated(
         self, value: Any, namespace: str, *, flavors_max: int = VARIANTS_MAX
@@ -217,7 +223,9 @@ class ManifestReader:
 
     def _kind(self, value: Any) -> tuple[str, Kind | None]:
         if not isinstance(value, dict):
-            raise self.error([Problem("", "must be a mapping with apiVersion and kind", TYPE)])
+            raise self.error(
+                [Problem("", "a manifest must be a mapping with apiVersion and kind", TYPE)]
+            )
         head = []
         for field in ("apiVersion", "kind"):
             given = value.get(field)

@@ -274,8 +274,9 @@ COMBINATIONS_MAX: Final = 512
 
 
 class Owner(NamedTuple):
-    """The queue or cohort that has the resource groups. ``parent_field``: the field that names the
-    owner's cohort. ``lends_own_only``: the owner may not lend more than its nominal quota.
+    """The ClusterQueue or Cohort with the resource groups to validate. ``parent_field``: the field
+    that names the owner's cohort. ``lends_own_only``: the owner may not lend more than its nominal
+    quota.
     """
 
     has_parent: bool
