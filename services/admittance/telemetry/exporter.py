@@ -28,7 +28,7 @@ from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry.findings import OK, WRONG
 from admittance.telemetry.otlp_spans import is_sampled, sdk_span
 from admittance.telemetry.span_metrics import NOT_TAKEN, QUEUE_FULL, SpanMetrics
-from admittance.telemetry.variables import endpoint
+from admittance.telemetry.variables import endpoint, without_secrets
 from admittance.traces.spans import Span
 
 QUEUE_SIZE: Final = 2048
@@ -63,7 +63,8 @@ class OtlpExport:
                 self._sender.exporter = OTLPSpanExporter()
                 self._processor = BatchSpanProcessor(self._sender, max_queue_size=self._most)
             except (ValueError, OSError) as error:
-                raise SetupError(f"a variable OTEL_… is wrong: {error}") from None
+                reason = without_secrets(str(error), os.environ)
+                raise SetupError(f"a variable OTEL_… is wrong: {reason}") from None
         for line in said.lines:
             log.warning("otel_variable_ignored", reason=line)
         self._sampler = provider.sampler
@@ -163,7 +164,7 @@ class _Sender(SpanExporter):
                 result = self.exporter.export(spans)
             except Exception as error:
                 result = SpanExportResult.FAILURE
-                said.lines.append(repr(error))
+                said.add(repr(error))
         if self.closed:
             return result
         if result is SpanExportResult.SUCCESS:
@@ -204,7 +205,11 @@ class _SdkLog(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(" ".join(record.getMessage().split()))
+        self.add(record.getMessage())
+
+    def add(self, text: str) -> None:
+        """Adds a line, in which no secret of the variables is left."""
+        self.lines.append(without_secrets(" ".join(text.split()), os.environ))
 
     @property
     def reason(self) -> str:

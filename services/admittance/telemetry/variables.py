@@ -4,8 +4,9 @@ imports the SDK."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from admittance.runtime.errors import SetupError
 
@@ -50,6 +51,32 @@ def endpoint(env: Mapping[str, str]) -> str:
         raise SetupError(_wrong(name))
     host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
     return f"{url.scheme}://{host}{port}"
+
+
+SECRET_MIN: Final = 4
+"""The fewest characters of a text that `without_secrets` replaces."""
+
+
+def without_secrets(text: str, env: Mapping[str, str]) -> str:
+    """The text of the SDK with *** in place of headers, logins, paths and queries that the
+    variables give it: each of them may be a key of the receiver."""
+    for secret in sorted(_secrets(env), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _secrets(env: Mapping[str, str]) -> set[str]:
+    found: set[str] = set()
+    for name, value in env.items():
+        if name.startswith("OTEL_EXPORTER_OTLP") and name.endswith("_HEADERS"):
+            for header in (value, *value.split(",")):
+                given = header.partition("=")[2]
+                found |= {" ".join(header.split()), given.strip(), unquote(given).strip()}
+    for name in ENDPOINTS:
+        with suppress(ValueError):
+            url = urlsplit(env.get(name, ""))
+            found |= {url.netloc.rpartition("@")[0], url.path.strip("/"), url.query}
+    return {one for one in found - {"v1/traces"} if len(one) >= SECRET_MIN}
 
 
 def _only(name: str, value: str, allowed: str) -> None:

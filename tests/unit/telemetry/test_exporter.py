@@ -125,6 +125,32 @@ async def test_a_refusal_is_counted_and_logged_once_until_spans_are_taken_again(
     assert (again["event"], again["lost"]) == ("spans_taken_again", 3)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "authorization Bearer planted",
+        "authorization: planted",
+        "authorization=planted\u00e9",
+        "x-team=queues,api key=planted",
+        "authorization=planted%0Aline",
+    ],
+)
+async def test_no_header_or_path_of_the_receiver_is_told(
+    make: Make, lines: LogCapture, headers: str
+) -> None:
+    there = "http://planted:planted@127.0.0.1:9/planted"
+    export = make(
+        OTEL_EXPORTER_OTLP_ENDPOINT=there,
+        OTEL_EXPORTER_OTLP_HEADERS=headers,
+        OTEL_EXPORTER_OTLP_TIMEOUT="1",
+    )
+    await put(export, 1)
+    await until(lambda: export.finished == 1)
+    [finding] = export.findings()
+    assert finding.state == WRONG
+    assert "planted" not in f"{lines.entries} {finding}"
+
+
 async def test_a_receiver_that_is_away_is_named_with_the_reason(
     make: Make, lines: LogCapture
 ) -> None:
