@@ -140,8 +140,8 @@ class ScheduleReconciler:
 
     async def _perform_orders(self) -> None:
         while True:
-            # The event ``_changed`` is cleared before the orders, so that a change of the bucket
-            # during the orders causes another round.
+            # The event ``_changed`` is cleared before schedules are set and cancelled, so that a
+            # change of the bucket meanwhile causes another round.
             self._changed.clear()
             while orders := self.core.orders(clock.now()):
                 await self._perform(orders)
