@@ -107,7 +107,9 @@ async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
             output.outcome(f"{kind.qualified}/{name}", "deleting")
             output.note(f"{name} is deleted as soon as no object needs it: {reply.error}")
         case other:
-            raise AnswerIsNo(reply.error or f'{kind.qualified} "{name}": {other or "no answer"}')
+            raise AnswerIsNo(
+                reply.error or f'{kind.qualified} "{name}" was not deleted: {other or "no answer"}'
+            )
 
 
 def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]:
@@ -137,7 +139,9 @@ async def delete_request(bus: Link, name: str) -> None:
     if reply.outcome == "absent":
         raise AnswerIsNo(f'{kinds.REQUEST.qualified} "{name}" not found')
     if reply.outcome not in ("deleted", "deferred"):
-        raise AnswerIsNo(reply.error or f"{subject}: {reply.outcome or 'no answer'}")
+        raise AnswerIsNo(
+            reply.error or f"{subject} was not deleted: {reply.outcome or 'no answer'}"
+        )
     if reply.outcome == "deferred" and not await _is_gone(bus, found, before):
         output.outcome(subject, "deleting")
         output.note(LATER)

@@ -43,7 +43,7 @@ class NewUser(NamedTuple):
 
 def init(call: Call, folder: Path, *, jwt: bool) -> None:
     """Makes a folder of users, and prints how a nats-server includes the folder's ``auth.conf``.
-    ``jwt``: users get JWTs."""
+    ``jwt``: users get JWTs in place of NKeys."""
     AuthStore(folder).create(call.url, jwt=jwt)
     output.say(f"created {folder}")
     output.note(

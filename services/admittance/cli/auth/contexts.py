@@ -45,7 +45,7 @@ def list_contexts(call: Call) -> None:
 
 
 def use(name: str) -> None:
-    """Makes the context of that name the current one."""
+    """Makes the context of that name the current context."""
     try:
         found = contexts.use(os.environ, name)
     except BadContext as error:

@@ -50,9 +50,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def restore(call: Call, source: str, replicas: int) -> int:
-    """Restores the file; ``-``: standard input. ``replicas``: the number of replicas of each
-    restored stream; 0: as in the backup. Nothing is changed if the file is damaged, if a stream
-    exists, or if services run.
+    """Restores the backup in the file; ``-``: the backup on standard input. ``replicas``: the
+    number of replicas of each restored stream; 0: as in the backup. Nothing is changed if the file
+    is damaged, if a stream exists, or if services run.
     """
     with _source(source) as (name, file):
         archive = await asyncio.to_thread(check, name, file)

@@ -39,8 +39,8 @@ _settled = msgspec.json.Decoder(SettledReply)
 class Outcome(NamedTuple):
     """Result of a run of `admit bench`. Lists have one value per workload of the plan, in the
     plan's order; times are seconds since the start of the run. ``admitted_at`` -1.0: the workload
-    was never admitted. ``usage`` has per sample the used share of each queue's nominal quota, 1.0
-    for all of it. ``trouble`` is empty when everything finished.
+    was never admitted. ``usage`` has for each sample the share of each queue's nominal quota that
+    is in use; 1.0: all of the quota. ``trouble`` is empty when everything finished.
     """
 
     wall_seconds: float
@@ -324,9 +324,9 @@ class Publisher:
     """Publishes facts. `publish` never waits; facts that are published in one turn of the event
     loop are sent in one write.
 
-    ``refused``: errors of the server. ``sequence``: the newest sequence that the server assigned.
-    Facts that a broken connection loses are not published again, since retries would falsify the
-    measurement.
+    ``refused``: the errors with which the server refused facts. ``sequence``: the newest sequence
+    that the server assigned. Facts that a broken connection loses are not published again, since
+    retries would falsify the measurement.
     """
 
     def __init__(self, bus: Bus) -> None:

@@ -209,7 +209,8 @@ def _drained(workloads: Iterable[PlannedWorkload], quota: int) -> float:
 
 def useful_usage_percent(plan: BenchPlan, finished: Iterable[int], wall_seconds: float) -> float:
     """Share of the quota that finished workloads used: the sum of runtime times request over quota
-    times wall time. ``finished``: indices into the plan."""
+    times wall time. ``finished``: the indices of the finished workloads in the plan.
+    """
     work = sum(plan.workloads[i].runtime * plan.workloads[i].request for i in finished)
     quota = sum(queue.nominal for queue in plan.queues)
     return 100 * work / (quota * wall_seconds) if quota and wall_seconds else 0.0

@@ -135,7 +135,7 @@ async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | No
 @asynccontextmanager
 async def embedded(*arguments: str) -> AsyncIterator[Child]:
     """Runs `admit up` with these arguments on a temporary data folder: yields when the system is
-    ready, ends it afterwards.
+    ready, and ends the system afterwards.
     """
     with tempfile.TemporaryDirectory(prefix="admit-bench-") as folder:
         data = Path(folder) / "data"
@@ -230,7 +230,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def connected(url: str) -> list[psutil.Process]:
-    """Local processes that serve url or are connected to it, except this one.
+    """Local processes that serve ``url`` or are connected to ``url``, except the calling process.
 
     Processes on other machines are not found.
     """

@@ -148,7 +148,7 @@ def revoke(call: Call, name: UserName, folder: FolderOption = None) -> None:
 def expire(call: Call, folder: FolderOption = None) -> None:
     """Remove users when they expire, until Ctrl-C.
 
-    For a nats-server of your own: `admit up` does it by itself.
+    For a nats-server of your own: `admit up` removes expired users by itself.
     """
     from admittance.cli.auth import expiry
 

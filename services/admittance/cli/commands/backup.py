@@ -18,7 +18,7 @@ def backup(
     """Write all facts, objects, claims and timers of a running deployment to one file.
 
     Needs a login with the role backup, and stops nothing. Job output and credentials are not part
-    of it. See docs/backup.md.
+    of the file. See docs/backup.md.
     """
     from admittance.cli.backup.backup import backup
 
@@ -52,6 +52,6 @@ def restore(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds these commands to app."""
+    """Adds the commands `backup` and `restore` to ``app``."""
     for command in (backup, restore):
         app.command(rich_help_panel=PANEL)(command)

@@ -20,7 +20,7 @@ def _names(incomplete: str) -> list[str]:
 
 @with_options()
 def list_(call: Call) -> None:
-    """List the contexts; a star marks the current one."""
+    """List the contexts; a star marks the current context."""
     from admittance.cli.auth import contexts
 
     contexts.list_contexts(call)
@@ -29,7 +29,7 @@ def list_(call: Call) -> None:
 def use(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A context.", autocompletion=_names)],
 ) -> None:
-    """Make a context the current one."""
+    """Make a context the current context."""
     from admittance.cli.auth import contexts
 
     contexts.use(name)

@@ -38,7 +38,7 @@ PRIORITY_USAGE: Final = "admit priority workload NAME P"
 def stop(on: Target) -> None:
     """Stop a workload: it is evicted, and not admitted again until `activate`.
 
-    If it is a variant, the other variants of its workload continue.
+    If the workload is a variant, the other variants of its parent continue.
     """
     _change(on, "stop")
 

@@ -89,7 +89,8 @@ def get(
         bool, typer.Option("--watch", "-w", help="Print one line per change until interrupted.")
     ] = False,
 ) -> None:
-    """Show all objects of a kind, or the named one; `get pending` shows pending workloads in order.
+    """Show all objects of a kind, or the named object; `get pending` shows pending workloads in
+    order.
 
     Workloads are listed running first, then waiting, then finished; the newest first. Tables are
     cut to the width of the terminal; -o wide shows all.

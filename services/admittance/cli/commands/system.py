@@ -423,8 +423,8 @@ def check_test(
     """Test a check controller in any language against the protocol; status 1 if a case fails.
 
     The workloads of the test requests are in a namespace of their own, so the test does not disturb
-    a live deployment. The controller may book real capacity for them: use parameters made for
-    tests.
+    a live deployment. The controller may book real capacity for the test requests: use parameters
+    made for tests.
     """
     from admittance.cli import conformance
 

@@ -30,7 +30,9 @@ def offset(shown: datetime, asked: datetime, answered: datetime) -> Offset:
 
 def clock_findings(answers: Sequence[HealthAnswer], server: Offset | None) -> list[Finding]:
     """The clocks that differ from nats-server's; one finding if all agree. ``server``: the clock of
-    nats-server; None: it did not answer, and services are compared with this machine."""
+    nats-server; None: nats-server did not answer, and clocks of services are compared with that of
+    this machine.
+    """
     base = server or Offset(0.0, 0.0)
     reference = "nats-server's clock" if server else "the clock of this machine"
     found: list[Finding] = []

@@ -37,7 +37,7 @@ LATE_TODO: Final = (
 
 
 async def timers_found(bus: Bus) -> list[Finding]:
-    """Findings about the schedules. Empty if the streams are missing."""
+    """Findings about the schedules of the retry-timer. No findings if the streams are missing."""
     try:
         standing, late = await _standing(bus)
     except (Refused, Unavailable):
@@ -93,8 +93,8 @@ def schedules_finding(reply: TimersReply, standing: int) -> Finding:
 
 
 async def families_found(bus: Bus) -> list[Finding]:
-    """The finding about families. Empty if the variant-controller does not answer: the line about
-    that service reports it.
+    """The finding about families of variants. No finding if the variant-controller does not answer:
+    the line about that service reports it.
     """
     try:
         data = await bus.request("admit.api.families", msgspec.json.encode(Families()))

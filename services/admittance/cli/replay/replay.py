@@ -1,7 +1,7 @@
 """``admit replay SCENARIO…``: plays scenarios with a known outcome through the cores.
 
-A file that cannot be played is reported on standard error, and the exit status is then 2. All other
-files are played.
+A file that cannot be played is reported on standard error, and the exit status is then 2. The
+remaining files are still played.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ MACHINES_MAX: Final = 8
 async def with_bookings(
     bus: Link, kind: Kind, found: Sequence[Found], now: datetime
 ) -> list[Found]:
-    """Adds bookings to MachinePools; returns other kinds unchanged.
+    """Adds bookings to MachinePools; returns objects of other kinds unchanged.
 
     If the bookings cannot be read, prints a warning and returns the pools without bookings.
     """

@@ -63,7 +63,7 @@ class Kind(NamedTuple):
         return self.group not in (KUEUE, "")
 
     def object_key(self, namespace: str, name: str) -> str:
-        """The key of one object."""
+        """The key of one object in the bucket."""
         if self.namespaced:
             return f"{self.key}.{token(namespace)}.{token(name)}"
         return f"{self.key}.{token(name)}"
@@ -117,7 +117,7 @@ KINDS: Final = (
     REQUEST,
     MACHINE_POOL,
 )
-"""All kinds in the bucket. A Job is stored as a workload."""
+"""All kinds of objects that the bucket holds. A Job is stored as a workload."""
 
 
 _NAMESPACED: Final = {

@@ -266,7 +266,9 @@ class Link:
         return again
 
     async def publish(self, fact: Fact) -> int:
-        """Publishes a fact to the log and returns its sequence. Raises AnswerIsNo if refused."""
+        """Publishes a fact to the log and returns its sequence. Raises AnswerIsNo if the log
+        refuses the fact.
+        """
         [outcome] = await self.publish_all([fact])
         if isinstance(outcome, CliError):
             raise outcome

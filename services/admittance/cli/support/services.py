@@ -1,4 +1,6 @@
-"""The table of services. This module imports almost nothing, so that completion is fast."""
+"""The table of the services of Admittance. This module imports almost nothing, so that completion
+is fast.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Service(NamedTuple):
 
 
 TELEMETRY: Final = "telemetry"
-"""The service that exports traces. `admit up` starts it if a receiver of traces is set."""
+"""The service that exports traces. `admit up` starts this service if a receiver of traces
+is set.
+"""
 
 
 def _apart(name: str, module: str) -> Service:

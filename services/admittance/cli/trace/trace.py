@@ -52,7 +52,8 @@ async def trace(call: Call, name: str) -> None:
 
 def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list[Span]:
     """The spans of the newest workload of that name, made from its history; [] if the history has
-    no facts about it. Open spans are among them."""
+    no facts about it. The result includes open spans.
+    """
     builder = TraceBuilder(partial=True)
     spans: list[Span] = []
     for one in entries:

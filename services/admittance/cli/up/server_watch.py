@@ -1,10 +1,11 @@
 """How `admit up` watches its own nats-server: `admit up` restarts a server that died, or that takes
 no writes after its disk was full.
 
-After a failed write a nats-server takes no more writes to that stream until it is restarted, even
-with free space (`runtime/bus/streams.py`). A restart costs about a second: services reconnect, and
-acknowledged writes are on disk. The server is restarted only if the disk was full, there is space
-again, and a write is still not acknowledged. On a full disk a restart would not help.
+After a failed write a nats-server takes no more writes to the stream of that write until the server
+is restarted, even with free space (`runtime/bus/streams.py`). A restart costs about a second:
+services reconnect, and acknowledged writes are on disk. The server is restarted only if the disk
+was full, there is space again, and a write is still not acknowledged. On a full disk a restart
+would not help.
 """
 
 from __future__ import annotations

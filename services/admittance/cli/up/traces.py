@@ -13,8 +13,9 @@ from admittance.telemetry.variables import NEEDED, endpoint, has_endpoint, why_d
 
 def exports_traces() -> bool:
     """Whether `admit up` starts the telemetry service: a variable names a receiver of traces, and
-    the OpenTelemetry SDK is installed. Without the SDK it prints a warning, because such variables
-    are often set for all programs of a machine. Raises BadInput for a wrong variable.
+    the OpenTelemetry SDK is installed. Without the SDK this function prints a warning, because such
+    variables are often set for all programs of a machine. Raises BadInput for a variable with a
+    wrong value.
     """
     if not has_endpoint(os.environ) or why_disabled(os.environ):
         return False

@@ -79,7 +79,7 @@ WHAT_INSECURE_MEANS: Final = (
 
 
 class Options(NamedTuple):
-    """Options of ``admit up``; ``admit serve`` uses some of them."""
+    """Options of ``admit up``; ``admit serve`` uses some of these options."""
 
     data_dir: Path
     folder_chosen: bool = False
@@ -423,8 +423,9 @@ async def _until_serving(bus: Bus, settings: Settings) -> None:
 
 
 def _warn(config: Path | None) -> None:
-    """Warns about settings without effect in the configuration file. Raises BadInput for a bad
-    file."""
+    """Warns about settings without effect in the configuration file. Raises BadInput for a wrong
+    configuration file.
+    """
     chosen = config or os.environ.get("ADMIT_CONFIG")
     if not chosen:
         return
