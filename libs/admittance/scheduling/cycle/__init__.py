@@ -1,1 +1,3 @@
-"""One scheduling cycle: heads, nominate, order, process, requeue; the flavor assigner."""
+"""One scheduling cycle with its steps (heads, nominate, order, process, requeue), and the flavor
+assigner.
+"""

@@ -1,7 +1,6 @@
-"""One scheduling cycle of one domain: heads, nominate, order, process, requeue.
+"""One scheduling cycle of one domain, in five steps: heads, nominate, order, process, requeue.
 
-Source: `docs/spec/scheduling.md#4`. The cycle of one domain does not depend on other domains.
-"""
+Source: `docs/spec/scheduling.md#4`. The cycle of one domain does not depend on other domains."""
 
 from __future__ import annotations
 
@@ -46,8 +45,8 @@ from admittance.scheduling.state.workload_info import (
 
 
 class CycleResult(NamedTuple):
-    """The decisions of a cycle, which the state assumes already, and whether the cycle changed
-    anything."""
+    """The decisions of a cycle, which the scheduler's state assumes already, and whether the cycle
+    made progress: decided or parked something."""
 
     decisions: list[Decided]
     has_progress: bool
@@ -79,8 +78,8 @@ class Cycle:
             domain.is_settled = True
             return CycleResult([], False)
         before = [(queue.preemptor, workload.cursor) for queue, workload in heads]
-        # 2. Nominate: what each head would get if no other head competed. A head without room is
-        # requeued.
+        # 2. Nominate: what each head would get if no other head competed. A head that fits into no
+        # flavor is parked.
         entries, has_progress = self._nominate(domain, heads, now)
         # 3. Order: least borrowing first, then priority, then age; with fair sharing by shares.
         ordered: Iterable[CycleEntry] = entries
@@ -131,9 +130,9 @@ class Cycle:
     def _first_eligible(
         self, domain: Domain, queue: Queue, head: WorkloadInfo, now: datetime
     ) -> WorkloadInfo | None:
-        """Returns the head, or the first workload behind the head that its family lets compete. The
-        workloads before the returned one are parked without a refusal, so that they do not block
-        the queue."""
+        """Returns the first workload of the queue, from its head on, that is regular or that its
+        family allows to be tried; None: there is none. Variants before it are parked without a
+        refusal, so that they do not block the queue."""
         found: WorkloadInfo | None = head
         while found is not None and not found.in_flight:
             inadmissible = families.why_not_tried(self._state, queue, found)
@@ -148,7 +147,8 @@ class Cycle:
     def _nominate(
         self, domain: Domain, heads: Iterable[tuple[Queue, WorkloadInfo]], now: datetime
     ) -> tuple[list[CycleEntry], bool]:
-        """Returns the entries to process, and whether the cycle parked a head."""
+        """Nominates the heads. Returns the entries to process, and whether the cycle parked
+        a head."""
         has_progress = False
         entries: list[CycleEntry] = []
         for queue, workload in heads:
@@ -179,9 +179,9 @@ class Cycle:
     ) -> tuple[Inadmissible | None, Nomination, Search]:
         """Returns what the next cycle would do with the workload if it were the first head.
 
-        The result is the reason why the workload would not be tried, the workload's nomination, and
-        the `Search` that the caller can ask about further amounts. Changes nothing.
-        """
+        The result is the reason why the workload would not be tried (None: it would be), the
+        workload's nomination, and a `Search`, with which the caller can ask how well preemption
+        would serve further amounts. Changes nothing."""
         search = self._nominator.search(queue, workload)
         inadmissible = self._why_not_nominated(queue, workload)
         if inadmissible is None and workload.family is not None:
@@ -203,8 +203,8 @@ class Cycle:
     def requeue(
         self, domain: Domain, entry: CycleEntry, status: EntryStatus, now: datetime
     ) -> bool:
-        """Requeues or parks the workload of the entry according to the entry's status. Returns
-        whether the cycle made progress."""
+        """Requeues or parks the workload of a processed entry according to the entry's status.
+        Returns whether the cycle made progress."""
         if status in (EntryStatus.ACCEPTED, EntryStatus.PLANNED, EntryStatus.PREEMPTING):
             domain.version += 1
         entry.workload.saved_search = None
@@ -234,14 +234,16 @@ class Cycle:
         return status is EntryStatus.PREEMPTING
 
     def _counts_for_replay(self, status: EntryStatus) -> bool:
-        """Returns whether an entry without a decision affected the entries behind it: by usage that
-        is held back for the entry, or, with fair sharing, by the entry's place in the order."""
+        """Returns whether a replay needs to know of an entry without a decision, because it
+        affected the entries behind it: by usage that is held back for the entry, or, with fair
+        sharing, by its place in the order."""
         if status is EntryStatus.INADMISSIBLE or status is EntryStatus.WAITING:
             return True
         return self._fair_sharing and status in (EntryStatus.SKIPPED, EntryStatus.GATED)
 
     def _why_not_nominated(self, queue: Queue, workload: WorkloadInfo) -> Inadmissible | None:
-        """Returns why the head is not even nominated; None: the head is nominated."""
+        """Returns why the cycle parks the head without nominating it; None: the cycle nominates the
+        head."""
         if workload.problem is not None:
             return workload.problem
         if queue.in_cycle:
@@ -256,8 +258,8 @@ class Cycle:
     def _cursor(
         self, domain: Domain, queue: Queue, workload: WorkloadInfo, number: int
     ) -> Cursor | None:
-        """Returns the cursor at which the workload's last scan of flavors stopped; None if the
-        cursor is outdated."""
+        """Returns the cursor at which the workload's last scan of flavors stopped; None: no cursor
+        is saved, or the saved one is outdated."""
         saved = workload.cursor
         if (
             saved is not None
@@ -271,8 +273,8 @@ class Cycle:
         return None
 
     def _save_cursor(self, domain: Domain, entry: CycleEntry) -> bool:
-        """Saves the cursor where the scan of the entry stopped. Returns whether there are flavors
-        left to try."""
+        """Saves the cursor at which the entry's scan of flavors stopped, for its next scan. Returns
+        whether flavors are left to try."""
         at = entry.assignment.cursor
         workload = entry.workload
         if at is None or workload.cls is None:
@@ -285,11 +287,11 @@ class Cycle:
     def _park(
         self, domain: Domain, entry: CycleEntry, now: datetime, refusal: Refusal | None = None
     ) -> bool:
-        """Parks the class of an entry without room, unless there are flavors left to try.
+        """Parks the equivalence class of an entry that does not fit, unless flavors are left to
+        try.
 
-        ``refusal``: why the entry cannot get its assignment now, or None. Returns whether the class
-        was parked.
-        """
+        ``refusal``: the reason for which the class is parked; None: the reason follows from the
+        entry's assignment. Returns whether a workload or class was parked."""
         flavors_left = refusal is None and self._save_cursor(domain, entry)
         cls = entry.workload.cls
         if flavors_left or cls is None:
@@ -309,8 +311,8 @@ class Cycle:
 
 
 def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus) -> EntryStatus:
-    """Makes the decisions that follow from the entry's status. Returns the entry's final status:
-    WAITING if all victims of the entry were preempted before."""
+    """Makes the decisions that follow from the status of a processed entry. Returns the entry's
+    final status: WAITING in place of PREEMPTING if the call preempted no victim."""
     if status is EntryStatus.ACCEPTED or status is EntryStatus.PLANNED:
         decisions.accept(entry, plans=status is EntryStatus.PLANNED)
     elif status is EntryStatus.WAITING:
@@ -326,14 +328,14 @@ def is_below_a_subcohort(queue: Queue) -> bool:
     Under fair sharing a head without room still matters in a cohort below another cohort: the
     cohort sends one head, and that head decides when the next head of the cohort has its turn.
     Without fair sharing, and in cohorts that are roots, `docs/spec/scheduling.md#8.1` point 7
-    holds.
-    """
+    holds."""
     node = queue.node
     return node is not None and node.parent is not None and node.parent.parent is not None
 
 
 def namespace_mismatch(namespace: str) -> Inadmissible:
-    """Returns the reason for a workload in a namespace that its ClusterQueue does not accept."""
+    """Returns why a workload is inadmissible if its ClusterQueue does not accept workloads of its
+    namespace."""
     return Inadmissible(
         "Misconfigured", f"Workload namespace {namespace} doesn't match ClusterQueue selector"
     )
@@ -347,7 +349,8 @@ def _order(entry: CycleEntry) -> tuple[int, int, datetime, str]:
 
 
 def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
-    """Wakes the parked workloads of the domain, except workloads that freed quota does not help."""
+    """Lets the parked workloads of the domain compete again, except workloads that freed quota does
+    not help."""
     domain.flush = False
     for queue in list(domain.parked_queues):
         for cls in list(queue.parked_classes):

@@ -1,5 +1,5 @@
-"""The decisions of a cycle: each is assumed in the scheduler's state at once, and written as a fact
-for the log."""
+"""Makes the decisions of a cycle: each decision is assumed in the scheduler's state at once, and is
+returned as a fact for the log."""
 
 from __future__ import annotations
 
@@ -46,15 +46,17 @@ from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, V
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
 NAMED_MAX: Final = 5
-"""How many victims a message names. A message gives only the number of further victims."""
+"""How many victims the message of a decision names. For further victims it gives only their
+number."""
 
 HEADS_MAX: Final = 3_000
-"""How many heads of one cycle a decision names, so that the message does not become too long."""
+"""How many processed heads of its cycle a decision lists for a replay at most, so that the decision
+fits into one message."""
 
 
 class CycleDecisions:
-    """The decisions of one cycle of a domain, in order. Each decision is assumed in the state at
-    once."""
+    """Makes the decisions of one cycle of a domain, and lists them in order. Each decision is
+    assumed in the scheduler's state at once."""
 
     def __init__(self, state: SchedulerState, domain: Domain, now: datetime) -> None:
         self.made: list[Decided] = []
@@ -63,8 +65,9 @@ class CycleDecisions:
         self._now = now
 
     def accept(self, entry: CycleEntry, *, plans: bool) -> None:
-        """Assigns the entry its quota. Quota of the victims passes to the entry in the same commit.
-        With ``plans``, the victims are preempted later, and their quota does not pass now."""
+        """Assigns the quota of its assignment to the entry's workload. The victims hand their quota
+        over in the same decision. ``plans``: the victims are preempted later, and hand nothing over
+        now."""
         state, queue, workload = self._state, entry.queue, entry.workload
         assignment, victims = entry.assignment, entry.victims
         remove_from_queue(queue, workload)
@@ -121,15 +124,15 @@ class CycleDecisions:
             families.family_changed(state, workload.family, self._now)
 
     def preempt(self, entry: CycleEntry) -> bool:
-        """Preempts the victims of the entry that are not preempted yet, and refuses the preemptor
-        until its victims have stopped. Returns whether the call preempted a victim."""
+        """Preempts the victims of the entry that are not being preempted yet, and refuses the
+        entry's workload until they have stopped. Returns whether the call preempted a victim."""
         workload, victims, assignment = entry.workload, entry.victims, entry.assignment
         staying = [one for one in victims if not one.workload.is_leaving]
         for one in victims:
             one.workload.preemptor_waits = True
         if any(one.workload.in_flight for one in staying):
-            # A decision about a victim is not stored yet. A preemption now would name a revision of
-            # the victim that is about to change.
+            # A decision about a victim is not stored yet, so a preemption now would name a revision
+            # of the victim that is about to change.
             return False
         scans = self._scans(workload)
         loops = LoopGuard(self._state)
@@ -180,13 +183,14 @@ class CycleDecisions:
         return tuple(found)
 
     def _scans(self, workload: WorkloadInfo) -> Iterator[Scan | None]:
-        """Yields the scan of flavors for the first decision about an entry, and None for the
-        entry's other decisions."""
+        """Yields what a replay needs (`_scan`) for the first decision about an entry, and None for
+        its further decisions."""
         yield self._scan(workload, True)
         yield from repeat(None)
 
     def _scan(self, workload: WorkloadInfo, preempts: bool) -> Scan | None:
-        """Returns what a replay of the decision needs in addition to the stored state."""
+        """Returns what a replay of the next decision about the workload needs in addition to the
+        stored state; None: nothing."""
         cursors, heads = self._domain.scan_cursors, self._domain.unlogged_heads
         cursor = cursors.get(workload)
         usages: dict[str, float] = {}
@@ -221,11 +225,12 @@ def assume_assigned(
     migrates_from: WorkloadInfo | None,
     now: datetime,
 ) -> HandedOn | None:
-    """Charges the workload for an assignment that is in flight from now on.
+    """Assumes the decision that assigns quota to a workload: charges the workload for the
+    admission, and marks the decision as in flight.
 
-    The quota of ``givers`` passes to the workload; ``migrates_from`` is the sibling that the
-    workload replaces. Returns the part of the decision about the replaced sibling.
-    """
+    ``givers``: victims that hand their quota over to the workload; ``plan``: victims that are
+    preempted later; ``migrates_from``: the admitted sibling that the workload replaces. Returns the
+    part of the decision about ``migrates_from``."""
     if givers:
         begin(state, domain, workload, givers)
     charging.charge(state, workload, queue, admission, cells)
@@ -241,18 +246,18 @@ def assume_assigned(
 
 
 def head(workload: WorkloadInfo, cursor: Cursor | None) -> Head:
-    """Returns the workload in the form in which the log names a processed head."""
+    """Returns the form in which a decision on the log lists a processed head."""
     return Head(name=f"{workload.key[0]}/{workload.key[1]}", cursor=recorded_cursor(cursor))
 
 
 def preemption_reasons(
     queue: Queue, preemptor: WorkloadInfo, victims: Sequence[Victim], short: tuple[Taken, ...]
 ) -> Iterator[tuple[Victim, Grounds, str]]:
-    """Yields each victim with the numbers that allow its preemption, and a sentence that explains
-    the preemption.
+    """Yields each victim with the rule and numbers that allow its preemption, and with a sentence
+    that explains the preemption.
 
-    Unless shares were compared, the numbers are computed once per queue, priority and rule.
-    """
+    Unless fair sharing compared shares, the numbers are computed once for all victims with the same
+    queue, priority and rule."""
     known: dict[tuple[str, int, str], tuple[Grounds, str]] = {}
     for victim in victims:
         held = victim.workload.charge
@@ -268,8 +273,8 @@ def preemption_reasons(
 
 
 def waiting_refusal(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
-    """Returns the refusal of a preemptor: with its victims and the quota that the preemptor
-    lacks."""
+    """Returns the refusal of a preemptor that waits for its victims; it names the victims and the
+    quota that the preemptor lacks."""
     lacking = ", ".join(map(_lacking, decision_inputs.missing_flavors(assignment)))
     going = (
         f"for {victims_text(victims)} to go" if victims else "for what others preempt to be free"
@@ -288,8 +293,7 @@ def waiting_refusal(victims: Sequence[Victim], assignment: Assignment) -> Refusa
 def victims_text(victims: Sequence[Victim]) -> str:
     """Names the victims with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``.
 
-    The variants of a family are named once, by their parent.
-    """
+    The variants of a family are named once, by their parent."""
     going = {_name_of_family(one.workload): one.workload.priority for one in victims}
     names = [
         f"{namespace}/{name} at priority {priority}"
@@ -302,7 +306,7 @@ def victims_text(victims: Sequence[Victim]) -> str:
 
 
 def _name_of_family(workload: WorkloadInfo) -> Key:
-    """Returns the name that users know: for a variant the name of its parent."""
+    """Returns the key by which users know the workload: for a variant the key of its parent."""
     family = workload.family
     return family.parent.key if family is not None and family.parent is not None else workload.key
 

@@ -1,4 +1,5 @@
-"""What a head would get if no other head competed: flavors, numbers of pods, and victims."""
+"""Nominates heads: finds what a head would get if no other head competed: flavors, numbers of pods,
+and victims."""
 
 from __future__ import annotations
 
@@ -46,11 +47,11 @@ NO_VICTIMS: Sequence[Victim] = ()
 
 
 class Nominator:
-    """Nominates heads.
+    """Finds the nominations of heads: assignments, and the victims that must stop first.
 
-    ``gone``: workloads that cannot be victims, because they are victims of an earlier entry of the
-    cycle or got quota in the same cycle. ``loops``: the pairs that the loop guard excludes.
-    """
+    ``gone``: workloads that must not be victims, because they are victims of an earlier entry of
+    the cycle or got quota in the same cycle. ``loops``: the loop guard, which excludes pairs of
+    preemptor and victim."""
 
     def __init__(
         self, queues: Mapping[str, Queue], config: Config, loops: LoopGuard | None = None
@@ -61,13 +62,13 @@ class Nominator:
         self._partial = config.partial_admission
         self._fair = config.fair_sharing
         self._ignore_undeclared = config.quota_check_strategy == "IgnoreUndeclared"
-        # With admission fair sharing, usages of LocalQueues order victims too, and usages change
-        # with time.
+        # With admission fair sharing a nomination must not be saved: usages of LocalQueues order
+        # the victims, and usages change with time.
         self._remembers = config.admission_fair_sharing is None
 
     def may_remember(self, workload: WorkloadInfo) -> bool:
-        """Returns whether a nomination of the workload holds until the version of its domain
-        changes."""
+        """Returns whether a nomination of the workload may be saved: whether it is valid until the
+        version of the workload's domain changes."""
         return self._remembers and (
             self._loops is None or not self._loops.forbidden_victims(workload)
         )
@@ -93,10 +94,9 @@ class Nominator:
     ) -> Nomination:
         """Returns the best nomination for the workload now.
 
-        The best nomination is the first possible one of: all pods now; all pods after preemption;
-        as many pods as possible, now or after preemption; else no assignment, with the obstacles
-        for all pods.
-        """
+        The best nomination is the first of these that is possible: all pods now; all pods after
+        preemption; as many pods as possible, now or after preemption; no assignment, with the
+        obstacles for all pods."""
         shape = workload.shape
         assert shape is not None
         whole = self._try(queue, workload, shape, cursor, only, search)
@@ -149,13 +149,12 @@ def _serves(nomination: Nomination) -> bool:
 def most_of(
     counts: Sequence[tuple[int, int | None]], attempt: Callable[[list[int]], T | None]
 ) -> T | None:
-    """Returns the result of ``attempt`` for the largest counts for which it is not None; None: no
-    counts have a result.
+    """Returns the result of ``attempt`` for the largest numbers of pods for which the result is not
+    None; None: there are no such numbers.
 
-    ``counts``: of each pod set the full count and the minimum. The counts of all pod sets are
-    reduced by the same fraction. The bisection assumes that fewer pods fit wherever more do, which
-    is not always true.
-    """
+    ``counts``: for each pod set its number of pods and its minCount. The numbers of all pod sets
+    are reduced by the same fraction. The bisection assumes that fewer pods fit wherever more pods
+    fit, which is not always true."""
     spare = [count - (least if least is not None else count) for count, least in counts]
     steps = sum(spare)
     if steps <= 0:
@@ -176,8 +175,8 @@ def most_of(
 
 
 class Search:
-    """The searches for flavors and victims of one nomination. The state does not change during a
-    nomination, so no search is made twice."""
+    """The searches for victims that one nomination of a workload needs. The scheduler's state does
+    not change during a nomination, so results are cached and no search is made twice."""
 
     __slots__ = ("_fair", "_found", "_gone", "_queue", "_queues", "_workload")
 
@@ -197,13 +196,12 @@ class Search:
         self._found: dict[tuple[Cell, int], list[Victim]] = {}
 
     def knows(self, cell: Cell, amount: int) -> bool:
-        """Returns whether the result of `ask` for the cell and amount is known already and costs
-        nothing."""
+        """Returns whether the result of `ask` for the cell and amount is cached already."""
         return (cell, amount) in self._found
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """Returns how well preemption would serve one amount of one flavor and resource, without
-        other resources: mode and borrowing level."""
+        """Returns how well preemption would serve the amount of one flavor and resource, without
+        regard to other resources: the mode, and the borrowing level after the preemption."""
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
@@ -227,7 +225,7 @@ class Search:
                 cell in scarce or affects_no_other(cell, amount) for cell, amount in need.items()
             ):
                 return self._search(need, contested)
-            # In most cases the same search was already made for the flavor alone.
+            # In most cases `ask` has already made the search for this cell alone.
             need = scarce
         (key,) = need.items()
         found = self._found.get(key)
@@ -251,8 +249,8 @@ class Search:
 def nomination_of(
     nominator: Nominator, queue: Queue, workload: WorkloadInfo, cursor: Cursor | None
 ) -> Nomination:
-    """Returns the nomination of the head. The nomination is computed only if the domain changed
-    after the class of the head was last nominated."""
+    """Returns the nomination of the head: the one saved with its class, if nothing changed in the
+    domain since then, else a new one."""
     cls, domain, plan = workload.cls, queue.domain, queue.plan
     if cls is None or domain is None or plan is None or not nominator.may_remember(workload):
         return nominator.nominate(queue, workload, cursor)
@@ -267,8 +265,8 @@ def nomination_of(
     ):
         return known.nomination
     found = nominator.nominate(queue, workload, cursor)
-    # A fitting assignment is accepted in most cases, and accepting changes the version of the
-    # domain at once.
+    # A nomination that fits is not worth saving: in most cases it is accepted, which changes the
+    # version of the domain at once.
     if found[0].mode != FIT:
         cls.saved_nomination = SavedNomination(domain.version, plan, cursor, stamp, found)
     return found
@@ -277,12 +275,12 @@ def nomination_of(
 def remember_search(
     queue: Queue, workload: WorkloadInfo, assignment: Assignment, victims: Sequence[Victim]
 ) -> None:
-    """Saves the victims that the preemptor waits for from now on.
+    """Saves the victims for which the preemptor waits, so that it is not nominated again while they
+    stop.
 
-    While the victims stop, no cycle searches again for this preemptor: any search would first find
-    the victims that are preempted already. Where flavors or counts can be chosen, the search is
-    repeated, because a better choice may have become free.
-    """
+    A new search would only find the same victims, because it prefers workloads that are preempted
+    already. Nothing is saved if there is a choice of flavors or of numbers of pods, because a
+    better choice may become free."""
     plan, shape = queue.plan, workload.shape
     workload.saved_search = None
     if not victims or plan is None or shape is None or shape.is_flexible:

@@ -1,9 +1,8 @@
-"""Decides about the entries of one cycle in their order. Each decision takes account of the earlier
-decisions of the cycle.
+"""Decides about the entries (nominated heads) of one cycle, one after the other. Each decision
+takes account of the earlier decisions of the cycle.
 
 Source: `docs/spec/scheduling.md#4.4`. Usage that is held back for an entry during the rest of the
-cycle is given back at the end of the cycle; only an accepted assignment stays charged.
-"""
+cycle is given back at the end of the cycle; only an accepted assignment stays charged."""
 
 from __future__ import annotations
 
@@ -41,10 +40,9 @@ PREEMPTS_AFTER_CHECK: Final = "AfterCheckPassedOrOnDemand"
 
 
 class RequiredChecks(IntEnum):
-    """The kind of checks that an assignment must pass before the workload is admitted.
-
-    PREEMPT_AFTER: at least one check must be ready before any workload is preempted.
-    """
+    """The kind of admission checks that an assignment must pass before the workload is admitted.
+    NONE: no checks. PREEMPT_AFTER: at least one of its checks must be Ready before any workload is
+    preempted. PREEMPT_ANYTIME: no check delays preemption."""
 
     NONE = 0
     PREEMPT_ANYTIME = 1
@@ -52,7 +50,7 @@ class RequiredChecks(IntEnum):
 
 
 def required_checks(catalog: Catalog, queue: Queue, assignment: Assignment) -> RequiredChecks:
-    """Returns which kind of checks the assignment must pass."""
+    """Returns which kind of admission checks the assignment must pass in the ClusterQueue."""
     required = catalog.checks_to_pass(queue.name, admission_of(queue.name, assignment))
     if not required:
         return RequiredChecks.NONE
@@ -62,8 +60,8 @@ def required_checks(catalog: Catalog, queue: Queue, assignment: Assignment) -> R
 
 
 class CycleEntry:
-    """A head of a queue in the cycle, its assignment, and the victims that must stop before the
-    head can start."""
+    """An entry of a cycle: the head of a queue, its assignment, and the victims that must stop
+    before the head can start."""
 
     __slots__ = ("assignment", "queue", "victims", "workload")
 
@@ -76,16 +74,15 @@ class CycleEntry:
 class EntryStatus(IntEnum):
     """The outcome of an entry in a cycle.
 
-    ACCEPTED: the entry gets its assignment; quota of its victims is handed over to the entry.
-    PLANNED: the entry gets its assignment, and its victims are preempted later. PREEMPTING: the
-    victims of the entry are preempted now. WAITING: the entry waits for victims that were preempted
-    before, or for another entry, and stays the head of its queue. INADMISSIBLE: no flavor fits, or
-    there are no candidates for preemption. SKIPPED: another entry took the quota, and the scan of
-    the skipped entry continues with the next flavor. GATED: the entry needs preemption, and a
-    preemption gate of its workload is closed. BLOCKED: no workload gets new quota until the pods of
-    admitted workloads are ready. UNCERTAIN: whether the entry has room depends on decisions in
-    flight, so the next cycle tries it again.
-    """
+    ACCEPTED: the entry gets its assignment; if it has victims, their quota is handed over to it at
+    once. PLANNED: the entry gets its assignment, and its victims are preempted later. PREEMPTING:
+    the victims of the entry are preempted now. WAITING: the entry waits for victims that were
+    preempted before, or for another entry, and stays the head of its queue. INADMISSIBLE: no flavor
+    fits, or there are no candidates for preemption. SKIPPED: earlier entries took the quota; in its
+    next cycle the entry's scan continues with the next flavor. GATED: the entry needs preemption,
+    and a preemption gate of its workload is closed. BLOCKED: no workload gets new quota until the
+    pods of admitted workloads are ready. UNCERTAIN: whether the entry has room depends on decisions
+    in flight, so the next cycle tries it again."""
 
     ACCEPTED = 0
     PLANNED = 1
@@ -99,17 +96,16 @@ class EntryStatus(IntEnum):
 
 
 class EntryProcessor:
-    """Decides about the entries of one cycle, with the usage and victims that earlier entries have
-    taken.
+    """Decides about the entries of one cycle, taking account of the quota and victims that earlier
+    entries took.
 
-    The processor itself charges only usage that is held back until the end of the cycle. The cycle
-    carries out each decision before it processes the next entry.
+    The processor itself charges only usage that is held back for entries until the end of the
+    cycle. The cycle must carry out each decision before it calls `process` for the next entry.
 
-    Once an entry is tried without the usage of the victims so far, that usage stays removed for the
-    next entries, so that a cycle with many preemptors removes the usage once, not once per
-    preemptor. With fair sharing the usage of the victims is restored after each entry, because the
-    order of the next entries depends on it.
-    """
+    Once an entry is tried without the usage of the victims of earlier entries, that usage stays
+    subtracted for the next entries, so that a cycle with many preemptors subtracts it once, not
+    once per preemptor. With fair sharing the usage of these victims is restored after each entry,
+    because the order of the next entries depends on it."""
 
     def __init__(self, state: SchedulerState, domain: Domain, nominator: Nominator) -> None:
         self._state = state
@@ -124,7 +120,8 @@ class EntryProcessor:
         self._accepted: list[WorkloadInfo] = []
 
     def process(self, entry: CycleEntry) -> EntryStatus:
-        """Returns the outcome of the cycle's next entry. The call may nominate the entry again."""
+        """Processes the next entry of the cycle; returns its outcome. May nominate the
+        entry again."""
         assignment = entry.assignment
         if assignment.mode == FIT and not self._victims and not self._handed_over:
             if not fits(assignment.added_usage(), borrowing=True):
@@ -138,9 +135,9 @@ class EntryProcessor:
         if assignment.mode == NO_FIT:
             return EntryStatus.INADMISSIBLE
         if assignment.mode != FIT and not entry.victims:
-            # The entry is entitled to this quota and cannot preempt for the quota, so no other
-            # entry may take the quota in this cycle. No quota is held back for the head of a queue
-            # that may reclaim quota from any workload.
+            # The entry may need this quota later but has no victims to preempt for it, so no other
+            # entry may take the quota in this cycle. A queue with ``reclaimWithinCohort: Any`` can
+            # reclaim the quota anyway, so nothing is held back for its head.
             assert entry.queue.plan is not None
             if entry.queue.plan.policy.reclaim != "Any":
                 self._restore_victims()
@@ -174,8 +171,7 @@ class EntryProcessor:
         return EntryStatus.PREEMPTING
 
     def end_entry(self) -> None:
-        """Ends the entry. The cycle calls this method after it has carried out the decision about
-        the entry."""
+        """Must be called after the cycle has carried out the decision about an entry."""
         if self._fair_sharing:
             self._restore_victims()
 
@@ -186,7 +182,7 @@ class EntryProcessor:
             cell.charge(-amount)
 
     def _remove_victims(self) -> None:
-        """Removes the usage of all victims that entries have taken so far."""
+        """Subtracts the usage of all victims that the entries of the cycle have taken so far."""
         if not self._victims_removed:
             self._victims_removed = True
             for workload in self._victims:
@@ -200,12 +196,12 @@ class EntryProcessor:
                 restore_usage(workload)
 
     def _plan(self, entry: CycleEntry) -> EntryStatus:
-        """Reserves quota for the entry before its victims have stopped, so that checks come first
-        or run at the same time."""
+        """Reserves quota for the entry before its victims have stopped, so that its admission
+        checks come before the preemption or run at the same time."""
         in_flight = [one.workload for one in entry.victims if one.workload.in_flight]
         for workload in in_flight:
-            # Whether the victim holds quota, and since when, is not stored yet. The domain gets a
-            # cycle when the victim's decision in flight is stored.
+            # A decision about the victim is in flight, so it is not certain whether the victim
+            # holds quota. When that decision is stored, the domain gets a cycle.
             workload.preemptor_waits = True
         if in_flight or not self._fits_now(entry):
             return EntryStatus.UNCERTAIN
@@ -220,8 +216,8 @@ class EntryProcessor:
     ) -> EntryStatus:
         self._restore_victims()
         if entry.workload.family is not None and not families.may_reserve(entry.workload):
-            # The sibling whose quota the variant would take over was preempted earlier in the same
-            # cycle.
+            # An earlier decision of this cycle makes the family busy: for example, a sibling was
+            # preempted or admitted.
             return EntryStatus.UNCERTAIN
         if self._state.pods_ready.blocks(self._domain):
             return EntryStatus.BLOCKED
@@ -236,10 +232,10 @@ class EntryProcessor:
             self._held.append((cell, amount))
 
     def _fits(self, entry: CycleEntry) -> bool:
-        """Returns whether the entry has room once its victims and those of earlier entries have
+        """Returns whether the entry fits once its victims and the victims of earlier entries have
         stopped."""
         if not (self._victims or self._accepted or self._held):
-            # No usage has changed after the search that found the entry's victims to be enough.
+            # No usage has changed since the search in which the entry's victims were enough.
             return True
         self._remove_victims()
         going = [one.workload for one in entry.victims if one.workload not in self._victims]
@@ -249,9 +245,9 @@ class EntryProcessor:
         return has_room
 
     def _fits_now(self, entry: CycleEntry) -> bool:
-        """Returns whether the entry has room once its own victims have stopped, while victims of
-        earlier entries still hold their quota. The answer must be the same if the quota handover of
-        this cycle fails."""
+        """Returns whether the entry fits once its own victims have stopped, while the victims of
+        earlier entries still hold their quota, and also if the handover of quota in this cycle
+        fails."""
         if self._as_kueue:
             return True
         self._restore_victims()
@@ -273,16 +269,17 @@ class EntryProcessor:
         return has_room
 
     def _needs_handed_over_quota(self, entry: CycleEntry) -> bool:
-        """Returns whether a victim of the entry hands its quota over to an earlier entry."""
+        """Returns whether a victim of the entry hands its quota over to an earlier entry of this
+        cycle."""
         if self._handed_over is None:
             return False
         givers = {one.workload for one in self._handed_over.victims}
         return any(one.workload in givers for one in entry.victims)
 
     def _may_hand_over(self, entry: CycleEntry, checks: RequiredChecks) -> bool:
-        """Returns whether quota of the victims can be handed over at once: no victim has started,
-        and no decision about one is in flight. A variant that waits for the job of its sibling
-        cannot take handed-over quota."""
+        """Returns whether the quota of the entry's victims can be handed over to it at once: no
+        victim is admitted, and no decision about a victim is in flight. A variant that waits until
+        its sibling's job has stopped cannot take handed-over quota."""
         family = entry.workload.family
         if family is not None and checks is RequiredChecks.NONE and family.admitted() is not None:
             return False
@@ -304,11 +301,10 @@ class EntryProcessor:
 
 
 def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
-    """Returns the quota that an entry without victims holds back from later entries; amounts may be
-    negative.
+    """Returns the quota that is held back from later entries for an entry that needs preemption and
+    has no victims; amounts may be negative.
 
-    Source: `docs/spec/scheduling.md#4.4`, reserve_amount.
-    """
+    Source: `docs/spec/scheduling.md#4.4`, reserve_amount."""
     held: list[tuple[Cell, int]] = []
     for cell, use in assignment.added_usage().items():
         if assignment.level > 0:
@@ -323,12 +319,11 @@ def held_back(assignment: Assignment) -> list[tuple[Cell, int]]:
 
 
 def park_behind_gate(entry: CycleEntry, now: datetime) -> bool:
-    """Parks an entry that would have to preempt while its preemption gate is closed.
+    """Parks the workload of an entry that needs preemption while its preemption gate is closed.
 
-    The workload is parked alone, since equal workloads may have no gate. In a StrictFIFO queue the
-    workload stays the head. Returns whether the queue has another head now. Source:
-    `docs/spec/scheduling.md#6.8`.
-    """
+    The workload is parked alone, without its class, since equal workloads may have no gate. In a
+    StrictFIFO queue the workload is not parked and stays the head. Returns whether the queue has
+    another head now. Source: `docs/spec/scheduling.md#6.8`."""
     workload, queue = entry.workload, entry.queue
     workload.cursor = None
     if queue.strict:

@@ -1,16 +1,15 @@
 """Rechecks reservations before they are admitted: have their admission checks passed, and have
 their victims stopped? Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07, #T08, #T09`.
 
-A reservation is rechecked when it changes, when its checks or queues change, or when something
-happens to one of its victims. A reservation that needs a recheck is noted in `Domain.rechecks`, and
-the next cycle rechecks it before the heads. A confirmation charges nothing, so the number of
-confirmations in a batch is not limited.
+A reservation is a workload with reserved quota that is not admitted. It is rechecked when it
+changes, when its checks or queues change, or when one of its victims changes. `Domain.rechecks` has
+the reservations that need a recheck, and the next cycle rechecks them before it processes heads. A
+confirmation charges nothing, so the number of confirmations in a batch is not limited.
 
 A victim that has stopped, or that is not needed any more, is removed from the reservation's plan.
 If a victim may no longer be preempted, other victims are searched, and if the search finds none,
 the reservation is revoked. If a check must pass before preemption, no victim is preempted until
-that check has passed or a check requires the preemption.
-"""
+that check has passed or a check requires the preemption."""
 
 from __future__ import annotations
 
@@ -55,8 +54,8 @@ READY: Final = "Ready"
 
 
 def note_recheck(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """Notes whether the next cycle must recheck the reservation of the workload, after the workload
-    was stored again."""
+    """Adds the workload to the rechecks of the next cycle, or removes it, as its new stored state
+    requires."""
     charge = workload.charge
     if charge is None or state.config.as_kueue:
         return
@@ -69,15 +68,15 @@ def note_recheck(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def note_all_rechecks(state: SchedulerState, queue: Queue) -> None:
-    """Notes all reservations of a queue for a recheck, after their required checks may have
-    changed."""
+    """Adds all reservations of a queue that need one to the rechecks of the next cycle. Must be
+    called after the checks that they must pass may have changed."""
     for workload in queue.holding:
         if workload.state == "QuotaReserved":
             note_recheck(state, workload)
 
 
 def has_passed(catalog: Catalog, workload: WorkloadInfo) -> bool:
-    """Returns whether every check that the reservation must pass is Ready."""
+    """Returns whether every admission check that the reservation must pass is Ready."""
     assert workload.charge is not None
     admission = workload.charge.admission
     states = dict(workload.checks)
@@ -91,8 +90,8 @@ def has_passed(catalog: Catalog, workload: WorkloadInfo) -> bool:
 def due_decisions(
     state: SchedulerState, domain: Domain, cycle: Cycle, now: datetime
 ) -> list[Decided]:
-    """Returns the decisions about the reservations that were noted for a recheck, and marks these
-    decisions as in flight. A reservation that must wait is rechecked in a later cycle."""
+    """Rechecks the reservations in `Domain.rechecks`. Returns the decisions about them, and marks
+    these decisions as in flight. A reservation that must wait stays in `Domain.rechecks`."""
     made: list[Decided] = []
     waiting: list[WorkloadInfo] = []
     is_unsure = False
@@ -106,8 +105,7 @@ def due_decisions(
         passed = has_passed(state.catalog, workload)
         if workload.pending_preemption is not None:
             if domain in state.handovers:
-                # While a planned victim has a decision in flight, the victims of the reservation
-                # are not certain.
+                # During a handover of quota it is not certain which victims the reservation needs.
                 waiting.append(workload)
                 continue
             about_victims = decide_victims(state, domain, cycle, workload, now)
@@ -119,8 +117,8 @@ def due_decisions(
         if not passed:
             continue
         if workload.family is not None and not families.may_be_admitted(state, workload):
-            # The change that later allows the variant's admission notes its reservation for a
-            # recheck again.
+            # The variant must wait for its family. The change of the family that allows its
+            # admission adds it to the rechecks again.
             continue
         if quota_reduction.flavors_not_offered(workload) or exceeds_quota(workload):
             is_unsure = True
@@ -128,8 +126,8 @@ def due_decisions(
         else:
             made.append(_confirmed(state, domain, workload, now))
     if is_unsure:
-        # The module `quota_reduction` decides here too which reservations are revoked, so that no
-        # more are revoked than needed.
+        # A reservation has no quota any more. `quota_reduction` decides which reservations are
+        # revoked, as after an edit of a quota, so that no more are revoked than needed.
         made += quota_reduction.due_revocations(state, domain, now)
     for workload in waiting:
         if not workload.in_flight:
@@ -141,10 +139,9 @@ def queues_admit(state: SchedulerState, workload: WorkloadInfo) -> bool:
     """Returns whether the ClusterQueue and the LocalQueue of the reservation still admit the
     reservation.
 
-    A ClusterQueue that is inactive because an admission check is inactive makes no new reservation,
-    but an earlier verdict of that check counts. If a flavor or check does not exist, the workload
-    waits for it.
-    """
+    An admission check that is inactive makes its ClusterQueue inactive, but does not prevent the
+    admission: the verdict that the check gave before counts. If a flavor or check does not exist,
+    the workload waits for it."""
     charge = workload.charge
     assert charge is not None
     catalog = state.catalog
@@ -164,8 +161,8 @@ def queues_admit(state: SchedulerState, workload: WorkloadInfo) -> bool:
 
 
 def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
-    """Returns the workloads in the given order, but the variants of a family best first, since only
-    one of them is admitted."""
+    """Returns the workloads in the given order, except that the variants of a family are together,
+    the best first, because only one of them is admitted."""
     found = list(workloads)
     if any(one.family is not None for one in found):
         first: dict[str, int] = {}
@@ -181,9 +178,9 @@ def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
 
 
 def exceeds_quota(workload: WorkloadInfo) -> bool:
-    """Returns whether more quota is used than the limits allow in the workload's cells. Usage of
-    siblings that are reserved and not admitted does not count, because they are evicted once the
-    workload is admitted."""
+    """Returns whether in a cell that the workload uses more quota is used than the limits allow.
+    Usage of siblings that are reserved and not admitted does not count, because they are evicted
+    once the workload is admitted."""
     reserved: list[WorkloadInfo] = []
     if workload.family_quota is not None:
         reserved = [
@@ -214,10 +211,10 @@ def _confirmed(
 def decide_victims(
     state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo, now: datetime
 ) -> list[Decided] | None:
-    """Returns the decisions about the reservation and its victims, and marks them as in flight.
+    """Returns the decisions about a reservation with planned victims, and about the victims, and
+    marks these decisions as in flight.
 
-    None: the reservation has room and needs no victim any more.
-    """
+    None: the reservation has room and needs no victim any more."""
     victims, short = _search(state, domain, cycle, workload)
     if not short:
         return None
@@ -227,14 +224,12 @@ def decide_victims(
     issued = (before is not None and before.issued) or not is_deferred(state, workload)
     staying = [one for one in victims if not one.workload.is_leaving] if issued else []
     if staying and workload.family is not None and workload.closed_gate:
-        # After the reservation of the variant, the preemption gate of a sibling was opened. The
-        # variant must compete again before it
-        # may preempt.
+        # The preemption gate of the variant was closed after it got its reservation, because a
+        # sibling's gate was opened. The variant must compete again before it may preempt.
         return [_revoked(state, domain, workload, short, now)]
     if any(one.workload.in_flight for one in staying):
-        # A decision about a victim is not stored yet. A preemption now would name a revision of the
-        # victim that is about to change. The domain gets a cycle when the victim's decision is
-        # stored.
+        # A decision about a victim is not stored yet, so a preemption now would name a revision of
+        # the victim that is about to change. When that decision is stored, the domain gets a cycle.
         for one in staying:
             one.workload.preemptor_waits = True
         state.schedule_recheck(workload)
@@ -285,8 +280,8 @@ def _replan(
     plan: PendingPreemption,
     now: datetime,
 ) -> Planned:
-    """Returns the decision to replace the reservation's plan by ``plan``, which is assumed from now
-    on."""
+    """Returns the decision that replaces the reservation's plan of preemption by ``plan``, and
+    assumes it."""
     state.set_in_flight(workload, domain, InFlight.PLANNED)
     charging.assume_plan(state, workload, plan)
     return Planned(**state.decision_fields(workload, domain, now), pending_preemption=plan)
@@ -295,8 +290,8 @@ def _replan(
 def _search(
     state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo
 ) -> tuple[list[Victim], tuple[Taken, ...]]:
-    """Returns the victims that the reservation needs now, and the quota that it lacks without
-    them."""
+    """Returns the victims that must stop before the reservation fits, and the quota that it lacks
+    until then."""
     charge = workload.charge
     assert charge is not None
     need = dict(charge.cells)
@@ -327,8 +322,8 @@ def _search(
 
 
 def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim]:
-    """Returns the planned victims that still hold quota, if these victims are enough and each may
-    still be preempted; empty: other victims must be searched."""
+    """Returns the planned victims of the reservation that still hold quota, if they are enough and
+    each may still be preempted; empty: other victims must be searched."""
     pending = workload.pending_preemption
     if pending is None:
         return []
@@ -336,8 +331,8 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
     found = [Victim(one, rules[one.key]) for one in charging.outstanding_victims(state, workload)]
     if not all(_may_preempt(workload, one.workload) for one in found):
         return []
-    # Until the victims have stopped, more may be used than quota allows, so their usage is removed
-    # while the remaining victims are checked.
+    # Until the victims have stopped, usage may exceed quota, so it is subtracted while this
+    # function checks whether the victims are enough.
     going = [one.workload for one in found]
     held = remove_all_usage(going)
     enough = exceeded_cell(workload, only_borrowing=False) is None
@@ -360,8 +355,8 @@ def _may_preempt(workload: WorkloadInfo, victim: WorkloadInfo) -> bool:
 
 
 def _fewest(victims: list[Victim], need: Need) -> list[Victim]:
-    """Returns the victims that are still needed after other victims have stopped. The function
-    leaves usage unchanged."""
+    """Returns those of the planned victims that are still needed, after other planned victims have
+    stopped. Leaves all usage unchanged."""
     left = list(victims)
     for one in left:
         remove_usage(one.workload)

@@ -1,1 +1,3 @@
-"""Fair sharing: usage of LocalQueues over time, shares, and the order of entries by shares."""
+"""Fair sharing: the consumed usage of LocalQueues over time, the shares of ClusterQueues and
+cohorts, and the order of a cycle's entries by shares.
+"""

@@ -1,10 +1,10 @@
-"""The order of a cycle's entries under fair sharing: in every cohort the entries of the best child
-come first. Source: `docs/spec/scheduling.md#7.3, #8.1` point 10.
+"""Orders the entries of a cycle under fair sharing: in every cohort the entries of the child that
+compares best come first. Source: `docs/spec/scheduling.md#7.3, #8.1` point 10.
 
 Children of a cohort are compared as if their best entry had the quota that it needs: first children
 that borrow none of that quota, then children with a lower share, then by priority and age of the
-entry. Processing an entry changes only its queue and the cohorts above, so only these nodes are
-compared again.
+entry. Processing an entry changes only the shares of its queue and of the cohorts above, so only
+these nodes are compared again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ Key = tuple[bool, int, float, int, datetime, str, tuple[str, str]]
 
 
 class HeldQuota(Protocol):
-    """Quota that the family of a variant holds already."""
+    """The quota that the family of a variant holds already, as this module needs it."""
 
     def assume(self, more: dict[Cell, int]) -> None: ...
     def end_assumption(self) -> None: ...
 
 
 class AssignedFlavors(Protocol):
-    """The flavors that an entry would get, with the quota that these flavors take."""
+    """The assignment of an entry, as this module needs it: the flavors and the quota that they
+    take.
+    """
 
     @property
     def family_quota(self) -> HeldQuota | None: ...
@@ -37,14 +39,14 @@ class AssignedFlavors(Protocol):
 
 
 class EntryQueue(Protocol):
-    """The ClusterQueue of an entry."""
+    """The ClusterQueue of an entry, as this module needs it."""
 
     @property
     def node(self) -> Node | None: ...
 
 
 class EntryWorkload(Protocol):
-    """The workload of an entry."""
+    """The workload of an entry, as this module needs it."""
 
     @property
     def key(self) -> tuple[str, str]: ...
@@ -57,7 +59,7 @@ class EntryWorkload(Protocol):
 
 
 class AnyEntry(Protocol):
-    """A head of a queue with the flavors that it would get."""
+    """An entry of a cycle, as this module needs it: the head of a queue, with its assignment."""
 
     @property
     def assignment(self) -> AssignedFlavors: ...
@@ -71,7 +73,7 @@ Entry = TypeVar("Entry", bound=AnyEntry)
 
 
 class _CohortEntries(Generic[Entry]):
-    """The best entry of each child of a cohort, as a heap whose first item is the best of all."""
+    """The best entry of each child of one cohort, in a heap with the best of all first."""
 
     __slots__ = ("below", "heap", "node")
 
@@ -81,17 +83,19 @@ class _CohortEntries(Generic[Entry]):
         self.heap: list[tuple[Key, Entry, _CohortEntries[Entry] | None]] = []
 
     def fill(self) -> None:
-        """Adds the best entry of each cohort directly below this cohort."""
+        """Adds the best entry of each cohort directly below this cohort to the heap."""
         for cohort in self.below:
             cohort.fill()
             heappush(self.heap, (_key(cohort.heap[0][1], cohort.node), *cohort.entry()))
 
     def entry(self) -> tuple[Entry, _CohortEntries[Entry]]:
-        """The best entry, as an item for the cohort above."""
+        """Returns the cohort's best entry, as an item for the heap of the cohort above."""
         return self.heap[0][1], self
 
     def drop_best(self) -> None:
-        """Removes the best entry, and adds the next entry of the same child."""
+        """Removes the cohort's best entry from the heap, and adds the next entry of the
+        same child.
+        """
         below = self.heap[0][2]
         heappop(self.heap)
         if below is not None:
@@ -101,8 +105,9 @@ class _CohortEntries(Generic[Entry]):
 
 
 def in_turn(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries of one cohort tree, in the order of their turns. The caller processes each entry
-    before it requests the next one."""
+    """Yields the entries of one cohort tree, in the order in which the cycle must process them. The
+    caller must process each entry before it asks for the next one.
+    """
     cohorts: dict[Node, _CohortEntries[Entry]] = {}
     root: _CohortEntries[Entry] | None = None
     for entry in entries:
@@ -131,7 +136,9 @@ def _entries_of(node: Node, cohorts: dict[Node, _CohortEntries[Entry]]) -> _Coho
 
 
 def _key(entry: AnyEntry, node: Node) -> Key:
-    """The sort key of the entry as the best one of the node, a child of a cohort."""
+    """Returns the key by which ``node``, a child of a cohort, is compared with the cohort's other
+    children. ``entry``: the best entry below the node.
+    """
     usage, held = entry.assignment.added_usage(), entry.assignment.family_quota
     if held is not None:
         held.assume(usage)

@@ -1,14 +1,14 @@
 """Computes the consumed usage of a LocalQueue over time. Source: `docs/spec/scheduling.md#7.4`.
 
 Past consumption decays with a half-life. Admitted workloads add consumption while they run, so that
-under a constant load the consumption approaches that load. Each admission adds the entry penalty,
-which is the consumption of one sampling interval, at once: without it one LocalQueue could take all
-quota between two samplings.
+under a constant load the consumption approaches that load. Each admission adds an entry penalty at
+once, the workload's consumption of one sampling interval: without penalties one LocalQueue could
+take all quota between two samplings.
 
-Decay and growth are linear, so the consumption does not depend on how often it was computed: it is
-stored at every change of the admitted workloads, and computed when needed in between. Amounts are
-integers (billionths of a unit), so taking back a penalty leaves no rounding error.
-"""
+Decay and growth are linear operations, so the consumption does not depend on how often it is
+computed: an account keeps its value at the last change of the admitted workloads, from which later
+values are computed when needed. Amounts are integers (billionths of a unit), so taking back a
+penalty leaves no rounding error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from admittance.api.units import BadQuantity, parse
 from admittance.events.shapes import ConsumedUsage
 
 Nanos = dict[str, int]
-"""Amount of each resource in billionths of a unit, without zeros."""
+"""The amount of each resource in billionths of a unit; a resource with the amount 0 is left out."""
 
 NANO: Final = 1_000_000_000
 CPU_MILLI: Final = NANO // 1_000
@@ -37,8 +37,7 @@ class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
     ``usage_half_life_time``: after this time only half of a past consumption counts; zero: past
     consumption does not count. ``usage_sampling_interval``: how often the usages of LocalQueues are
     compared. ``resource_weights``: factor by which a whole unit of a resource counts in
-    comparisons; 1 by default.
-    """
+    comparisons; 1 by default."""
 
     usage_half_life_time: timedelta = timedelta(0)
     usage_sampling_interval: timedelta = timedelta(minutes=5)
@@ -52,7 +51,7 @@ def to_billionths(resource: str, amount: int) -> int:
 
 
 def remaining_fraction(config: AdmissionFairSharing, seconds: float) -> float:
-    """The fraction of past consumption that still counts ``seconds`` later."""
+    """Returns the fraction of a past consumption that still counts ``seconds`` later."""
     if seconds <= 0:
         return 1.0
     half_life = config.usage_half_life_time.total_seconds()
@@ -60,25 +59,25 @@ def remaining_fraction(config: AdmissionFairSharing, seconds: float) -> float:
 
 
 def reached_fraction(config: AdmissionFairSharing, seconds: float) -> float:
-    """The fraction of a constant load that the consumption has reached ``seconds`` after the load
-    began; 0 without a half-life."""
+    """Returns the fraction of a constant load that the consumption has reached ``seconds`` after
+    the load began; always 0 without a half-life."""
     if config.usage_half_life_time.total_seconds() <= 0:
         return 0.0
     return 1.0 - remaining_fraction(config, seconds)
 
 
 def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nanos:
-    """The entry penalty that the admission of a workload with the given amounts adds to the
-    consumption."""
+    """Returns the entry penalty that the admission of a workload with these amounts adds to its
+    LocalQueue's consumption."""
     share = reached_fraction(config, config.usage_sampling_interval.total_seconds())
     found = {resource: int(share * much) for resource, much in amounts.items()}
     return {resource: much for resource, much in found.items() if much}
 
 
 def weighted_sum(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: float) -> float:
-    """The number by which LocalQueues are compared: the weighted sum of their consumption, in whole
-    units, divided by their weight. Infinite for weight 0: the workloads of such a LocalQueue are
-    always tried last."""
+    """Returns the number by which a LocalQueue is compared with others: the weighted sum of its
+    consumption, in whole units, divided by its weight. Infinite for weight 0: the workloads of such
+    a LocalQueue are always tried last."""
     if weight <= 0:
         return float("inf")
     total = 0.0
@@ -88,7 +87,7 @@ def weighted_sum(config: AdmissionFairSharing, amounts: Mapping[str, int], weigh
 
 
 def add(to: Nanos, amounts: Mapping[str, int], times: int = 1) -> None:
-    """Adds the amounts to the map ``to`` in place, and removes resources whose amount becomes 0."""
+    """Adds the amounts to the map ``to`` in place, and removes the resources with the sum 0."""
     for resource, much in amounts.items():
         total = to.get(resource, 0) + times * much
         if total:
@@ -98,15 +97,13 @@ def add(to: Nanos, amounts: Mapping[str, int], times: int = 1) -> None:
 
 
 class Account:
-    """The consumption of one LocalQueue.
-
-    ``consumed``: the consumption at the time ``since``. ``rate``: the amounts that the admitted
-    workloads of the LocalQueue hold. ``pending``: penalties of workloads that hold quota and are
-    not admitted yet. ``seen``: the consumption at ``sampled``, the time of the last sampling, plus
-    the penalties of later admissions. ``value``: the number by which LocalQueues are compared, from
+    """The account of what one LocalQueue consumes. ``consumed``: the consumption at the time
+    ``since``, of the account's last change. ``rate``: the amounts that the admitted workloads of
+    the LocalQueue hold. ``pending``: the penalties of workloads that hold quota and are not
+    admitted yet. ``seen``: the consumption at ``sampled``, the time of the last sampling, plus the
+    penalties of later admissions. ``value``: the number by which the LocalQueue is compared, from
     ``seen`` and ``pending``. Invariant: between two samplings an admission never lowers ``seen``,
-    so a LocalQueue has no advantage from more frequent updates.
-    """
+    so a LocalQueue has no advantage from more frequent updates."""
 
     __slots__ = (
         "config",
@@ -134,7 +131,8 @@ class Account:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing was consumed and no workload runs, so that the consumption stays 0."""
+        """Whether the LocalQueue has consumed nothing and runs no workload, so that its consumption
+        stays 0."""
         return not (self.consumed or self.rate or self.seen)
 
     def weigh(self) -> None:
@@ -147,8 +145,8 @@ class Account:
         self.value = weighted_sum(self.config, amounts, self.weight)
 
     def at(self, when: datetime) -> Nanos:
-        """The consumption at the time ``when``; for a time before ``since`` the consumption at
-        ``since``."""
+        """Returns the LocalQueue's consumption at the time ``when``; for a time before ``since``
+        the consumption at ``since``."""
         return self._later(self.consumed, self.rate, (when - self.since).total_seconds())
 
     def _later(self, consumed: Nanos, rate: Mapping[str, int], seconds: float) -> Nanos:
@@ -161,7 +159,8 @@ class Account:
         return {resource: much for resource, much in found.items() if much}
 
     def restore(self, consumed: Nanos, since: datetime) -> None:
-        """Sets the consumption at the time ``since``, for an account without running workloads."""
+        """Sets the LocalQueue's consumption at the time ``since``, and removes all running
+        workloads and penalties from the account."""
         self.consumed, self.since = dict(consumed), since
         self.rate, self.pending = {}, {}
         self.seen = dict(consumed)
@@ -169,7 +168,8 @@ class Account:
         self.weigh()
 
     def sample(self, when: datetime) -> None:
-        """Lets the LocalQueue be compared by its consumption at the time ``when`` from now on."""
+        """Samples the account: from now on the LocalQueue is compared by its consumption at the
+        time ``when``."""
         if when > self.sampled:
             if not self.is_idle:
                 self.seen = self.at(when)
@@ -177,29 +177,30 @@ class Account:
             self.sampled = when
 
     def expect(self, penalty: Nanos) -> None:
-        """Notes the penalty of a workload that got quota. The penalty is charged at the
-        admission."""
+        """Adds the penalty of a workload that got quota to ``pending``, until its admission."""
         add(self.pending, penalty)
         self.weigh()
 
     def excuse(self, penalty: Nanos) -> None:
-        """Takes back a noted penalty, because the workload lost its quota or was admitted."""
+        """Removes a penalty from ``pending``, because its workload lost its quota or was
+        admitted."""
         add(self.pending, penalty, -1)
         self.weigh()
 
     def start(self, amounts: Nanos, penalty: Nanos, when: datetime) -> None:
-        """Notes an admission at the time ``when``, which may be long past: charges the penalty and
-        starts the consumption of the workload."""
+        """Records the admission of a workload at the time ``when``, which may be long past: adds
+        the penalty to the consumption, and the workload's amounts to ``rate``."""
         self._settle(when)
-        # Consumption is linear, so the part from the admission until the last change of the account
-        # can be added at once.
+        # Consumption is linear, so what the workload consumed from its admission until the
+        # account's last change can be added at once.
         add(self.consumed, self._later(penalty, amounts, (self.since - when).total_seconds()))
         add(self.seen, self._later(penalty, amounts, (self.sampled - when).total_seconds()))
         add(self.rate, amounts)
         self.weigh()
 
     def stop(self, amounts: Nanos, when: datetime) -> None:
-        """Ends the consumption of an admitted workload."""
+        """Removes the amounts of an admitted workload from ``rate``, because it consumes nothing
+        any more."""
         self._settle(when)
         add(self.rate, amounts, -1)
 
@@ -210,7 +211,8 @@ class Account:
 
 
 def status_of(account: Account, at: datetime) -> ConsumedUsage:
-    """Returns the consumption at the time ``at``, as quantities."""
+    """Returns the record of an account's consumption at the time ``at``, with Kubernetes
+    quantities."""
     return ConsumedUsage(
         consumed_resources={
             resource: quantity(resource, much) for resource, much in sorted(account.at(at).items())
@@ -230,7 +232,8 @@ def quantity(resource: str, much: int) -> str:
 
 
 def consumed_of(record: ConsumedUsage) -> Nanos:
-    """Returns the quantities of a stored record as billionths, without unreadable ones."""
+    """Returns the quantities in a stored record of a LocalQueue's consumption as billionths; leaves
+    out quantities that cannot be read."""
     found: Nanos = {}
     for resource, text in record.consumed_resources.items():
         try:

@@ -1,10 +1,9 @@
-"""What the scheduler keeps in memory about workloads, families, ClusterQueues and domains.
+"""The objects in which the scheduler keeps workloads, families, ClusterQueues and domains in
+memory.
 
-A workload knows its queue, a queue its domain, and queues and domains know their workloads, so that
-a decision follows pointers without lookups by name. Operations on the waiting workloads of a queue
-are in the module `queue`. There may be very many workloads, so each object about a workload is kept
-small.
-"""
+A workload refers to its queue, a queue to its domain, and queues and domains to their workloads, so
+that a decision needs no lookups by name. Operations on the waiting workloads of a queue are in the
+module `queue`. There may be very many workloads, so each object about a workload is kept small."""
 
 from __future__ import annotations
 
@@ -38,12 +37,10 @@ from admittance.scheduling.state.shared_quota import FamilyQuota, PlanQuota
 
 
 class Inadmissible(NamedTuple):
-    """Why one workload is parked alone, without its class. ``reason``: the waiting reason in its
-    status.
-
-    ``is_silent``: no refusal of the workload is published. ``ignores_flush``: freed quota does not
-    help the workload, so a flush leaves it parked.
-    """
+    """Why one workload is parked alone, without its class. ``reason``: the reason for waiting that
+    its status gets. ``is_silent``: no refusal of the workload is published, so its status does not
+    get the reason. ``ignores_flush``: freed quota does not help the workload, so a flush leaves it
+    parked."""
 
     reason: str
     message: str
@@ -79,9 +76,9 @@ class Charge(NamedTuple):
 
 
 class SavedCursor(NamedTuple):
-    """The cursor where the last scan of flavors stopped. The cursor is valid while the
-    workload is in the class ``owner``, and only in the next cycle or while the generations of queue
-    and domain still add up to ``generation``."""
+    """The cursor at which a workload's last scan of flavors stopped, in the cycle number ``cycle``.
+    The cursor is valid while the workload is in the class ``owner``, and only in the next cycle or
+    while the generations of queue and domain still add up to ``generation``."""
 
     at: Cursor
     cycle: int
@@ -90,8 +87,8 @@ class SavedCursor(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """A workload to preempt, the rule that allows its preemption, and the shares if fair sharing
-    decided."""
+    """A workload to preempt, the rule that allows its preemption (``reason``), and the compared
+    shares if fair sharing allows it."""
 
     workload: WorkloadInfo
     reason: str
@@ -99,12 +96,13 @@ class Victim(NamedTuple):
 
 
 Nomination: TypeAlias = tuple[Assignment, Sequence[Victim]]
-"""The assignment that a head would get, and the victims that must stop first."""
+"""The assignment that a head would get if no other head competed, and the victims that must stop
+first."""
 
 
 class SavedSearch(NamedTuple):
-    """The victims that a preemptor waits for. The saved search for victims is valid only while the
-    flavor plan of the ClusterQueue and the shape of the preemptor are unchanged."""
+    """The nomination of a preemptor that waits for its victims. It is valid only while the flavor
+    plan of the ClusterQueue and the shape of the preemptor are unchanged."""
 
     plan: FlavorPlan
     shape: RequestShape
@@ -114,10 +112,9 @@ class SavedSearch(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class WorkloadInfo:
-    """One workload that is not finished.
+    """One workload that is not finished, as the scheduler keeps it in memory.
 
-    Invariant: at most one of ``entry``, ``inadmissible`` and ``charge`` is set.
-    """
+    Invariant: at most one of ``entry``, ``inadmissible`` and ``charge`` is set."""
 
     key: Key
     uid: str = ""
@@ -137,7 +134,7 @@ class WorkloadInfo:
     # Waiting.
     competes: bool = False  # the workload may be in a queue
     requeue_at: datetime | None = None
-    # The workload may not compete before its Requeued condition changes.
+    # True: the workload may not compete until its condition Requeued changes.
     requeue_blocked: bool = False
     problem: Inadmissible | None = None  # why the workload cannot be tried at all
     queue: Queue | None = None  # the queue where the workload waits
@@ -146,8 +143,7 @@ class WorkloadInfo:
     inadmissible: Inadmissible | None = None  # why the workload is parked alone
     parked_since: datetime | None = None  # the time since which the workload is parked alone
     status_reason: str = ""  # the waiting reason in the workload's status
-    # The group of the workload's class with the waiting reason that the status of this workload
-    # has.
+    # The workloads of the same class with the same waiting reason in their status as this workload.
     reason_group: dict[WorkloadInfo, datetime] | None = None
     cursor: SavedCursor | None = None
     saved_search: SavedSearch | None = None
@@ -156,22 +152,22 @@ class WorkloadInfo:
     charge: Charge | None = None  # the quota that the workload holds or is assumed to hold
     reserved_at: datetime | None = None
     admitted_at: datetime | None = None
-    # Name and state of each of the workload's admission checks, until the workload is admitted.
+    # Name and state of each admission check of the workload, until the workload is admitted.
     checks: tuple[tuple[str, str], ...] = ()
-    # Checks that ask to preempt the planned victims now.
+    # The workload's admission checks that ask to preempt its planned victims now.
     preemption_required_by: tuple[str, ...] = ()
-    # Victims that must stop before the workload starts.
+    # The workload's plan of preemption: the victims that must stop before the workload starts.
     pending_preemption: PendingPreemption | None = None
     # The workload's place among the candidates for preemption.
     candidate: CandidateEntry | None = None
     shared_quotas: list[PlanQuota[WorkloadInfo] | FamilyQuota[WorkloadInfo]] | None = None
-    # Quota that the variant and its siblings hold together.
+    # For a variant with quota: the quota that the variants of its family hold together.
     family_quota: FamilyQuota[WorkloadInfo] | None = None
 
     # Preemption.
     preempted_by: PreemptedBy | None = None  # the last preemptor, until the workload has new quota
     preemptor_waits: bool = False  # a preemptor waits until the eviction of this workload is stored
-    # Which preemptors took the workload's quota, and how often.
+    # The preemptors that took this workload's quota, each with how often.
     preemptions: tuple[PreemptionCount, ...] = ()
     closed_gate: str = ""  # name of the workload's closed preemption gate; "": none
 
@@ -179,7 +175,8 @@ class WorkloadInfo:
     seen: int = 0  # the bucket revision on which the decision in flight is based
 
     def is_due(self, now: datetime) -> bool:
-        """Returns whether the workload waits neither for a time nor for its Requeued condition."""
+        """Returns whether the workload may compete now: it waits neither for a time nor for its
+        condition Requeued."""
         return not self.requeue_blocked and (self.requeue_at is None or now >= self.requeue_at)
 
     @property
@@ -194,7 +191,8 @@ class WorkloadInfo:
 
     @property
     def reported_flavors(self) -> frozenset[str] | None:
-        """The flavors that refusals of a variant mention; None: all flavors."""
+        """The flavors that refusals of the workload mention: for a variant those that it may use;
+        None: all flavors."""
         return self.shape.allowed if self.family is not None and self.shape is not None else None
 
     @property
@@ -211,22 +209,22 @@ class WorkloadInfo:
 ClassEntry: TypeAlias = equivalence.ClassEntry[WorkloadInfo]
 CandidateEntry: TypeAlias = equivalence.CandidateEntry[WorkloadInfo]
 ParentEntry: TypeAlias = tuple[int, datetime, str, Key, WorkloadInfo]
-"""Place of a parent among the waiting parents: negated priority, timestamp, uid, name, and the
-parent."""
+"""Place of a parent among the waiting parents of its queue: negated priority, timestamp, uid, name,
+and the parent."""
 
 
 # Families. ----------------------------------------------------------------------------------
 
 
 LAST_PLACE: Final = 9_999
-"""The place of a variant that the rules of its queue do not define."""
+"""The place in the family's order of preference for a variant that the rules of its queue do not
+define."""
 
 
 class VariantInfo(NamedTuple):
-    """The stored facts of a variant besides its name. Equal values share one object.
+    """What the scheduler keeps of a stored variant besides its name. Equal values share one object.
 
-    ``is_open``: the preemption gate of the variant is open, so the variant may preempt.
-    """
+    ``is_open``: the preemption gate of the variant is open, so the variant may preempt."""
 
     tag: str
     stopped_by: str = ""
@@ -242,11 +240,11 @@ class FamilyInfo:
     parent: WorkloadInfo | None = None
     state: ParentState | None = None
     variants: dict[WorkloadInfo, VariantInfo] = field(default_factory=dict)
-    # The variant that takes over and the admitted variant, while the decision to migrate is in
-    # flight.
+    # While a decision to migrate the family is in flight: the better variant and the admitted
+    # variant.
     migration: tuple[WorkloadInfo, WorkloadInfo] | None = None
-    # The variant that was assigned quota last and is assumed to be admitted, because it needs no
-    # check.
+    # The variant of the family that was assigned quota last and is assumed to be admitted, because
+    # it needs no check.
     assumed_admitted: WorkloadInfo | None = None
     quota: FamilyQuota[WorkloadInfo] | None = None  # the quota that the variants hold together
 
@@ -258,7 +256,7 @@ class FamilyInfo:
         ]
 
     def tag(self, workload: WorkloadInfo) -> str:
-        """Returns the variant's name in the ClusterQueue's rules."""
+        """Returns the variant's tag: its name in the ClusterQueue's rules for families."""
         return self.variants[workload].tag
 
     def siblings(self, workload: WorkloadInfo) -> Iterator[WorkloadInfo]:
@@ -275,8 +273,8 @@ class FamilyInfo:
 
 
 def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
-    """Returns the quota that the workload's family holds. The workload requests only what exceeds
-    the family's quota."""
+    """Returns the quota that the workload's family of variants holds, beyond which a variant needs
+    further quota; None: it has no family, or the family holds no quota."""
     return workload.family.quota if workload.family is not None else None
 
 
@@ -284,8 +282,8 @@ def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
 
 
 class CandidateCache(NamedTuple):
-    """The candidates that hold quota in any of the ``wanted`` cells, valid while the domain has the
-    saved version."""
+    """The cached candidates for preemption in one queue that hold quota in any of the ``wanted``
+    cells. Valid while the domain has the version ``version``."""
 
     domain: Domain
     version: int
@@ -293,15 +291,14 @@ class CandidateCache(NamedTuple):
     found: list[CandidateEntry]
 
     def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
-        """Returns whether a new search for candidates would find the same candidates as the cache
-        holds."""
+        """Returns whether the cached candidates are still right for these arguments."""
         return self.version == version and self.wanted == wanted and self.domain is domain
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class BlockedHead:
-    """The head of a StrictFIFO queue that got no quota: the workload, since when it has waited, and
-    the reason."""
+    """The head of a StrictFIFO queue that got no quota and blocks the queue: the workload, since
+    when it blocks the queue, and the reason (``refusal``)."""
 
     workload: WorkloadInfo
     assignment: Assignment
@@ -329,34 +326,36 @@ class Queue:
     # Workloads that wait.
     classes: dict[ClassKey, EquivalenceClass[WorkloadInfo]] = field(default_factory=dict)
     class_heap: ClassHeap[WorkloadInfo] = field(default_factory=ClassHeap)
-    # The classes of the queue by LocalQueue, instead of in one heap, if LocalQueue usage counts.
+    # If the usage of LocalQueues counts: the classes of the queue by LocalQueue, in place of
+    # ``class_heap``.
     lanes: Lanes[WorkloadInfo] | None = None
     parked_classes: dict[EquivalenceClass[WorkloadInfo], None] = field(default_factory=dict)
-    # Workloads that are parked alone.
+    # Workloads of the queue that are parked alone, without their class.
     parked_workloads: dict[WorkloadInfo, None] = field(default_factory=dict)
     live: int = 0  # number of the queue's waiting workloads that are in classes
-    # The workload for which victims were preempted last. The preemptor stays the head while it
+    # The workload of the queue for which victims were preempted last. It stays the head while it
     # waits in this queue, because another workload could take the freed quota.
     preemptor: WorkloadInfo | None = None
     blocked_head: BlockedHead | None = None  # the blocked head of a StrictFIFO queue
 
-    # Workloads that hold quota.
+    # The workloads that hold quota of the queue.
     holding: dict[WorkloadInfo, None] = field(default_factory=dict)
-    # Candidates for preemption, in order.
+    # The workloads with quota of the queue that are candidates for preemption, in order.
     candidates: list[CandidateEntry] = field(default_factory=list)
     candidate_cache: CandidateCache | None = None
 
     # Families.
     # The queue's rules for families; None: all its workloads are regular.
     rules: FamilyRules | None = None
-    # The variants that the rules define, by name.
+    # The tags that the queue's rules for families define, by name.
     tags: dict[str, Tag] = field(default_factory=dict)
-    # Waiting parents, which are never tried.
+    # The parents that wait in the queue; parents are never tried.
     parents: list[ParentEntry] = field(default_factory=list)
     variants: int = 0  # how many of the queue's waiting workloads are variants
 
     def head(self) -> WorkloadInfo | None:
-        """Returns the workload that the next cycle considers; None: no workload competes."""
+        """Returns the head of the queue: the workload that the next cycle considers; None: no
+        workload competes."""
         preemptor = self.preemptor
         if preemptor is not None and not self.is_first(preemptor):
             preemptor = None
@@ -376,13 +375,13 @@ class Queue:
         return workload.cls is not None and workload.cls.parked is None
 
     def forget_preemptor(self, workload: WorkloadInfo) -> None:
-        """If the workload is the preemptor that stays at the head, removes it from the head. Called
-        when the workload has left the queue."""
+        """If the workload is the preemptor that stays the head of the queue, ends that. Must be
+        called when the workload has left the queue."""
         if self.preemptor is workload:
             self.preemptor = None
 
     def add_candidate(self, workload: WorkloadInfo, reserved_at: datetime) -> None:
-        """Puts the workload at its place among the candidates for preemption."""
+        """Puts the workload at its place among the queue's candidates for preemption."""
         self.remove_candidate(workload)
         negated = -reserved_at.timestamp()
         entry = (workload.priority, negated, workload.uid, workload.key, workload)
@@ -390,7 +389,7 @@ class Queue:
         workload.candidate = entry
 
     def remove_candidate(self, workload: WorkloadInfo) -> None:
-        """Removes the workload from the candidates for preemption."""
+        """Removes the workload from the queue's candidates for preemption."""
         if workload.candidate is not None:
             del self.candidates[bisect_left(self.candidates, workload.candidate)]
             workload.candidate = None
@@ -410,8 +409,8 @@ class Queue:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Domain:
-    """One cohort tree, or a ClusterQueue without a cohort: scheduling cycles and leadership are per
-    domain."""
+    """A domain: one cohort tree, or a ClusterQueue without a cohort. Each domain has its own
+    scheduling cycles and its own leader."""
 
     name: str
     owned: bool = False  # this scheduler leads the domain
@@ -419,18 +418,18 @@ class Domain:
     ready: dict[Queue, None] = field(default_factory=dict)  # queues that have a head
     # Queues of the domain with parked workloads.
     parked_queues: dict[Queue, None] = field(default_factory=dict)
-    # Workloads with a decision in flight.
+    # The workloads of the domain with a decision in flight.
     in_flight: dict[WorkloadInfo, None] = field(default_factory=dict)
     version: int = 0  # a number that rises when the nomination of a head may change
     generation: int = 0  # a number that rises with every edit of a quota or a cohort of the domain
-    # A pair of a generation and whether a queue or cohort kept quota for itself at that generation;
-    # None: not computed yet.
+    # Cached: a generation, and whether at that generation a queue or cohort of the domain did not
+    # lend all of its quota; None: not computed yet.
     lending_limited: tuple[int, bool] | None = None
 
-    # Work for the domain's next scheduling cycle.
+    # What the domain's next scheduling cycle must do.
     flush: bool = False  # the next cycle wakes parked workloads first
     quota_reduced: bool = True  # the next cycle tests whether all reservations fit
-    # Reservations that the next cycle rechecks.
+    # The reservations of the domain that the next cycle rechecks.
     rechecks: dict[WorkloadInfo, None] = field(default_factory=dict)
 
     # Planned preemption.
@@ -442,13 +441,14 @@ class Domain:
     idle_cycles: int = 0  # number of consecutive cycles of the domain without a result
     is_settled: bool = False  # the last cycle changed nothing, so the next one would change nothing
     seen: int = 0  # the bucket revision that the last cycle saw
-    # For the log: heads with a scan that began at a later flavor, and heads that were processed
-    # after the last decision.
+    # For a replay of the cycle's decisions: the heads with a scan that did not begin at the first
+    # flavor, and the heads that were processed after the last decision.
     scan_cursors: dict[WorkloadInfo, Cursor] = field(default_factory=dict)
     unlogged_heads: list[WorkloadInfo] = field(default_factory=list)
 
     def update_queue(self, queue: Queue) -> None:
-        """Keeps ``ready`` and ``parked_queues`` correct after the queue changed."""
+        """Updates ``ready`` and ``parked_queues`` of the domain after its queue ``queue``
+        changed."""
         if queue.activity.active and queue.head() is not None:
             self.ready[queue] = None
         else:
@@ -459,5 +459,6 @@ class Domain:
             self.parked_queues.pop(queue, None)
 
     def is_waiting(self) -> bool:
-        """Returns whether every head of the domain has a decision in flight."""
+        """Returns whether the domain waits for decisions in flight: every head of its queues has
+        one."""
         return all((head := queue.head()) is None or bool(head.in_flight) for queue in self.ready)
