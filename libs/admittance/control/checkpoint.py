@@ -164,7 +164,8 @@ def _rows(made: CheckpointMade, parts: Iterable[bytes]) -> Iterator[CheckpointRo
             try:
                 yield _decode(left[at + _LENGTH : end])
             except BROKEN as error:
-                raise BadCheckpoint(f"checkpoint {made.id}: {reason_of(error)}") from None
+                why = reason_of(error)
+                raise BadCheckpoint(f"checkpoint {made.id} cannot be read: {why}") from None
             count += 1
             at = end
         left = left[at:]

@@ -354,7 +354,7 @@ class BatchFold:
             self._outboxes.pop(key, None)
         else:
             self._outboxes[key] = change.outbox
-        # A workload has the trace of its submission; facts of later commands may have others.
+        # A workload has the trace of its submission; facts of later commands may have other traces.
         trace = logged.trace if known.workload is None else known.trace
         if not trace and workload is not None:
             trace = first_traceparent(workload.metadata.uid)

@@ -215,8 +215,9 @@ def with_new_condition(
     written: float | None = None,
     coming: Container[str] = (),
 ) -> AdmissionCheck | None:
-    """The check with its new Active condition; None: the condition does not change. ``now``,
-    ``written``: see `Heartbeats.condition`. ``coming``: keys of objects written in the same apply.
+    """The check with its new Active condition; None: the condition does not change. ``now``:
+    monotonic seconds; ``written``: when the caller wrote the condition last. ``coming``: keys of
+    objects written in the same apply.
     """
     before = active_of(check)
     missing = objects.missing_parameters(check, coming)

@@ -102,8 +102,9 @@ def refusal_reasons(objects: Objects, planned: Iterable[PlannedWrite], limits: L
 
 
 def warnings_about(planned: PlannedWrite, limits: Limits, objects: Objects) -> tuple[str, ...]:
-    """Warnings about an applied object. ``objects``: all objects, including the other ones of the
-    same apply."""
+    """Warnings about an applied object. ``objects``: all objects, including the other objects of
+    the same apply.
+    """
     said = planned.object
     if isinstance(said, AdmissionCheck):
         missing = objects.missing_parameters(said)
@@ -229,7 +230,8 @@ def _named_user(meta: ObjectMeta, deleted: bool) -> str:
 
 def names_others(before: StoredObject | None, manifest: Any) -> bool:
     """Whether the manifest is an AdmissionCheck that names other parameters than its previous
-    version. False if that version is not known."""
+    version. False if the previous version is not known.
+    """
     if not isinstance(manifest, AdmissionCheck):
         return False
     return before is None or before.object.spec.parameters != manifest.spec.parameters
@@ -329,7 +331,8 @@ def checks_by_parameters(objects: Objects, subject: str, applied: ObjectApplied)
     try:
         key = object_key(plain(subject.split(".")[3]), "", applied.name)
     except (BadToken, IndexError, ValueError):
-        return frozenset()  # Another program published this message.
+        # No message of Admittance has such a subject: another program published the message.
+        return frozenset()
     return objects.checks_by_parameters(key)
 
 

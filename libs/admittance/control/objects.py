@@ -344,7 +344,7 @@ class ManifestQueueView:
 
 
 def parts_of(objects: Objects, flavor: str) -> FlavorParts:
-    """What the ResourceFlavor ``flavor`` adds to pods; empty if it does not exist."""
+    """What the ResourceFlavor ``flavor`` adds to pods; empty if the flavor does not exist."""
     found = objects.flavor(flavor)
     if found is None:
         return FlavorParts()

@@ -146,8 +146,9 @@ class Workloads:
             del self._known[key]
 
     def gone(self, key: str) -> None:
-        """Records that the bucket has neither a value nor a delete marker at the key, because it
-        has expired."""
+        """Records that the bucket has neither a value nor a delete marker at the key, because both
+        expire.
+        """
         self._forget(key)
         self.pending.note(key, None)
         self._finished.pop(key, None)

@@ -151,8 +151,9 @@ class ReservationView(NamedTuple):
 
 
 class SlotDecider:
-    """``time_limit``: for requests without a time limit in their parameters, as in
-    `RecordBuilder`."""
+    """``time_limit``: for requests without a time limit in their parameters; None means no
+    limit.
+    """
 
     def __init__(
         self, observed: ObservedState, memory: Memory, time_limit: timedelta | None

@@ -115,7 +115,7 @@ def read_record(key: str, value: bytes | None) -> Record:
     try:
         expected = object_key(CAPACITY, meta.namespace, meta.name)
     except ValueError as error:
-        raise Unreadable(f"metadata: {error}") from None
+        raise Unreadable(f"the record's metadata is not valid: {error}") from None
     if key != expected:
         raise Unreadable(f"the request at this key is named {meta.namespace}/{meta.name}")
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))

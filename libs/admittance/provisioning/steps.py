@@ -100,8 +100,8 @@ def updates_of(
             PodSetUpdate(
                 name=name,
                 labels=more.labels,
-                # The provider's annotations replace others: the provider knows the name that pods
-                # must quote.
+                # The provider's annotations replace other annotations with the same key: the
+                # provider knows the name that pods must quote.
                 annotations={**annotations, **more.annotations},
                 node_selector={**more.node_selector, **selector},
                 tolerations=more.tolerations,

@@ -196,7 +196,7 @@ def _read(path: Path) -> str | None:
         raise BadContext(f"other users may read {path}: run `chmod 600 {path}`")
     try:
         if len(data) > BYTES_MAX:
-            raise ValueError("it is too long")
+            raise ValueError("the file is too long")
         return data.decode()
     except ValueError:
         raise BadContext(f"{path} is damaged: delete it, and start `admit up` again") from None

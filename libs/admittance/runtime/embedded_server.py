@@ -124,7 +124,7 @@ async def greets(port: int) -> bool:
 
 
 SYNC_DEFAULT: Final = "2m"
-"""How often nats-server writes to the disk unless it is configured."""
+"""How often nats-server writes to the disk if no setting says otherwise."""
 START_TIMEOUT: Final = 30.0
 """Seconds within which a started server must open its port; before that, the server reads its
 store, perhaps millions of messages."""
@@ -137,7 +137,7 @@ throughput.
 """
 
 ACCOUNTS: Final = "# Accounts and users."
-"""The line of the configuration before the accounts."""
+"""The line of ``nats.conf`` after which the lines of the accounts follow."""
 NAME: Final = "admittance-embedded"
 """The name of a server outside a cluster."""
 
@@ -205,7 +205,7 @@ class EmbeddedServer:
             left = self._adoptable()
             if left is not None and not self._has_accounts():
                 # The server of an earlier start demanded no credentials and this server demands
-                # credentials, or reversed.
+                # credentials, or the other way round.
                 await end(left, 10.0)
                 left = None
             if left is not None:
@@ -242,7 +242,8 @@ class EmbeddedServer:
         this process would.
         """
         if self._child is not None:
-            # Popen takes the server for ended and does not wait for it when it is collected.
+            # With a return code the Popen object takes the server for ended and does not wait for
+            # the server when Python frees the object.
             self._child.returncode = 0
         self.running = None
         self._child = None
@@ -256,7 +257,8 @@ class EmbeddedServer:
 
     def sync_interval(self) -> str:
         """How often the running server writes to the disk, as its configuration says: an adopted
-        server has that of an earlier start."""
+        server has the configuration of an earlier start.
+        """
         with suppress(OSError):
             text = (self.data_dir / "nats.conf").read_text()
             if found := re.search(r'^  sync_interval: "([^"]*)"$', text, re.MULTILINE):
@@ -385,7 +387,9 @@ class EmbeddedServer:
         log.info("server_started", pid=pid, port=port, folder=str(self.data_dir))
 
     def _has_accounts(self) -> bool:
-        """Whether the server that was started with the present file has the wanted accounts."""
+        """Whether the server that was started with the present ``nats.conf`` has the wanted
+        accounts.
+        """
         try:
             text = (self.data_dir / "nats.conf").read_text()
         except OSError:

@@ -178,7 +178,7 @@ TABLE: Final[Mapping[int, Meaning]] = MappingProxyType(
         for code in codes
     }
 )
-"""The meaning of every error code listed above."""
+"""The meaning of every error code that this module lists."""
 
 
 def meaning(code: int, status: int = 400) -> Meaning:

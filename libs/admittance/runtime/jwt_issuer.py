@@ -166,8 +166,9 @@ def later_than(issued: int) -> int:
 
 
 def revocation(user: User) -> Revoked:
-    """What the user's account must say to end all JWTs of the user's key. No other user ever gets
-    the key, so the clock of the machine that revokes does not matter."""
+    """The revocation in the claims of the user's account that ends all JWTs of the user's key. No
+    other user ever gets the key, so the clock of the machine that revokes does not matter.
+    """
     return Revoked(key=user.key, account=account_of(user), at=ALWAYS, expires=_expiry(user))
 
 

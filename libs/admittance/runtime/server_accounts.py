@@ -2,8 +2,9 @@
 
 A server that demands no credentials has the implicit account ``$G``, which cannot be declared
 beside other accounts. A server that demands credentials has the accounts of `access.server_config`,
-and its streams belong to the account CORE. Streams of a folder from before the lock are moved
-there; an open server on a locked folder serves CORE to every client.
+and its streams belong to the account CORE. If a server demands credentials for the first time on a
+folder, the folder's streams are moved to CORE; a server that later demands none on that folder
+serves CORE to every client.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ log = structlog.get_logger()
 
 
 LOCKED: Final = 'include "./auth/auth.conf"'
-"""For a server with the users in ``auth`` beside its configuration; the server takes the path as
-relative to its configuration."""
+"""The line of the configuration for a server with its users in the folder ``auth`` beside the
+configuration; nats-server takes the path as relative to its configuration.
+"""
 
 
 def open_accounts(store: Path) -> str:
-    """The lines of the configuration for a server that demands no credentials; "" for a store that
-    was never locked. ``store``: the server's folder of streams."""
+    """The lines of the configuration for a server that demands no credentials; "" if no server on
+    this store has ever demanded credentials. ``store``: the server's folder of streams.
+    """
     return OPEN_CORE if _has_streams(_folder(store, Account.CORE)) else ""
 
 

@@ -171,8 +171,9 @@ async def publish_at_sequences(
     bus: Bus, stream: str, last: int, messages: Sequence[tuple[int, Outgoing]], end: int
 ) -> int:
     """Stores messages at their sequences, after ``last``, and returns the new last sequence. Probes
-    fill the sequences between them, and up to ``end``. Raises SetupError if another program writes
-    to the stream, and Unavailable or Refused."""
+    fill the sequences between the messages, and up to ``end``. Raises SetupError if another program
+    writes to the stream, and Unavailable or Refused.
+    """
     wanted: list[Outgoing] = []
     filler = Outgoing(subjects.PROBES[stream], b"")
     begun = last

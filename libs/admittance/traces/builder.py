@@ -127,7 +127,8 @@ class TraceBuilder:
 
     def _take(self, life: Life, logged: LoggedFact, fact: Fact) -> None:
         if isinstance(fact, facts.Rejected) and not fact.revision:
-            # With an earlier submission of the same name the later one is refused.
+            # If the builder knows an earlier submission of the name, the fact refuses the later
+            # submission.
             if life.again is None and not life.wire_uid:
                 life.root.set(reason=fact.reason)
                 life.end("Refused", Status.ERROR, fact.message)
@@ -252,7 +253,7 @@ class TraceBuilder:
 
 
 def _trace_id(traceparent: str) -> str:
-    """The trace id of a traceparent; "" if it is no traceparent."""
+    """The trace id of a traceparent; "" if the text is no traceparent."""
     return valid_traceparent(traceparent)[3:35]
 
 

@@ -210,8 +210,10 @@ class Life:
     # The scheduler. -------------------------------------------------------------------------
 
     def _attempt(self, logged: LoggedFact, fact: facts.Decision, **given: Attribute) -> OpenSpan:
-        """The span of a decision. `_over` ends it: it lasts from the time when the scheduler made
-        the decision, if the clocks agree, to the time when the decision was stored."""
+        """Begins the span of a scheduler's decision. `_over` ends the span, which lasts from the
+        time when the scheduler made the decision, if the clocks agree, to the time when the
+        decision was stored.
+        """
         return self.open("attempt", logged, self.place).set(domain=fact.domain, **given)
 
     def _over(self, span: OpenSpan, logged: LoggedFact, fact: facts.Decision) -> None:
@@ -273,8 +275,8 @@ class Life:
         self._over(span, logged, fact)
 
     def _on_preempted(self, fact: facts.Preempted, link_to: LinkTo) -> None:
-        """Only this fact reports the preemption of a variant, because the eviction is published for
-        the variant's parent.
+        """Records the preemption of a variant: only the fact `Preempted` reports it, because the
+        eviction is published for the variant's parent.
         """
         namespace, _, name = fact.by.partition("/")
         found = link_to(namespace, name, fact.by_uid)

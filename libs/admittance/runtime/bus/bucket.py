@@ -191,7 +191,8 @@ class BucketReader:
     that was yielded. ``request``: a function that creates the consumer instead of the reader,
     beginning after the given revision; None: beginning with all present entries. ``current``:
     ``loaded`` waits for every entry that the leader of the stream had at the start. The consumer
-    may read from a replica that lags, which without this counts as loaded too early.
+    may read from a replica that lags: without ``current`` the reader would count as loaded too
+    early.
     """
 
     def __init__(
@@ -344,7 +345,7 @@ async def follow_bucket(
 
     ``apply`` gets the entries in batches. ``on_loaded`` is called once with the newest revision,
     after the batch that completes the entries present at the start. Raises what ``apply`` and
-    ``on_loaded`` raise, and BucketReplaced. ``request`` and ``current`` are those of
+    ``on_loaded`` raise, and BucketReplaced. ``request`` and ``current`` are passed to the
     `BucketReader`.
     """
     reader = BucketReader(bus, patterns, bucket=bucket, request=request, current=current)

@@ -73,7 +73,7 @@ log = logger()
 
 _json = msgspec.json.Encoder()
 FENCE_IN_FLIGHT: Final = 10164
-"""The code of a replicated stream while another message with the fence is in flight."""
+"""The error code of a replicated stream while another message with the same fence is in flight."""
 TOO_MANY_BATCHES: Final = 10210
 NO_BATCH: Final = frozenset({TOO_MANY_BATCHES, 10176})
 """Codes of a stream while 50 atomic batches are open, each for at most 10 s: the code for the first
@@ -105,8 +105,9 @@ class Bus:
         self._throttles: dict[str, LogThrottle] = {}
         self._batches = asyncio.Semaphore(BATCHES_IN_FLIGHT)
         self._one_per_fence = False
-        """Whether the server takes one message at a time for each fence: its streams have
-        replicas."""
+        """Whether the server takes one message at a time for each fence, because its streams have
+        replicas.
+        """
         self._lanes: dict[tuple[str, str], FenceLane] = {}
 
     @classmethod
@@ -262,8 +263,8 @@ class Bus:
     async def publish_each(
         self, messages: Sequence[Outgoing]
     ) -> Sequence[int | Refused | Unavailable]:
-        """`publish_all`, but instead of raising Unavailable it returns the Unavailable for every
-        message.
+        """Publishes as `publish_all` does, but returns Unavailable for every message instead of
+        raising it.
         """
         try:
             return await self.publish_all(messages)
@@ -278,7 +279,7 @@ class Bus:
         messages are not stored.
         """
         if not messages:
-            raise ValueError("an empty batch")
+            raise ValueError("an atomic batch needs at least one message")
         if len(messages) == 1:
             return await self.publish(messages[0], timeout=timeout)
         expecting = [m.subject for m in messages if m.headers and EXPECTED in m.headers]

@@ -62,8 +62,9 @@ _DENIED: Final = re.compile(r'permissions violation for (publish|subscription) t
 
 _NO_INBOX: Final = (b"admit.", b"$")
 """How the subjects of facts, buckets and the JetStream API begin. A request that asks for its
-answer there is dropped: the program would publish the answer with its own rights in place of the
-asker's."""
+answer on such a subject is dropped: the program would publish the answer with its own rights in
+place of the asker's.
+"""
 _JETSTREAM: Final = (b"$JS.ACK.", b"$JS.FC.")
 """How subjects begin on which JetStream asks for answers to its deliveries."""
 NO_RESPONDERS: Final = "503"

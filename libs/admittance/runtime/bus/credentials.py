@@ -67,7 +67,7 @@ def read_user_key(path: str) -> UserKey:
     found = _JWT.search(text)
     if seed is None:
         what = "a JWT but no seed" if found else "neither a user's JWT with its seed nor a seed"
-        raise AccessDenied(f"{wrong}: it has {what}; get a new file")
+        raise AccessDenied(f"{wrong}: the file has {what}; get a new file")
     kind = seed[0][:2]
     if kind != "SU":
         raise AccessDenied(f"{wrong}: its seed is of {_KINDS.get(kind, 'another')}, not of a user")
@@ -103,7 +103,7 @@ def _check_sum(seed: str) -> None:
     check it."""
     raw = b32decode(seed + "=" * (-len(seed) % 8))
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
-        raise ValueError("wrong check sum")
+        raise ValueError("the seed has a wrong checksum")
 
 
 def why_refused(path: str, at: str, said: str, *, takes_keys: bool) -> str:

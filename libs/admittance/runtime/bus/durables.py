@@ -154,7 +154,7 @@ class Consumers:
         return found
 
     def _generation_of(self, name: str) -> tuple[int, int] | None:
-        """Generation and number in the name of a consumer; None for the consumers of others."""
+        """Generation and number in the name of a consumer; None if the name has another form."""
         stem, _, tail = name.rpartition("-")
         stem, _, generation = stem.rpartition("-")
         made, turn = number(generation), number(tail)

@@ -172,8 +172,8 @@ async def read_messages(
 ) -> list[StoredMessage]:
     """The first ``limit`` messages of these subjects after the sequence ``after``, in order.
 
-    ``since`` counts only if ``after`` is 0. ``bytes_max``: fewer messages if they are longer
-    together, which serves one filter only; 0: no limit. Raises Unavailable or Refused.
+    ``since`` counts only if ``after`` is 0. ``bytes_max``: the most bytes of all returned messages
+    together, only for a call with one filter; 0: no limit. Raises Unavailable or Refused.
     """
     pages = await asyncio.gather(
         *(_page(bus, stream, subject, after, since, limit, bytes_max) for subject in filters)

@@ -186,4 +186,4 @@ async def with_retries(handle: Callable[[], Awaitable[T]]) -> T:
                 raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)
-    raise AssertionError("not reached")
+    raise AssertionError("the loop over the attempts ended without a result")

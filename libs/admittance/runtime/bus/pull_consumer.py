@@ -49,8 +49,8 @@ class RawMessage(msgspec.Struct, frozen=True, gc=False):
 
 class MadeConsumer(NamedTuple):
     """A consumer that another service made. ``after``: the sequence after which the consumer
-    begins. ``pending``: how many messages it has to deliver. ``last``: the newest sequence of the
-    stream.
+    begins. ``pending``: how many messages the consumer has to deliver. ``last``: the newest
+    sequence of the stream.
     """
 
     name: str

@@ -418,8 +418,9 @@ async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[st
     The reason Unavailable means that the server did not acknowledge the message.
 
     Publishes a message to each stream and then purges it. After its disk was full, a nats-server
-    answers every request but acknowledges no write to that stream until it is restarted, even with
-    free space again (2.15.1, measured). Only a write shows that a server is in that state.
+    answers every request but acknowledges no write to a stream that had no room until the server is
+    restarted, even with free space again (2.15.1, measured). Only a write shows that a server is in
+    that state.
     """
     errors = await asyncio.gather(*(_refusal(bus, name, seconds) for name in subjects.PROBES))
     return {

@@ -171,7 +171,7 @@ class Schedule(NamedTuple):
 
 
 async def schedules(bus: Bus) -> tuple[list[Schedule], list[str]]:
-    """Returns the schedules on the timers stream, and those of its subjects that name no workload.
+    """Returns the schedules on the timers stream, and the stream's subjects that name no workload.
 
     A schedule that changes during the read may be returned or left out. Raises Unavailable."""
     found: list[Schedule] = []

@@ -198,8 +198,9 @@ LEADER_METRICS: Final = (LED, TAKES, ROUND_TRIP, UNREAD)
 def leader_metrics(
     elector: LeaderElector, service: str, lag: Callable[[], int | None] = lambda: None
 ) -> Gauges:
-    """The metrics of one instance. ``lag``: what its leader has not processed yet; None: this
-    instance does not lead, or its service has no such number."""
+    """The metrics of one instance. ``lag``: how many facts the leader's work in this instance has
+    not processed yet; None: the instance does not lead, or its service has no such number.
+    """
 
     def read() -> dict[str, dict[Labels, float]]:
         labels = (service,)

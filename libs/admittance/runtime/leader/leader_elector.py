@@ -216,8 +216,8 @@ class LeaderElector:
         else:
             for domain, epoch in taken:
                 self.lease.echoed(domain, epoch)
-        # The refused domains are read last, because the read may fail: a domain held before its
-        # barrier would stay held.
+        # The epochs of refused domains are read last, because the read may fail: before the
+        # barriers of the taken domains, a failure would leave these domains taken but not led.
         if refused:
             await self._read(refused)
         if refusal is not None:

@@ -59,7 +59,7 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
     try:
         content = _epoch(found.data)
         if content.domain != domain:
-            raise Unreadable(f"the epoch names the domain {content.domain}")
+            raise Unreadable(f"the epoch message names another domain: {content.domain}")
     except Unreadable as error:
         # An unreadable epoch message is still the domain's last epoch, so a takeover must expect
         # its sequence.
@@ -115,7 +115,7 @@ async def delete_heartbeat(bus: Bus, service: str, instance: str, *, timeout: fl
 
 def instance_of(entry: Entry) -> str:
     """The instance that a heartbeat belongs to. Raises Unreadable for a key that no Admittance
-    instance wrote: a heartbeat there that never expires would block a takeover.
+    instance wrote: a heartbeat under such a key that never expires would block a takeover.
     """
     service, _, name = entry.key.removeprefix("_alive.").partition(".")
     try:
@@ -125,7 +125,9 @@ def instance_of(entry: Entry) -> str:
     if entry.value is not None:
         content = _alive(entry.value)
         if (content.service, content.instance) != (service, instance):
-            raise Unreadable(f"the heartbeat names {content.service} {content.instance}")
+            raise Unreadable(
+                f"the heartbeat names another instance: {content.service} {content.instance}"
+            )
         if TTL not in entry.headers:
             raise Unreadable("the heartbeat has no time to live")
     return instance

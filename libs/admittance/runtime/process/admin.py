@@ -123,7 +123,7 @@ class AdminPort:
     # Answers, in threads of the server. ---------------------------------------------
 
     def answer(self, path: str) -> tuple[HTTPStatus, list[bytes]]:
-        """The status for a path, and the text in pieces."""
+        """The HTTP status for a path of the admin port, and the text of the answer in pieces."""
         match path.partition("?")[0]:
             case "/livez":
                 return _status(self._why_not_alive())
@@ -264,7 +264,8 @@ async def admin_port(settings: Settings) -> AsyncIterator[AdminPort | None]:
     """Serves the admin port of the settings while the context is active; yields None without an
     address. Raises SetupError if the address cannot be used.
 
-    The services of one process share one port: the first user opens it, the last one closes it.
+    The services of one process share one port: the first service opens the port, the last one
+    closes it.
     """
     where = settings.admin
     if where is None:

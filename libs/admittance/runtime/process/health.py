@@ -101,8 +101,9 @@ ANSWER_SECONDS: Final = 5.0
 
 
 async def why_not_ready(bus: Bus, settings: Settings) -> str:
-    """Why the service of the settings is not ready, as it says over the bus; empty if it is
-    ready."""
+    """Why the service of the settings is not ready, as the service says over the bus; empty if it
+    is ready.
+    """
     if not bus.nc.is_connected:
         return "no connection to the bus"
     try:

@@ -141,7 +141,7 @@ def _configuration(path: Path | str | None) -> Configuration:
     except ManifestError as error:
         raise SetupError(str(error)) from None
     except OSError as error:
-        raise SetupError(f"{path}: {error.strerror}") from None
+        raise SetupError(f"cannot read the configuration file {path}: {error.strerror}") from None
 
 
 def _retention(configuration: Configuration) -> float:

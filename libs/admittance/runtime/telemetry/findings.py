@@ -1,7 +1,8 @@
 """What a process found out about itself and its machine, for `admit doctor`.
 
 No client can read these facts from the server: free space of a disk, settings of a server that the
-process started, an exporter without answers. Every health reply of the process carries them.
+process started, an exporter without answers. Every health reply of the process carries its
+findings.
 """
 
 from __future__ import annotations
@@ -82,8 +83,9 @@ def disk_finding(what: str, folder: str, free: int, total: int) -> Finding:
 
 
 def heartbeat_findings(service: str, silent_seconds: float, ttl_seconds: float) -> list[Finding]:
-    """The finding about a service whose writes are not acknowledged; empty if they are.
-    ``silent_seconds``: the time since its last acknowledged heartbeat was sent."""
+    """The finding about a service whose writes are not acknowledged; empty if its writes are
+    acknowledged. ``silent_seconds``: the time since its last acknowledged heartbeat was sent.
+    """
     if silent_seconds <= 2 * ttl_seconds:
         return []
     return [

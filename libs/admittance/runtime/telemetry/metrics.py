@@ -46,7 +46,7 @@ class Definition(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """The name without prefix, as Prometheus stores it."""
+        """The metric's name without the prefix, as Prometheus stores it."""
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 

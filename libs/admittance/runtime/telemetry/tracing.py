@@ -24,8 +24,8 @@ def extract(headers: Mapping[str, str] | None) -> str:
 
 
 def follow(context: str) -> str:
-    """Returns the traceparent for a message that follows from another: same trace, new span id. ""
-    stays "".
+    """Returns the traceparent for a message that follows from another: same trace, new span id. For
+    "" returns "".
     """
     if not context:
         return ""
