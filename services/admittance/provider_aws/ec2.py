@@ -90,8 +90,8 @@ _LATER: Final = frozenset(
 
 
 class Ec2Error(Exception):
-    """The error that EC2 refused a call or did not answer. ``status``: the HTTP status; 0 if EC2
-    did not answer.
+    """The error that EC2 refused a call or did not answer. ``status``: the HTTP status of EC2's
+    answer; 0 if EC2 did not answer.
     """
 
     def __init__(self, code: str, message: str, status: int = 0) -> None:

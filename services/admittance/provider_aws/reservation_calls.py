@@ -79,8 +79,8 @@ class Ec2Rights(MissingRights):
         )
 
     def reserved(self, arguments: Mapping[str, Any]) -> None:
-        """Records that EC2 allows this provider to make reservations. ``arguments``: those of the
-        reservation that EC2 has just made."""
+        """Records that EC2 allows this provider to make reservations. ``arguments``: the arguments
+        of the call with which EC2 has just made a reservation."""
         self._allowed = arguments
         self.has(RESERVE)
 
@@ -258,9 +258,9 @@ CANCELLING_THREADS: Final = 4
 
 
 class ReservationCanceller:
-    """Cancels reservations. ``made``: the field `ReservationMaker.made`. ``again_seconds``: time
-    before a reservation that EC2 still lists is cancelled again, because a cancelled reservation
-    may stay in listings for a while.
+    """Cancels reservations. ``made``: the ids of made reservations by token, from
+    `ReservationMaker.made`. ``again_seconds``: time before a reservation that EC2 still lists is
+    cancelled again, because a cancelled reservation may stay in listings for a while.
     """
 
     def __init__(

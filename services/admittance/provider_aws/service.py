@@ -2,7 +2,7 @@
 cancels reservations that no request needs any more.
 
 A crash loses no state: tags name the request of each reservation, and the store of requests has the
-cancelled ones. The provider lists the reservations at EC2 every few seconds, so it finds
+cancelled requests. The provider lists the reservations at EC2 every few seconds, so it finds
 reservations of earlier processes. A call to create a reservation that got no answer is repeated
 with the same token, so it creates no second reservation.
 """
@@ -132,8 +132,8 @@ class AwsReconciler:
         return "" if self._provider.active else self._provider.message
 
     async def run(self) -> None:
-        """Serves requests and lists reservations until cancelled. Raises the error of the first of
-        these tasks that fails."""
+        """Serves requests and lists reservations until cancelled. Raises the error of the first
+        task that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._read_statuses(), name="statuses")
             await self._loaded.wait()
@@ -141,7 +141,7 @@ class AwsReconciler:
             tasks.create_task(self._service.run(self._stop), name="requests")
 
     async def close(self) -> None:
-        """Stops all work of this instance. The reservations at EC2 stay."""
+        """Stops all work of this instance; the reservations at EC2 stay."""
         self.ready = False
         self._stop.set()
         for task in self._tasks.values():
@@ -169,7 +169,7 @@ class AwsReconciler:
 
     async def obtain(self, request: Request) -> Status:
         """Makes a reservation for the request and waits until the reservation is active. Returns
-        Failed if it does not become active.
+        Failed if the reservation does not become active.
         """
         try:
             outcome = await self._maker.make(request, request.parameters)

@@ -36,7 +36,7 @@ class Away(Exception):
 
 class Denied(Exception):
     """The container engine refused a call; the text is the engine's message. ``code``: the HTTP
-    status."""
+    status of the engine's answer."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class Engine:
 
     @staticmethod
     def check() -> None:
-        """Raises SetupError if the SDK is not installed."""
+        """Raises SetupError if the docker SDK is not installed."""
         try:
             import docker  # noqa: F401
         except ImportError:

@@ -89,7 +89,7 @@ class DockerReconciler:
 
     async def run(self) -> None:
         """Serves the provisioning classes and compares workers with requests, until cancelled.
-        Raises the error of the first of these tasks that fails."""
+        Raises the error of the first task that fails."""
         async with task_group() as tasks:
             for one in self._providers.values():
                 service = ProviderService(one, self._bus, self._settings)
@@ -98,7 +98,7 @@ class DockerReconciler:
             tasks.create_task(self._comparer.listen(), name="events")
 
     async def close(self) -> None:
-        """Stops all work. The worker containers keep running."""
+        """Stops all work of this instance; the worker containers keep running."""
         self._comparer.ready = False
         self._stop.set()
 

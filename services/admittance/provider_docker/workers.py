@@ -157,8 +157,8 @@ def labels_of(
 
 
 def worker_of(listed: Mapping[str, Any]) -> ListedWorker | None:
-    """The worker that a container in the engine's list is; None if the container is not a
-    worker."""
+    """The worker that an entry in the engine's list of containers describes; None if the container
+    is not a worker."""
     labels = listed.get("Labels") or {}
     if labels.get(MANAGED) != "true" or REQUEST not in labels:
         return None

@@ -45,7 +45,7 @@ class Unauthorized(Away):
 
 class Denied(Exception):
     """The API server refused a call permanently; the text is the server's message. ``code``: the
-    HTTP status."""
+    HTTP status of the answer."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)

@@ -101,7 +101,9 @@ class BadKubeconfig(ValueError):
 
 
 def login(settings: KubeSettings) -> SingleConfig:
-    """The cluster and user that the settings select. Raises SetupError if they cannot be used."""
+    """The cluster and user that the settings select. Raises SetupError if the cluster or the user
+    cannot be used.
+    """
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.core.exceptions import ConfigError
 

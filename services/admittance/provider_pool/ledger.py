@@ -289,7 +289,7 @@ class BookingEnder:
         return {pooled.booking.provisioning_class for pooled, _ in self._ending.values()} - {""}
 
     async def ended(self, request_id: str) -> None:
-        """Waits until no end of a booking of the request is under way."""
+        """If the end of the request's booking is under way, waits until it is complete."""
         if request_id in self._ending:
             await asyncio.wait([self._ending[request_id][1]])
 

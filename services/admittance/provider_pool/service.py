@@ -84,7 +84,7 @@ class PoolReconciler:
         raise Superseded("another instance of provider-pool has taken over")
 
     async def close(self) -> None:
-        """Stops all work of this instance. The bookings stay in the bucket."""
+        """Stops all work of this instance; the bookings stay in the bucket."""
         self.ready = False
         self._stop.set()
         self._changed.set()

@@ -98,7 +98,7 @@ class ProvisioningReconciler:
             tasks.create_task(self._serve_checks(), name="checks")
 
     async def close(self) -> None:
-        """Stops all work of this instance. Capacity requests stay as they are."""
+        """Stops all work of this instance; capacity requests stay as they are."""
         self._stop.set()
         await self._puller.close()
 

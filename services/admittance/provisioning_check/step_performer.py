@@ -1,5 +1,6 @@
 """Performs provisioning steps on the bus: writes the request record, then publishes the fact to the
-provider, then reports the check's verdict. In this order a crash in between loses nothing.
+provider, then reports the check's verdict. With this order of the writes, a crash between two of
+them loses nothing.
 """
 
 from __future__ import annotations

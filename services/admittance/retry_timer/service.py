@@ -82,7 +82,7 @@ class ScheduleReconciler:
 
     async def run(self) -> None:
         """Watches the bucket, compares schedules and sets them until cancelled. Raises the error of
-        the first of these tasks that fails."""
+        the first task that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._compare_periodically(), name="comparing")

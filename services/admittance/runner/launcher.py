@@ -146,8 +146,8 @@ def end_processes(mark: str, processes: Mapping[int, int]) -> None:
     """Kills the remaining processes of a run: its process groups, and every process that has the
     run's mark.
 
-    A process group is killed only if the start time of its process is also the recorded one: the
-    pid may belong to another process by now.
+    A process group is killed only if its first process still has the recorded start time: otherwise
+    the pid belongs to another process by now.
     """
     for pid, ticks in processes.items():
         if ticks and _start_ticks(pid) == ticks:

@@ -331,8 +331,8 @@ class HostMachine(Protocol):
         """
 
     def shims(self, files: RunnerFiles, on_change: Callable[[str], None]) -> Shims:
-        """Returns the starter of shims. ``on_change`` is called with the key of a run whose journal
-        has grown."""
+        """Returns the object that starts and stops the runner's shims. ``on_change`` is called with
+        the key of a run whose journal has grown."""
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         """Returns the run with the key ``key`` from the data folder of another runner; None if no

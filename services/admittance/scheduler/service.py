@@ -1,8 +1,8 @@
 """The scheduler on the bus: it watches the bucket, decides, and publishes its decisions.
 
-The running instances share the domains. An instance of the scheduler decides for a domain when it
-has the domain's epoch and the echo of its own barrier. Every decision carries the fence of its
-domain, so the server refuses decisions of a former leader.
+The running instances of the scheduler share the domains. An instance of the scheduler decides for a
+domain when it has the domain's epoch and the echo of its own barrier. Every decision carries the
+fence of its domain, so the server refuses decisions of a former leader.
 """
 
 from __future__ import annotations

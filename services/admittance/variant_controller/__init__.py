@@ -6,7 +6,7 @@ deactivate, and which preemption gate to open.
 
 Consumes: workloads, ClusterQueues and LocalQueues, from the bucket. Publishes: ``submitted``,
 ``activated``, ``deactivated``, ``reprioritized``, ``deleted`` and ``ungated`` for variants,
-``aggregated`` for parents. All these facts are requests; a repeated request changes nothing. Owns:
-nothing. The scheduler and the workload-controller use the same policy (`admittance.family`) for
-quota and admission. Leadership: one active instance.
+``aggregated`` for parents. All facts of the variant-controller are requests; a repeated request
+changes nothing. Owns: nothing. The scheduler and the workload-controller use the same policy
+(`admittance.family`) for quota and admission. Leadership: one active instance.
 """

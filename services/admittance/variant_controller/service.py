@@ -83,8 +83,8 @@ class FamilyReconciler:
         self._throttle = LogThrottle()
 
     async def run(self) -> None:
-        """Watches the bucket and publishes facts until cancelled. Raises the error of the first of
-        these two tasks that fails."""
+        """Watches the bucket and publishes facts until cancelled. Raises the error of the first
+        task that fails."""
         async with task_group() as tasks:
             tasks.create_task(self._watch(), name="bucket")
             tasks.create_task(self._publish_acts(), name="ordering")

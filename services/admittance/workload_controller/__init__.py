@@ -1,4 +1,4 @@
-"""Keeps the life of every workload: pending, quota reserved, admitted, finished.
+"""Leads every workload through its life: pending, quota reserved, admitted, finished.
 
 Decides: which transition a workload makes for each fact (`admittance.workload.transitions`), and
 whether a decision of a scheduler is still valid. Consumes: facts about workloads, verdicts,

@@ -2,7 +2,7 @@
 AdmissionChecks.
 
 After each write of conditions the listener pauses, so that frequent heartbeats cause few writes.
-Between heartbeats it sleeps until the next check controller would count as lost.
+Between heartbeats the listener sleeps until the next check controller would count as lost.
 """
 
 from __future__ import annotations

@@ -182,8 +182,8 @@ OBJECTS_BYTES: Final = 8 * 1024 * 1024
 
 
 def objects_reply(entries: Sequence[bucket.Entry]) -> ObjectsReply:
-    """The reply with the first of the entries, as many as fit into one message. ``last``: the
-    revision of its last entry, deleted ones included.
+    """The reply with the first of the entries, as many as fit into one message. ``last`` in the
+    reply: the revision of the last entry that it covers, also if this entry is a deletion.
     """
     size, last = 0, 0
     found: list[ObjectEntry] = []

@@ -1,8 +1,9 @@
 """The workload-controller on the bus: receives facts, folds them into workloads and performs the
 commits.
 
-One instance is active; the others stand by and take over when its lease expires. A stale leader
-does no harm: its puts expect outdated revisions, so the server refuses them.
+One instance of the workload-controller is active; the others stand by, and one of them takes over
+when the lease of the active instance expires. A stale leader does no harm: its puts expect outdated
+revisions, so the server refuses them.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class UserRequests:
         self._wake.set()
 
     async def run(self) -> None:
-        """Publishes the facts of people, the users in turn, and answers their requests, until
+        """Publishes the facts of people, the namespaces in turn, and answers the requests, until
         cancelled."""
         while True:
             await self._wake.wait()

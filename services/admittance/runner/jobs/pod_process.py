@@ -52,7 +52,7 @@ def find_program(name: str, env: dict[str, str], cwd: str) -> str:
 
 def make_scratch(path: str, user: dict[str, Any] | None) -> str:
     """Makes the scratch folder of a pod, which only the Unix user of the pod may read; returns its
-    path. ``user``: the ``uid`` and ``gid`` of this Unix user; None: the runner's Unix user."""
+    path. ``user``: the ``uid`` and ``gid`` of the pod's Unix user; None: the runner's Unix user."""
     above = os.path.dirname(path)
     if not os.path.isdir(above):
         os.mkdir(above)

@@ -10,8 +10,9 @@ What a shim guarantees, and how:
 
 - A run starts once: the shim links its pid to ``shim`` in the run's folder; a second shim exits.
   The shim holds a lock on ``alive``, which the kernel frees when the shim dies.
-- Every pod is a session of its own; its process group gets SIGTERM, the grace period, SIGKILL.
-  Processes that leave the group are adopted by the shim, and killed when the run ends.
+- Every pod is a session of its own; to end a pod, the shim sends SIGTERM to its process group, and
+  SIGKILL after the grace period. The shim adopts processes that leave the process group of a pod,
+  and kills them when the run ends.
 - The shim appends events to the file ``journal``, one JSON object per line; the end of a pod is on
   disk before the runner is notified. A last line of the journal without its newline does not count.
 - A stop wins over a later exit. Before the shim sends SIGTERM to the pods, it records the pods that
