@@ -226,10 +226,14 @@ async def recover(manager: RunManager) -> None:
     read = await manager.retry(lambda: manager.admissions.views([of for _, of in unsure]))
     reread = {key: view for (key, _), view in zip(unsure, read, strict=True)}
     for key, run in known.items():
+        found = manager.folders.get(key)
+        if found is None:
+            # The run ended and was closed while the workloads were read.
+            continue
         view = reread.get(key) or view_of(views.get((run.namespace, run.name)), run.revision)
         if view.state is AdmissionState.EVICTED:
             manager.handle(key, decide.JobEvicted(view.evicted))
-        elif view.state is AdmissionState.OVER and manager.folders[key].journal.outcome is None:
+        elif view.state is AdmissionState.OVER and found.journal.outcome is None:
             # The runner missed the fact of the eviction, so the revision of the eviction is
             # unknown; the workload-controller does not wait for an answer to that eviction.
             manager.handle(key, decide.JobEvicted(run.revision + 1))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
 from admittance.events.subjects import CLAIMS
+from admittance.runner.admissions import AdmissionReader
 from admittance.runner.machine import run_key
 from admittance.runner.service import run
 from admittance.runtime.bus import streams
@@ -126,6 +128,30 @@ async def test_a_job_is_stopped_when_its_admission_ended_while_the_runner_was_do
     async with testbed.runner():
         await until(lambda: '"outcome"' in journal.read_text(), "its end")
     assert await testbed.said("finished", "train") is None
+
+
+async def test_a_run_that_is_closed_while_a_start_reads_workloads_ends_no_runner(
+    testbed: RunnerTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = testbed.tmp / "flag"
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        admitted = await testbed.admit("train", f"while ! test -e {flag}; do sleep 0.02; done")
+        await testbed.wait_for_fact("started", "train")
+        await first.kill()
+    run = the_run(testbed)
+    await testbed.put("train", admitted)
+    read = AdmissionReader.views
+
+    async def views(self: AdmissionReader, of: Sequence[tuple[str, str, int]]) -> object:
+        found = await read(self, of)
+        flag.touch()
+        await until((run / "said").exists, "the end of the run, as published")
+        return found
+
+    monkeypatch.setattr(AdmissionReader, "views", views)
+    async with testbed.runner():
+        finished = await testbed.wait_for_fact("finished", "train")
+    assert finished.revision == admitted
 
 
 async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(testbed: RunnerTestbed) -> None:
