@@ -79,8 +79,8 @@ async def _family(bus: Link, found: Found) -> Family | None:
 
 
 async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
-    """Reason and message of the workload's phase. For a pending workload they come from the
-    scheduler, which knows more than the stored status, such as an inactive queue.
+    """Reason and message of the workload's phase. For a pending workload reason and message come
+    from the scheduler, which knows more than the stored status, such as an inactive queue.
     """
     workload = found.workload()
     if phase(workload, now) is Phase.PENDING:

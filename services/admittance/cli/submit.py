@@ -344,7 +344,9 @@ def exit_status(workload: StoredWorkload) -> int:
 
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
-"""The requests of a submitted command that states none, for resources that the queue covers."""
+"""The default requests of a submitted command without requests, for resources that the queue
+covers.
+"""
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of generated names: without vowels, so that no suffix is a word, and without letters that

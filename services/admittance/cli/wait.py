@@ -29,7 +29,7 @@ REACHED_BY: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.ADMITTED: frozenset({Phase.ADMITTED, Phase.RUNNING}),
 }
 """Maps a phase that a user waits for to the phases of a workload that count as having reached that
-phase. Without an entry, only the wanted phase itself counts.
+phase. For a phase without an entry, only the phase itself counts.
 """
 
 ON_THE_WAY: Final = frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING})

@@ -5,8 +5,8 @@ Files under the folder, which belongs to the person that starts the containers:
 - ``server/``: the folder of users; the container of nats-server reads ``auth.conf`` in it, and
   those of compose.ha.yaml ``cluster.conf`` with the password of their routes.
 - ``containers/NAME.creds``: the credentials of each container, which compose gives to it as a
-  secret. ``admin.creds`` there is for the container of commands.
-- ``admin.creds``: the same credentials, for commands outside containers.
+  secret. ``containers/admin.creds`` is for the container of commands.
+- ``admin.creds``: the credentials of the admin again, for commands outside containers.
 
 ``server`` and ``containers`` belong to the Unix user of the containers, because docker shows files
 to a container with the owner and the mode that they have outside.
@@ -38,7 +38,7 @@ CHECKS: Final = {
     "budget-check": "example.com/budget",
     "freeze-check": "example.com/freeze",
 }
-"""The sample checks of compose.yaml, each with the controller that it is."""
+"""The sample checks of compose.yaml, each with its controller name."""
 PROVIDER: Final = "built-in-provider"
 SECOND_RUNNER: Final = "runner-2"
 CLUSTER: Final = "cluster.conf"
@@ -124,8 +124,8 @@ async def init(call: Call, folder: Path) -> None:
 
 
 def _give_to_kube_user(path: Path) -> None:
-    """Gives the credentials file to the Unix user of the Kubernetes provider; this user is
-    ADMIT_KUBE_USER, since the provider also reads a kubeconfig of that user.
+    """Gives the credentials file to the Unix user in ADMIT_KUBE_USER, if set: the container of the
+    Kubernetes provider runs as that user, to read the user's kubeconfig.
     """
     chosen = os.environ.get("ADMIT_KUBE_USER", "").partition(":")[0]
     if not chosen:

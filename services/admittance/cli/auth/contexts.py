@@ -54,7 +54,7 @@ def use(name: str) -> None:
 
 
 def show(call: Call, name: str | None) -> None:
-    """Shows one context: the current one if ``name`` is None."""
+    """Shows one context: the current context if ``name`` is None."""
     try:
         current = contexts.current_name(os.environ)
         chosen = name or current

@@ -26,8 +26,8 @@ from admittance.cli.support.errors import BadInput
 from admittance.runtime.snapshots import Position
 
 FORMAT: Final = 1
-"""The version of the format of a backup file. A program reads files of its own version and of
-earlier ones.
+"""The version of the format of a backup file. A program reads backup files of its own format
+version and of earlier versions.
 """
 KIND: Final = "admittance-backup"
 HEAD: Final = "backup.json"
@@ -57,8 +57,10 @@ class SinceMessage(msgspec.Struct, frozen=True):
 
 
 class StreamContents(msgspec.Struct, frozen=True):
-    """One stream of the backup. ``config``, ``state``: as the server gave them with the snapshot.
-    ``end``: the sequence that the restored stream must reach."""
+    """One stream of the backup. ``config``, ``state``: the configuration and the state of the
+    stream that the server gave with the snapshot. ``end``: the sequence that the restored stream
+    must reach.
+    """
 
     name: str
     config: dict[str, Any]
@@ -69,8 +71,9 @@ class StreamContents(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What the file holds, in the order in which it is restored. ``digests``: by the name of each
-    member the SHA-256 of its bytes."""
+    """What a backup file holds, in the order in which the parts are restored. ``digests``: by the
+    name of each member the SHA-256 of its bytes.
+    """
 
     streams: list[StreamContents]
     positions: list[Position]

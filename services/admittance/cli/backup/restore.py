@@ -41,9 +41,10 @@ ALIVE: Final = f"$KV.{subjects.CLAIMS}._alive."
 """First characters of the subjects of heartbeats: no instance of the old deployment is alive."""
 WRITTEN_AT_ONCE: Final = 1_000
 LOST_MAX: Final = 100_000
-"""How many revisions of objects may have been given after the backup and be lost: the restored
-deployment does not give them again. A runner that survived knows its runs by these revisions, and
-would take the new admission of a workload for a run that has ended. Skipping them takes 2 to 3 s.
+"""How many revisions of objects the lost deployment may have given after the backup: the restored
+deployment does not give these revisions again. A runner that survived knows its runs by these
+revisions, and would take the new admission of a workload for a run that has ended. Skipping these
+revisions takes 2 to 3 s.
 """
 
 _encode = msgspec.json.Encoder().encode

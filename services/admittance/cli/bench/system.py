@@ -117,8 +117,10 @@ class Child:
 
 
 async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Child:
-    """Starts `admit` with arguments; does not wait until it is ready. Its contexts go into the
-    folder of the log: the current context of the person that measures stays."""
+    """Starts `admit` with arguments; does not wait until it is ready. The contexts of the child
+    process go into the folder of the log, so that the current context of the person that measures
+    stays.
+    """
     command = Path(sys.executable).parent / "admit"
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(

@@ -190,7 +190,7 @@ def check(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the group of these commands to app."""
+    """Adds the group `admit auth` to ``app``."""
     group = typer.Typer(
         name="auth",
         help="Users of a locked server: roles, credentials, permissions.",

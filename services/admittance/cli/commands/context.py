@@ -52,7 +52,7 @@ def show(
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the group of these commands to app."""
+    """Adds the group `admit context` to ``app``."""
     group = typer.Typer(
         name="context",
         help="Servers and credentials that commands use without options.",

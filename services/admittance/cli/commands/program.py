@@ -89,8 +89,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the pipe on standard output has closed the pipe. Without another stdout,
-        # Python would report the closed pipe once more at exit.
+        # The reader of the pipe on standard output has closed the pipe. If stdout were not
+        # replaced, Python would report the closed pipe once more at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
         return 0
     except Exception as error:

@@ -173,9 +173,9 @@ def up(
     """Run everything in the foreground: an embedded NATS server and all services.
 
     Prints `ready nats://…` once everything serves. The server demands credentials: your commands
-    find yours by a context. Ctrl-C ends the services cleanly and stops the
-    jobs; after the next start the jobs run again and keep their earlier output. With --detach-jobs
-    the jobs keep running. With --nats no server is embedded: the services use yours.
+    find your credentials by a context. Ctrl-C ends the services cleanly and stops the jobs; after
+    the next start the jobs run again and keep their earlier output. With --detach-jobs the jobs
+    keep running. With --nats no server is embedded: the services use your server.
     """
     from admittance.cli.up import up
 
@@ -247,7 +247,7 @@ def bench(
         float, typer.Option(metavar="F", help="Fraction of the workloads to submit.", min=0.0)
     ] = 1.0,
 ) -> None:
-    """Measure a system with a generator file: an embedded one unless --nats is given."""
+    """Measure a system with a generator file: an embedded system unless --nats is given."""
     from admittance.cli.bench.run import run as run_benchmark
     from admittance.cli.support.options import Output
 

@@ -10,7 +10,9 @@ from admittance.cli.doctor.finding import Finding, note, ok, wrong
 from admittance.cli.up.readiness import HealthAnswer
 
 OFF_SECONDS: Final = 1.0
-"""Clocks that differ by less count as equal. Synchronised machines differ by milliseconds."""
+"""Clocks that differ by fewer seconds than this count as equal. Synchronised machines differ by
+milliseconds.
+"""
 TODO: Final = "synchronise it (`timedatectl`, chrony): docs/operations.md#the-clock-is-off"
 
 

@@ -72,7 +72,7 @@ def consumer_finding(info: Mapping[str, Any]) -> Finding:
 
 
 def _stuck(info: Mapping[str, Any], service: str) -> tuple[str, str] | None:
-    """Why the consumer makes no progress, and what to do; None if it does."""
+    """Why the consumer makes no progress, and what to do; None if the consumer makes progress."""
     name = info["name"]
     if info.get("paused"):
         until = info["config"].get("pause_until", "?")

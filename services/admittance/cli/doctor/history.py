@@ -55,7 +55,7 @@ async def domain_findings(bus: Bus) -> list[Finding]:
 
 
 async def checkpoint_findings(bus: Bus) -> list[Finding]:
-    """The checkpoints from which past decisions can be repeated."""
+    """The finding about the checkpoints from which past decisions can be repeated."""
     try:
         made = await checkpoints(bus)
     except (Refused, Unavailable):

@@ -23,8 +23,8 @@ OPTIONAL = {
 needs.
 """
 AGAIN_SECONDS = 1.0
-"""Two leaders of one domain are reported only if they are still there after this time: during a
-takeover the earlier leader learns a moment later that it leads no more.
+"""Two leaders of one domain are reported only if both still lead after this time: during a takeover
+the earlier leader learns a moment later that it leads no more.
 """
 
 

@@ -61,8 +61,9 @@ def answered(found: StreamInfos) -> dict[str, dict[str, Any]]:
 
 
 def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """A finding for each server of a cluster whose replicas are away or behind, and for each stream
-    without a leader. ``infos``: the info of each stream."""
+    """A finding for each server of a cluster that has replicas away or behind, and for each stream
+    without a leader. ``infos``: the info of each stream.
+    """
     away: dict[str, list[str]] = {}
     behind: dict[str, list[str]] = {}
     without: list[str] = []

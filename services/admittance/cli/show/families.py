@@ -142,7 +142,7 @@ async def _object(bus: Link, key: str) -> object:
 
 
 async def parent_of(bus: Link, variant: Found) -> Found | None:
-    """The parent of a variant; None if it was deleted."""
+    """The parent of a variant; None if the parent was deleted."""
     name, uid = owner_of(variant.workload())
     key = kinds.WORKLOAD.object_key(variant.namespace, name)
     found = await lookup(bus, key) if name else None

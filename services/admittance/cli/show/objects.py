@@ -138,7 +138,7 @@ async def lookup(bus: Link, key: str) -> Found | None:
 
 
 async def lookup_all(bus: Link, pattern: str) -> list[Found]:
-    """All objects in the bucket whose keys match pattern, by key."""
+    """All objects in the bucket with keys that match ``pattern``, sorted by key."""
     entries = await bus.read_all(pattern)
     return [Found(one.key, one.value or b"", one.revision) for one in entries]
 

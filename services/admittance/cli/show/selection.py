@@ -235,8 +235,8 @@ class Line(NamedTuple):
 
 
 def arranged(found: Sequence[Found]) -> list[Line]:
-    """All workloads in order, with variants moved below their parent, best first. A variant whose
-    parent is not among the workloads keeps its place.
+    """All workloads in order, with variants moved below their parent, best first. A variant keeps
+    its place if its parent is not among the workloads.
     """
     lines = [Line(one, one.workload()) for one in found]
     parents = {line.workload.metadata.uid for line in lines if head(line.workload).role != VARIANT}

@@ -158,8 +158,8 @@ def kind_named(typed: str) -> Kind:
 
 
 def foreign(manifest: str, group: str) -> Kind:
-    """A kind of a foreign API group, whose objects are stored unchanged. ``manifest`` may be the
-    kind's plural.
+    """A kind of a foreign API group; objects of such a kind are stored unchanged. ``manifest`` may
+    be the kind's plural.
     """
     singular = manifest.lower()
     key = token(f"{singular}.{group}")

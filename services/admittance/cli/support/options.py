@@ -52,8 +52,8 @@ class UrlFrom(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """The global options of one call. ``url_from``: the source of the URL. ``given``: the options
-    of the connection that the user typed, by field. ``environ``: the environment variables that
-    replace options that the user did not type.
+    of the connection that the user typed, by field. ``environ``: the environment variables, which
+    stand for options that the user did not type.
     """
 
     url: str = DEFAULT_URL

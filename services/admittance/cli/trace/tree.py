@@ -36,7 +36,7 @@ class Placed(NamedTuple):
 
 
 def tree_of(spans: Sequence[Span]) -> list[Placed]:
-    """The spans in the order of the tree; spans of one parent by their beginning."""
+    """The spans in the order of the tree; spans of one parent in the order of their start times."""
     known = {one.span_id for one in spans}
     inside: dict[str, list[Span]] = {}
     for one in spans:

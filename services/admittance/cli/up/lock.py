@@ -1,8 +1,8 @@
 """The users of a locked `admit up`, where each service has credentials of its own role, and what
 the runner of `admit up` and `admit serve` may start.
 
-The users lie in ``auth`` in the data folder, which only its Unix user may read. The credentials of
-the admin are those of the context that `admit up` writes for people.
+The users lie in ``auth`` in the data folder, which only the Unix user of `admit up` may read. The
+credentials of the admin are those of the context that `admit up` writes for people.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Lock:
         return [*found, (ADMIN, "admin"), (WATCH, "server-watch")]
 
     def _user_of(self, name: str) -> str:
-        # The name of a runner's consumer includes the runner's name, and must survive the lock.
+        # The name of a runner's consumer includes the runner's name, so the name stays when `admit
+        # up` begins to demand credentials.
         return self.runner if name == "runner" else name
 
     def access(self, name: str) -> ConnectionOptions:

@@ -19,8 +19,9 @@ _LOCAL: Final = re.compile(r"\Alocal-(\d+)\Z")
 
 def write_own_context(url: str, creds: str | None, env: Mapping[str, str] = os.environ) -> None:
     """Makes the embedded server the current context, and removes contexts of earlier starts that
-    lead nowhere. If the context cannot be written, prints a warning that says what commands need
-    instead."""
+    lead to no server. If the context cannot be written, prints a warning that says what commands
+    need instead.
+    """
     own = Context(name=local_name(url), url=url, creds=creds)
     try:
         contexts.write(env, own)
@@ -31,8 +32,9 @@ def write_own_context(url: str, creds: str | None, env: Mapping[str, str] = os.e
 
 
 def remove_stale(env: Mapping[str, str], own: Context) -> None:
-    """Removes contexts that earlier starts of `admit up` wrote: those whose credentials file is
-    gone, those of the data folder of ``own``, and those of open servers that do not run."""
+    """Removes contexts that earlier starts of `admit up` wrote: contexts with a missing credentials
+    file, contexts of the data folder of ``own``, and contexts of open servers that do not run.
+    """
     for name in contexts.names(env):
         local = _LOCAL.match(name)
         if name == own.name or local is None:

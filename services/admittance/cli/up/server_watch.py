@@ -132,7 +132,7 @@ async def _start(server: EmbeddedServer, disk: Disk) -> None:
 
 
 async def _is_stuck(server: EmbeddedServer, access: ConnectionOptions) -> bool:
-    """Whether a stream does not acknowledge a write."""
+    """Whether at least one stream does not acknowledge a probe write."""
     while server.alive():
         try:
             bus = await Bus.connect(server.url, name="admit-up", access=access)

@@ -398,8 +398,8 @@ async def _started(options: Options, accounts: str) -> EmbeddedServer:
     try:
         await server.start()
     except SetupError:
-        # Most likely the default port is in use. Any other problem occurs again with a free port,
-        # and the second start reports it.
+        # Most likely the default port is in use. After any other problem, the start on a free port
+        # fails too, and reports the problem.
         server = made()
         await server.start()
     return server
@@ -457,7 +457,7 @@ def lasting_instance(data_dir: Path) -> str | None:
 
 
 def _stop_on_signals(*, in_time: bool = False) -> asyncio.Event:
-    """An event set at the first stop signal, as `stop_on_signals` says."""
+    """An event that `stop_on_signals` sets at the first stop signal."""
     stop = asyncio.Event()
     stop_on_signals(stop, in_time=in_time, second_ends=True)
     return stop
