@@ -389,8 +389,7 @@ class RunManager:
         for count, (key, found) in enumerate(list(self.folders.items())):
             if count % 50 == 49:
                 await asyncio.sleep(0)
-            run = self.runs.get(key)
-            if run is None:
+            if key not in self.runs:
                 # The run was closed while an earlier run was checked.
                 continue
             if found.read_journal():
@@ -398,7 +397,7 @@ class RunManager:
             if found.journal.outcome is not None:
                 continue
             if not found.shim_pid():
-                if run.stage is not Stage.ENDED:
+                if self.runs[key].stage is not Stage.ENDED:
                     self._track(asyncio.create_task(self.launcher.launch(found)))
             elif not found.shim_lives():
                 await self._on_shim_death(key, found, "shim_died")
