@@ -107,7 +107,7 @@ class Shim:
         self.durable = False
         self.asked: list[int] = []
         self.ready_said = False
-        self.why_ending = ""  # why the run ends: "failed", "stopped" or "lost"; "" while it goes on
+        self.why_ending = ""  # why the run ends: "failed", "stopped" or "lost"; "" until it ends
         self.message = ""
         self.code = 0
         self.kill_at = NEVER
