@@ -212,7 +212,7 @@ async def test_wrong_fact_gets_the_reason_as_its_answer(locked: Locked) -> None:
     ada = await locked.client("ada")
     for data, why in (
         (b"{}", "not a valid Held"),
-        (b'{"namespace": "team-b", "name": "x"}', "payload says team-b/x"),
+        (b'{"namespace": "team-b", "name": "x"}', "the payload is about the workload team-b/x"),
         (b"[" * 200, "nested"),
     ):
         with pytest.raises(nats.js.errors.APIError, match=why):

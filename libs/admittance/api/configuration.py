@@ -177,7 +177,7 @@ class Configuration(Strict, frozen=True, kw_only=True):
     resources: Resources = Resources()
     object_retention_policies: Retentions = Retentions()
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
-    # The following fields are only for a controller in a Kubernetes cluster.
+    # The fields from ``namespace`` on are only for a controller in a Kubernetes cluster.
     namespace: Any = None
     manage_jobs_without_queue_name: Any = None
     managed_jobs_namespace_selector: Any = None

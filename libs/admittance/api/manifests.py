@@ -105,8 +105,8 @@ def complete(value: Any) -> Any:
 
 
 def _is_empty(value: Any) -> bool:
-    # 0 counts as empty: a default of 0 means that there is no value yet. False does not count as
-    # empty.
+    # The value 0 counts as empty: a default of 0 means that there is no value yet. False does not
+    # count as empty.
     return value is None or (not value and not isinstance(value, bool))
 
 

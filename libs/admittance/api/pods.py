@@ -40,7 +40,7 @@ class Container(Strict, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
-    # The following fields are kept for runners that read them.
+    # The container's fields from ``envFrom`` on are kept for runners that read them.
     env_from: Any = None
     image_pull_policy: Any = None
     lifecycle: Any = None
@@ -109,7 +109,7 @@ class PodSpec(Strict, frozen=True, kw_only=True):
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
-    # The following fields are kept, but not read.
+    # The pod's fields from ``automountServiceAccountToken`` on are kept, but not read.
     automount_service_account_token: Any = None
     dns_config: Any = None
     dns_policy: Any = None

@@ -62,7 +62,8 @@ def parse(quantity: str | int | float) -> Fraction:
     return _parse(quantity)
 
 
-# typed: True equals 1, but must not get the cached result for 1, since True is not a quantity.
+# The cache is ``typed``: True equals 1, but must not get the cached result for 1, since True is not
+# a quantity.
 @lru_cache(maxsize=16_384, typed=True)
 def _parse(quantity: str | int | float) -> Fraction:
     if isinstance(quantity, bool):

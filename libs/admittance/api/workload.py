@@ -244,7 +244,7 @@ class JobSpec(Strict, frozen=True, kw_only=True):
     active_deadline_seconds: Positive | None = None
     suspend: bool | None = None
     template: PodTemplate
-    # The following fields are kept, but not read.
+    # The job's fields from ``backoffLimitPerIndex`` on are kept, but not read.
     backoff_limit_per_index: Any = None
     completion_mode: Any = None
     managed_by: Any = None

@@ -235,7 +235,8 @@ def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
             return msgspec.json.decode(raw if raw != b"null" else b"{}", type=shape)
         found = msgspec.json.decode(raw)
     except Exception as error:
-        # Catches any exception: the Struct may validate itself and raise anything.
+        # Catches any exception: the Struct of the parameters may validate itself and raise
+        # anything.
         if raw == b"null":
             raise BadParameters(f"parameters are missing: {error}") from None
         raise BadParameters(f"wrong parameters: {error}") from None

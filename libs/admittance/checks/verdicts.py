@@ -95,9 +95,11 @@ class Retry(BaseVerdict, frozen=True, kw_only=True):
         )
         found = length.total_seconds() if isinstance(length, timedelta) else length
         if isinstance(found, bool) or not isinstance(found, int | float | Fraction):
-            raise ValueError(f"after={self.after!r} is not a number of seconds")
+            raise ValueError(f"after={self.after!r} of a Retry is not a number of seconds")
         if not 0 <= found < 2**31:
-            raise ValueError(f"after={self.after!r} is not a delay of 0 to 2^31 - 1 seconds")
+            raise ValueError(
+                f"after={self.after!r} of a Retry is not a delay of 0 to 2^31 - 1 seconds"
+            )
         return math.ceil(found)
 
 

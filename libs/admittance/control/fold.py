@@ -409,7 +409,7 @@ class BatchFold:
         except Unreadable as error:
             self._bury(logged, str(error))
             return True
-        # The server has compared the decision's fence, so that number is the domain's epoch.
+        # The server has compared the decision's fence, so the fence's number is the domain's epoch.
         if (
             not 0 < barrier.epoch < logged.sequence
             or not barrier.domain

@@ -58,12 +58,13 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
     above = requests_over_limits(manifest.spec)
     if above:
         # The workload could never be admitted, so its submission is refused now.
-        raise InvalidSubmission("; ".join(str(problem) for problem in above))
+        problems = "; ".join(str(problem) for problem in above)
+        raise InvalidSubmission(problems)
     meta = manifest.metadata
     if meta.name not in ("", fact.name) or meta.namespace not in ("", fact.namespace):
         raise InvalidSubmission(
-            f"the manifest is of {meta.namespace}/{meta.name}, "
-            f"the message of {fact.namespace}/{fact.name}"
+            f"the manifest names the workload {meta.namespace}/{meta.name}, "
+            f"its message {fact.namespace}/{fact.name}"
         )
     manifest, remark = in_role(manifest, fact.namespace, queues)
     meta = manifest.metadata

@@ -62,7 +62,8 @@ def decode(subject: str, data: bytes) -> Fact:
         ) from error
     if fact.namespace != namespace or fact.name != name:
         raise Undecodable(
-            f"payload says {fact.namespace}/{fact.name}, subject says {namespace}/{name}"
+            f"the payload is about the workload {fact.namespace}/{fact.name}, "
+            f"its subject about {namespace}/{name}"
         )
     if len(fact.uid) > UID_MAX:
         raise Undecodable(
@@ -88,16 +89,19 @@ def _with_detail(fact: Fact, detail: str) -> Fact:
         case facts.CheckReported() | facts.CheckRequested() | facts.CheckWithdrawn():
             if fact.controller != detail:
                 raise Undecodable(
-                    f"payload says controller {fact.controller}, subject says {detail}"
+                    f"the payload names the controller {fact.controller}, "
+                    f"its subject names {detail}"
                 )
         case provisioning.ProvisioningFact(provisioning_class=""):
             return msgspec.structs.replace(fact, provisioning_class=detail)
         case provisioning.ProvisioningFact() if fact.provisioning_class != detail:
             raise Undecodable(
-                f"payload says class {fact.provisioning_class}, subject says {detail}"
+                f"the payload names the class {fact.provisioning_class}, its subject names {detail}"
             )
         case facts.TimerDue() if fact.kind != detail:
-            raise Undecodable(f"payload says timer {fact.kind}, subject says {detail}")
+            raise Undecodable(
+                f"the payload names the timer {fact.kind}, its subject names {detail}"
+            )
     return fact
 
 

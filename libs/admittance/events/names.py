@@ -33,7 +33,8 @@ def _escape(match: re.Match[str]) -> str:
     char = match.group()
     if char == ".":
         return "_"
-    # surrogatepass: a JSON decoder may return a lone surrogate, and every name must have a token.
+    # ``surrogatepass`` encodes a lone surrogate, which a JSON decoder may return: every name must
+    # have a token.
     return "".join(f"={byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 

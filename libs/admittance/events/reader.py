@@ -39,8 +39,8 @@ BROKEN: Final = (
 )
 """Exceptions that decoders raise for wrong bytes."""
 
-# An unterminated string matches to the end of the bytes: otherwise the bytes after each quote would
-# be scanned again, in quadratic time.
+# The pattern lets an unterminated string match to the end of the bytes: otherwise the bytes after
+# each quote would be scanned again, in quadratic time.
 _BRACKETS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|([\[{])|[\]}]', re.DOTALL)
 
 T = TypeVar("T")

@@ -278,7 +278,8 @@ class WorkloadName(NamedTuple):
 
 def workload_name(key: str) -> WorkloadName:
     """The workload's name, from its key in the bucket; the inverse of `workload_key`. Raises
-    BadToken, or ValueError for other keys."""
+    ValueError for a key of another object, and BadToken for a wrong name in the key.
+    """
     kind, namespace, name = key.split(".")
     if kind != "workload":
         raise ValueError(f"the bucket key {key} is not the key of a workload")

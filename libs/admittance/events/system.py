@@ -57,7 +57,7 @@ class Restored(SystemMessage, frozen=True, kw_only=True):
 
 class Alive(SystemMessage, frozen=True, kw_only=True):
     """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: the instance is alive.
-    Also request and reply on ``admit.alive.instance.<service>.<instance>``.
+    This Struct is also the request and the reply on ``admit.alive.instance.<service>.<instance>``.
 
     ``process``: distinguishes the writer from all other processes that ever run as this instance.
     """

@@ -206,8 +206,8 @@ class AuthStore:
         key = new_key()
         added = msgspec.structs.replace(user, key=key.public)
         with self._locked() as content:
-            if wrong := problems(added):
-                raise SetupError("; ".join(wrong))
+            if wrong := "; ".join(problems(added)):
+                raise SetupError(wrong)
             if any(one.name == user.name for one in content.users):
                 raise SetupError(
                     f"there is a user {user.name} already: choose another name, or revoke that "
@@ -266,8 +266,8 @@ class AuthStore:
             log.warning("key_made_anew", user=user.name, file=str(path), reason=reason)
         key = new_key()
         added = msgspec.structs.replace(user, key=key.public)
-        if wrong := problems(added):
-            raise SetupError("; ".join(wrong))
+        if wrong := "; ".join(problems(added)):
+            raise SetupError(wrong)
         write_secret_file(path, credentials_text(added, key.seed))
         return added
 

@@ -53,7 +53,8 @@ class ChangeSignal:
         """Sets the events of all listeners, if there are any."""
         with self._lock:
             for loop, changed in self._listeners:
-                # RuntimeError: the event loop has ended, so its listener does not exist any more.
+                # ``call_soon_threadsafe`` raises RuntimeError if the event loop has ended; then its
+                # listener does not exist any more.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(changed.set)
 

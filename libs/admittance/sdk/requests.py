@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from admittance.runtime.bus.connection import Subscription
 
 PROGRESS_SECONDS: Final = 7.0
-"""How often the acknowledgement deadlines of open deliveries are extended. The server redelivers
-other deliveries after 30 s.
+"""How often the acknowledgement deadlines of open deliveries are extended. The server redelivers a
+delivery without an extended deadline after 30 s.
 """
 MISSING_PAUSE_MAX: Final = 2.0
 MISSING_LOG_SECONDS: Final = 30.0

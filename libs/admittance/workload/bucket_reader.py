@@ -61,7 +61,8 @@ def read(key: str, value: bytes) -> StoredWorkload:
 def read_whole(key: str, value: bytes) -> StoredWorkload:
     """Returns the workload as `read` does, and also validates its pod sets. Raises Unreadable if
     the value is invalid."""
-    # Imported late, because short commands read workloads without decoding their specs.
+    # The module `pod_requests` is imported late, because short commands read workloads without
+    # decoding their specs.
     from admittance.api.pod_requests import needs
 
     workload = read(key, value)
@@ -71,7 +72,7 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
     except BROKEN as error:
         raise Unreadable(f"the spec is not valid: {reason_of(error)}") from error
     if any(one.count < 0 or one.count > SEQUENCE_MAX for one in found.pod_sets):
-        raise Unreadable("spec: the count of a pod set is out of range")
+        raise Unreadable("in the spec, the count of a pod set is out of range")
     return workload
 
 
@@ -91,7 +92,7 @@ def read_manifest(key: str, value: bytes) -> Manifest:
         raise Unreadable(reason_of(error)) from error
     if key != expected:
         raise Unreadable(
-            f"the manifest in the value is the {found.kind} "
+            f"the value at this key is of the {found.kind} "
             f"{meta.namespace + '/' * bool(meta.namespace)}{meta.name}"
         )
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
@@ -123,7 +124,7 @@ def _check(key: str, workload: StoredWorkload) -> None:
     after a failure."""
     meta, status = workload.metadata, workload.status
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
-        raise Unreadable(f"the value under this key is of workload {meta.namespace}/{meta.name}")
+        raise Unreadable(f"the value at this key is of the workload {meta.namespace}/{meta.name}")
     if len(meta.uid) > UID_MAX:
         raise Unreadable(
             f"the workload's uid has {len(meta.uid)} characters, {UID_MAX} are allowed"
@@ -149,7 +150,9 @@ def _check(key: str, workload: StoredWorkload) -> None:
         and 0 <= status.released_revision <= SEQUENCE_MAX
         and 0 <= (status.accumulated_past_execution_time_seconds or 0) <= SEQUENCE_MAX
     ):
-        raise Unreadable("status: a fact, a cycle, a revision or a time is out of range")
+        raise Unreadable(
+            "in the status, the number of a fact, cycle or revision, or a time, is out of range"
+        )
     if status.admission is not None:
         _admission(status.admission)
     if status.admission_checks:

@@ -77,8 +77,8 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
         return state.requeue_at
-    # No transition leaves Requeued=False with this reason, so if another program wrote it, the wait
-    # is over at once.
+    # No transition leaves such a Requeued=False without a time, so another program wrote the
+    # condition, and the wait is over at once.
     return requeued.last_transition_time
 
 

@@ -202,7 +202,7 @@ _P, _B, _QR, _A, _R, _E, _D, _X, _F = (
 )
 
 MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
-    # Facts from decisions of the scheduler.
+    # Rows for facts that the scheduler publishes: its decisions.
     **_rows(_P, facts.Assigned, reservation.assign, ("T03", _QR), ("T04", _A), ("T05", _QR)),
     **_rows(_P, facts.Refused, reservation.refuse, ("T06", _STAYS)),
     **_rows(_QR, facts.Preempted, reservation.preempt, ("T12", _P)),
@@ -211,7 +211,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_QR, facts.Confirmed, reservation.confirm, ("T08", _A), ("T09", _P), ("T11", _X)),
     **_rows(_QR, facts.Revoked, reservation.revoke_reservation, ("T09", _P)),
     **_rows(_JOB, facts.Revoked, reservation.evict_for_cut, ("T09", _E)),
-    # Facts from verdicts of checks.
+    # Rows for facts that check controllers publish: their verdicts.
     **_rows(
         _P,
         facts.CheckReported,
@@ -241,7 +241,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_JOB, facts.CheckReported, apply_verdict, ("2.6", _STAYS), ("T10", _E), ("T11", _X)),
     **_rows(_E, facts.CheckReported, apply_verdict, ("T11", _X), ("T21", _STAYS), ("T21b", _STAYS)),
     **_rows((*_OFF, *_F), facts.CheckReported, ignore_verdict),
-    # Facts from reports of runners.
+    # Rows for facts that runners publish: their reports about jobs.
     **_rows((*_JOB, *_E), facts.Started, requests.started),
     **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R)),
     **_rows(_R, facts.PodsReady, requests.pods_ready),
@@ -253,7 +253,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_E, facts.Stopped, _stopped, ("T19", (*_P, *_B)), ("T27", _GONE)),
     **_rows(_OFF, facts.Stopped, _stopped_while_off, ("T19", _STAYS), ("T27", _GONE)),
     **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P)),
-    # Facts that users publish to change a workload.
+    # Rows for facts that users publish to change a workload.
     **_rows(_LIVING, facts.Deactivated, activation.turn_off, ("T16", _D)),
     **_rows(_OFF, facts.Deactivated, activation.turn_off),
     **_rows(_LIVING, facts.Activated, activation.turn_on),
@@ -265,7 +265,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
     **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),
     **_rows(_OFF, facts.Deleted, requests.remove, ("T27", _GONE), ("T27", _STAYS)),
-    # Facts from changes of queues and from due timers.
+    # Rows for facts about changes of queues and about due timers.
     **_rows(
         _P,
         QueueChanged,

@@ -55,7 +55,7 @@ async def _admitted(bus: Bus, name: str) -> bool:
         pytest.param(
             "admit.workload.held.ns.w",
             b'{"namespace":"ns","name":"x"}',
-            "payload says ns/x",
+            "the payload is about the workload ns/x",
             id="a payload that contradicts its subject",
         ),
         pytest.param(

@@ -235,7 +235,8 @@ def _int(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
     given = str(value) if type(value) is Plain else value
     if type(value) is Plain:
         if _INT.fullmatch(value):
-            # The time to parse a number grows with the square of its digits.
+            # The time to parse a number grows with the square of its digits, so a long number
+            # becomes a number beyond every limit.
             value = int(value) if len(value) <= 20 else _INT64
         elif _INT.fullmatch(value.lstrip("+-").lstrip("0") or "0"):
             message = f"must be a whole number without leading zeros, not {shown(str(value))}"

@@ -122,7 +122,8 @@ def parsed(text: str | bytes, source: str) -> list[Parsed]:
         try:
             return [Parsed(1, 1, json.loads(text, object_pairs_hook=_unique))]
         except (ValueError, RecursionError):
-            # The text may be a YAML flow mapping; if not, the YAML parser finds the error's place.
+            # A text that is not JSON may be a YAML flow mapping; if not, the YAML parser finds the
+            # error's place.
             pass
     return parse_yaml(text, source)
 
@@ -242,7 +243,7 @@ class _Builder:
     def _open(self, event: Any, value: dict[str, Any] | list[Any]) -> None:
         wanted = "map" if isinstance(value, dict) else "seq"
         if event.tag not in (None, _TAGS + wanted):
-            raise _Bad(f"the tag {event.tag} is not supported", event)
+            raise _Bad(f"the YAML tag {event.tag} is not supported", event)
         top = self.stack[-1] if self.stack else None
         if top is not None and top.key is None and isinstance(top.value, dict):
             raise _Bad("a key of a mapping must be a string", event)
@@ -299,7 +300,7 @@ def _scalar_of(event: events.ScalarEvent) -> str:
         return str(event.value)
     if tag in (_TAGS + "int", _TAGS + "float", _TAGS + "bool", _TAGS + "null"):
         return Plain(event.value)
-    raise _Bad(f"the tag {tag} is not supported", event)
+    raise _Bad(f"the YAML tag {tag} is not supported", event)
 
 
 def parse_yaml(text: str, source: str) -> list[Parsed]:

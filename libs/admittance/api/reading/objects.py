@@ -64,8 +64,7 @@ def encode(manifest: Manifest) -> bytes:
     """The manifest as compact JSON, which begins with apiVersion and kind."""
     if isinstance(manifest, Foreign):
         return _encoder.encode(manifest.object)
-    # apiVersion and kind are written here: they have their defaults, and the encoder omits
-    # defaults.
+    # apiVersion and kind are written here: both have their default values, which the encoder omits.
     head = f'{{"apiVersion":"{manifest.api_version}","kind":"{manifest.kind}"'.encode()
     rest = canonical.encode(manifest)
     return head + b"}" if rest == b"{}" else head + b"," + rest[1:]
@@ -112,7 +111,8 @@ def decode_object(
         except ManifestError:
             raise
         except _BROKEN:
-            pass  # The value is read again below, to find all problems instead of the first.
+            # msgspec reports only the first problem: the value is read again below, to find all.
+            pass
         try:
             value = _any.decode(raw)
         except _BROKEN as error:

@@ -305,7 +305,7 @@ class BucketReader:
     def _raise_if_older(self, last: int) -> None:
         if last < self._read:
             raise BucketReplaced(
-                f"{self._stream} ends at revision {last}, but {self._read} was already read"
+                f"stream {self._stream} ends at revision {last}, but {self._read} was already read"
             )
 
     def _on_raw(self, raw: RawMessage) -> None:
@@ -360,8 +360,9 @@ async def follow_bucket(
                 reporting = on_loaded(reader.last)
                 if reporting is not None:
                     await reporting
-            # The start of a reader always yields a batch, so this also ends a task whose
-            # cancellation came with an answer of the server: `wait_for` of Python 3.11 drops it.
+            # The start of a reader always yields a batch, so this check also ends a task whose
+            # cancellation came with an answer of the server: `wait_for` of Python 3.11 drops such a
+            # cancellation.
             raise_if_cancelled()
     finally:
         await reader.close()

@@ -234,7 +234,7 @@ class Bus:
                     elif not (repeat_puts or repeatable(messages[i])):
                         raise Unavailable(
                             "the connection broke; it is unknown whether "
-                            f"{messages[i].subject} was stored"
+                            f"the message on {messages[i].subject} was stored"
                         )
                     if answer is None or isinstance(answer, Busy):
                         again.append(i)
@@ -476,7 +476,7 @@ class Bus:
         then.
         """
         self._closing = True
-        # RuntimeError: uvloop raises it when nats-py still writes to the closed connection.
+        # uvloop raises RuntimeError when nats-py still writes to the closed connection.
         with suppress(nats.errors.Error, OSError, RuntimeError):
             await self.nc.close()
 

@@ -110,7 +110,7 @@ def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> d
             waits = phase(variant, family.now) is Phase.BACKOFF
             at = state.requeue_at if waits and state is not None else None
         elif wanted.why in STOPPED:
-            continue  # No timer is needed: time alone never activates this variant.
+            continue  # This variant needs no timer: time alone never activates it.
         else:
             return None
         if at is None or at <= family.now:

@@ -109,7 +109,8 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
     meta = parent.metadata
     reserved = find(regular, Type.QUOTA_RESERVED)
     if head(regular).active and reserved is not None and reserved.reason not in KEPT_REASONS:
-        # The former message of QuotaReserved was about variants.
+        # The present message of QuotaReserved is about variants, which a regular workload does not
+        # have.
         regular = with_condition(
             regular, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=context.now
         )

@@ -57,7 +57,8 @@ def check_deadline(rows: Rows) -> datetime | None:
 
 def pods_ready_part(workload: StoredWorkload) -> datetime | None:
     """The end of the backoff after pods that were not ready. A ``requeueAt`` that no row of a check
-    explains counts as this backoff."""
+    explains counts as the end of such a backoff.
+    """
     state = workload.status.requeue_state
     if state is None or state.requeue_at is None:
         return None
@@ -311,7 +312,8 @@ def with_paced_retry(
     )
     if count <= IMMEDIATE:
         return counted, want
-    # Doubling the delay further would exceed every limit.
+    # The number of doublings is bounded, because more doublings of the delay would exceed every
+    # limit.
     delay = min(1 << min(count - IMMEDIATE - 1, 20), most)
     delay = min(delay, int(context.queues.limits.check_delay.total_seconds()))
     remark = f"{count} Retries without a delay in a row: it waits {delay} s"

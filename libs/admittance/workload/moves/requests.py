@@ -166,8 +166,8 @@ def deactivate(
     off = with_status(
         off, conditions=without_condition(off.status.conditions, Type.DEACTIVATION_TARGET)
     )
-    # A deactivated workload has no wait, no requeue count and no times, so the values that the
-    # eviction set are overwritten below.
+    # A deactivated workload has no wait, no requeue count and no accumulated execution time, so the
+    # values that the eviction set are overwritten below.
     evicted = find(workload, Type.EVICTED)
     keeps = (
         reason == DEACTIVATED

@@ -58,7 +58,8 @@ def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: Transitio
 
 def backoff_seconds(count: int, limits: PodsReadyLimits) -> int:
     """Returns the wait in seconds after the eviction with the number ``count``, counted from 1."""
-    # Doubling the wait further would exceed every limit.
+    # The number of doublings is bounded, because more doublings of the wait would exceed every
+    # limit.
     return int(min(limits.backoff_base << min(count - 1, 40), limits.backoff_max))
 
 
