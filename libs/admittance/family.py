@@ -48,8 +48,8 @@ def holder_of(
     siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
 ) -> tuple[Sibling | None, bool]:
     """Returns the sibling with the open gate, and whether all other gates of the family must stay
-    closed. They stay closed until the gate has been open for PREEMPTION_TIMEOUT, and also later if
-    workloads were preempted for the reservation of the sibling with the open gate."""
+    closed. Those gates stay closed until the open gate has been open for PREEMPTION_TIMEOUT, and
+    longer if workloads were preempted for the reservation of the sibling with the open gate."""
     if held is None:
         return None, False
     holder = next((one for one in siblings if one.name == held.holder and one.open), None)
@@ -89,8 +89,8 @@ def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) 
     """Returns the last place in the family's order of preference at which the scheduler may try a
     variant; None: the scheduler may try all variants.
 
-    The sibling at that place waits for its preemption gate to open, or for its victims to stop.
-    ``waits_for_victims``: the names of siblings with victims that are still stopping."""
+    The sibling at the returned place waits for its preemption gate to open, or for its victims to
+    stop. ``waits_for_victims``: the names of siblings with victims that are still stopping."""
     known = tuple(siblings)
     stopping = set(waits_for_victims)
     any_open = any(one.open for one in known)

@@ -9,9 +9,9 @@ An instance leads a domain while it holds the domain's epoch: the last message o
           +------- lost -----------+-----------------+
 
 *Claimed* is not yet *leading*: decisions of the predecessor may still be on their way into the
-bucket. Therefore the instance publishes a barrier after the epoch. When the instance reads the
-barrier's echo, it has read all decisions of the predecessor. An instance's heartbeat is a message
-of its own, separate from the epoch, so that renewing the heartbeat does not change the fence."""
+bucket. Therefore a new leader publishes a barrier after its epoch. When it reads the barrier's
+echo, it has read all decisions of its predecessor. An instance's heartbeat is a message of its own,
+separate from the epoch, so that renewing the heartbeat does not change the fence."""
 
 from __future__ import annotations
 

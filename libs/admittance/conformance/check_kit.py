@@ -268,8 +268,8 @@ async def run_check_kit(
     on_case: Callable[[str], None],
     on_ready: Callable[[], None],
 ) -> CheckKitReport:
-    """Tests one check controller on this bus. Calls ``on_case`` and ``on_ready`` as `run_kit` does,
-    and raises the same exceptions.
+    """Tests one check controller on this bus. ``on_case`` and ``on_ready`` are called as in
+    `run_kit`. Raises the exceptions of `run_kit`.
     """
     requester = CheckRequester(bus, options.controller, options.check, options.parameters)
 

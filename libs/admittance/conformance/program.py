@@ -27,8 +27,9 @@ class ProgramProcess:
     """
 
     def __init__(self, command: Sequence[str], url: str, *, is_ours: bool = False) -> None:
-        """``is_ours``: the NATS server at ``url`` was started for the test. Then the program's
-        environment gets no login and no TLS settings, because those are for another server.
+        """``is_ours``: the NATS server at ``url`` was started for the test. In this case the tested
+        program gets no login and no TLS settings in its environment, because these are for another
+        server.
         """
         self._command = command
         self._url = url

@@ -48,8 +48,8 @@ async def run_provider_kit(
     server: OwnServer | None = None,
 ) -> ProviderKitReport:
     """Tests one provider on this bus. ``server``: the NATS server, if it was started for this test,
-    so that the test may restart the server; else None. Calls ``on_case`` and ``on_ready`` as
-    `run_kit` does, and raises the same exceptions.
+    so that the test may restart the server; else None. ``on_case`` and ``on_ready`` are called as
+    in `run_kit`. Raises the exceptions of `run_kit`.
     """
     requester = ProviderRequester(bus, options.provisioning_class, options.shape)
 

@@ -69,8 +69,8 @@ async def installation(bus: Bus, provider: str) -> str:
 
 
 def installation_key(provider: str) -> str:
-    """The key under which a provider's `installation` is stored. It begins with ``_``, as no key of
-    a provisioning class in the bucket does.
+    """The key under which a provider's `installation` is stored. The key begins with ``_``, as no
+    key of a provisioning class in the bucket does.
     """
     return f"_{provider}.installation"
 
@@ -99,9 +99,9 @@ async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredR
 class OrphanSweep:
     """Removes objects that a provider created for requests that are not live any more.
 
-    A provider stores a request before it creates an object for the request. So objects must be
-    listed before the store is read: then an object is an orphan if the store has no live request
-    for it. ``in_progress``: the ids of the requests that this process works on; the objects of
+    A provider stores a request before it creates an object for the request. If the objects are
+    listed before the stored requests are read, each object without a live request is therefore an
+    orphan. ``in_progress``: the ids of the requests that this process works on; the objects of
     these requests are kept. ``only_cancelled``: remove only objects of cancelled requests, and keep
     objects of unknown and new requests; for a provider that cannot recognise its own objects, or
     creates them before the first status.

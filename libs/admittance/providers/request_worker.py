@@ -6,11 +6,11 @@ a request are acknowledged when its final status, Provisioned or Failed, is on t
 that waits (it is accepted, or obtaining its capacity is retried later) does not count against the
 deliveries that this replica may hold.
 
-When a request is cancelled, the cancellation is stored first. After that the work on the request is
-cancelled, and the provider's function that frees capacity is called until it returns without an
-error. If capacity is obtained for a request after its cancellation was stored, that capacity is
-freed too. A replica that receives a cancelled request also frees the request's capacity, because an
-earlier replica may have crashed after it obtained capacity.
+When a request is cancelled, the cancellation is stored first. After the cancellation is stored, the
+work on the request is cancelled, and the provider's function that frees capacity is called until it
+returns without an error. If capacity is obtained for a request after its cancellation was stored,
+that capacity is freed too. A replica that receives a cancelled request also frees the request's
+capacity, because an earlier replica may have crashed after it obtained capacity.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class RequestWorker:
         """The stored status of a request; None if the request is new. Repeats the read of the
         status for as long as the bus is not available.
 
-        Also stores a new request, before the work on it starts. Otherwise another replica would
+        A new request is stored before the work on it starts. If it were not, another replica would
         answer a query about the request with "unknown", and the provisioning check would send the
         request a second time.
         """

@@ -156,9 +156,9 @@ class StatusPublisher:
     """Publishes the statuses of one provisioning class: writes each to the bucket, then to the log.
 
     If a crash prevents the publication on the log, the stored status is published when the request
-    is redelivered or the provider gives the status again. The other order is wrong: after a crash
-    between publishing and storing, the next status could get the number of the published one, and
-    readers would ignore the next status as a duplicate.
+    is redelivered or the provider gives the status again. If a status were published before it is
+    stored, a crash between the two could give its number to the next status, which readers would
+    then ignore as a duplicate.
     """
 
     def __init__(

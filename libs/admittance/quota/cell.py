@@ -48,7 +48,8 @@ def times(amount: int, count: int) -> int:
 
 
 FlavorResource: TypeAlias = tuple[str, str]
-"""The names of a flavor and of a resource. Each such pair has its own quota."""
+"""The names of a flavor and of a resource. Each pair of a flavor and a resource has its own
+quota."""
 
 
 class Quota(NamedTuple):
@@ -87,7 +88,8 @@ class Cell:
 
     Invariant: ``raw`` is the node's nominal quota plus the quota that each child lends, not limited
     to 64 bits; ``usage`` of a cohort is the sum of the usage of its children beyond their
-    guaranteed quota. Therefore removing usage exactly undoes adding it, in any order."""
+    guaranteed quota. With this invariant, removing usage from a cell exactly undoes adding it, in
+    any order."""
 
     __slots__ = (
         "borrow",
@@ -126,8 +128,8 @@ class Cell:
 
     @property
     def is_listed(self) -> bool:
-        """Whether a manifest at or below the cell's node names the cell's flavor and resource.
-        Otherwise the cell exists only because of usage."""
+        """Whether a manifest at or below the cell's node names the cell's flavor and resource. A
+        cell that no manifest names exists only because of usage."""
         return self.named or self.listed_below > 0
 
     def lent(self) -> int:

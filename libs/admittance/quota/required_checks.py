@@ -49,8 +49,8 @@ class CheckLists:
         yield from dict.fromkeys((*self.wide, *(c for f in self.flavors.values() for c in f)))
 
     def conflicting(self, lookup: Lookup) -> tuple[str, str] | None:
-        """Returns the names of two checks in one list (of the queue, or of a flavor) that have the
-        same controller; None: no list has such checks."""
+        """Returns the names of two checks with the same controller that are both checks of the
+        whole queue or both checks of one flavor; None: there are no such checks."""
         for one_list in (self.wide, *self.flavors.values()):
             pair = conflicting_checks(_known(one_list, lookup))
             if pair is not None:

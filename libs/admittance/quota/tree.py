@@ -165,8 +165,8 @@ class Tree:
                 self._join(node, self._cohort(parent))
             else:
                 # One cohort of the cycle of parents becomes a root, so that sums over the tree end.
-                # Always the first by name: the root gives the domain its name, which must not
-                # depend on the order of edits.
+                # The cohort that is first by name becomes the root: the root gives the domain its
+                # name, which must not depend on the order of edits.
                 first = min(cycle)
                 if first != node.name:
                     self._leave(self.cohorts[first])

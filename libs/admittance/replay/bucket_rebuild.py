@@ -209,7 +209,8 @@ class CannotRebuild(Exception):
 
 class RebuildStart(NamedTuple):
     """The state from which a rebuild begins: a checkpoint at ``revision``, or an empty bucket if
-    ``revision`` is 0. ``floor``: the workload-controller's `manifests_floor` at that revision."""
+    ``revision`` is 0. ``floor``: the workload-controller's `manifests_floor` at the revision of the
+    checkpoint."""
 
     revision: int = 0
     floor: int = 0

@@ -81,10 +81,10 @@ class LoggedDecision(NamedTuple):
 
 class Repetition(NamedTuple):
     """The result of repeating a decision. ``differences``: one sentence for each difference between
-    the logged decision and the repeated one; empty: they are the same. ``made``: all decisions of
-    the repeated cycle. ``turns``: the heads that the repeated cycle processed. ``workloads``,
-    ``objects``, ``inflight``: the numbers of workloads, manifests and decisions in flight in the
-    rebuilt state."""
+    the logged decision and the repeated decision; empty: the two decisions are equal. ``made``: all
+    decisions of the repeated cycle. ``turns``: the heads that the repeated cycle processed.
+    ``workloads``, ``objects``, ``inflight``: the numbers of workloads, manifests and decisions in
+    flight in the rebuilt state."""
 
     differences: list[str]
     made: list[Any]

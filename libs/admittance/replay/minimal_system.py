@@ -42,9 +42,9 @@ class MinimalSystem:
     """The stored workloads of a scenario, and the scheduler's core, which gets every change of
     these workloads.
 
-    ``evictions``: the reasons of the evictions of each workload; ``trace``: the events. Both begin
-    after the last settle step, and have the format of ``Scenario.expected``. ``cycle``: the number
-    of the present cycle in its settle step."""
+    ``evictions``: the reasons of the evictions of each workload; ``trace``: the events.
+    ``evictions`` and ``trace`` begin after the last settle step, and have the format of
+    ``Scenario.expected``. ``cycle``: the number of the present cycle in its settle step."""
 
     def __init__(self, config: Config) -> None:
         self.core = Scheduler(config)

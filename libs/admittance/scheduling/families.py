@@ -4,8 +4,8 @@ variants may be tried now, and migration. Source: `docs/spec/lifecycle.md#4.3, #
 
 A parent holds no quota and is never tried. A variant is a workload like any other, except for the
 rules in this module. These rules apply the family policy as if the decisions in flight were stored,
-so that a variant gets no reservation if such a decision rules it out. A variant that may not be
-tried is inadmissible, without a refusal, until its family changes or the family policy wants it
+so that a variant gets no reservation if a decision in flight rules it out. A variant that may not
+be tried is inadmissible, without a refusal, until its family changes or the family policy wants it
 tried.
 
 Migration: one decision gives quota to a better variant without checks, which replaces the admitted
@@ -107,7 +107,7 @@ def sibling_to_replace(
 
 def may_reserve(workload: WorkloadInfo) -> bool:
     """Whether the variant may get quota now: no decision of this cycle makes its family busy
-    (`why_busy`). Always True for a regular workload."""
+    (`why_busy`). True for every regular workload, which has no family."""
     family = workload.family
     return family is None or (family.state is not None and not why_busy(family))
 

@@ -54,9 +54,10 @@ def _apply(
     try:
         view = view_of(stored, state.shapes, state.config)
     except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
-        # The stored spec is invalid: validation would have refused it. A workload with an invalid
-        # stored spec cannot be queued, and must not keep the scheduler from applying other
-        # workloads. Quota that the workload holds stays charged, because its job may run.
+        # The workload's stored spec is invalid, although the workload-controller validates every
+        # submission. A workload with an invalid stored spec cannot be queued, and must not keep the
+        # scheduler from applying other workloads. Quota that the workload holds stays charged,
+        # because its job may run.
         if workload is not None and workload.charge is None:
             drop(state, workload)
         return

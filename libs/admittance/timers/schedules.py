@@ -109,8 +109,8 @@ class _CheckedWorkload(NamedTuple):
 
 class WantedSchedules:
     """The schedules that stored workloads need. ``unreadable``: workloads with an invalid time,
-    each with the reason. Such workloads were written by hand or by a newer version of Admittance,
-    and get no schedules."""
+    each with the reason. Workloads with an invalid time were written by hand or by a newer version
+    of Admittance, and get no schedules."""
 
     def __init__(self, limits: Limits) -> None:
         self._rules: dict[str, CheckRules] = {}
@@ -139,8 +139,8 @@ class WantedSchedules:
         if times:
             self._times[name] = times
         elif not before:
-            # This is the most frequent case: the workload needed no schedule before and needs none
-            # now.
+            # The most frequent case, for which this method must be fast: the workload needed no
+            # schedule before and needs none now.
             return
         for kind in sorted(before.keys() | times.keys()):
             old, new = before.get(kind), times.get(kind)

@@ -68,10 +68,10 @@ _Key: TypeAlias = tuple[type[Fact], str]
 
 
 class SentActs:
-    """The published acts that have had no effect yet. The same act is not published again before
-    its time. Acts that are no longer required are removed. A new leader starts without published
-    acts, because publishing an act twice does no harm. ``coalesce``, ``gather``: see `COALESCE` and
-    `GATHER`."""
+    """The published acts that have had no effect yet. A published act is not published again before
+    the time ``due`` in its `_SentAct`. Acts that are no longer required are removed. A new leader
+    starts without published acts, because publishing an act twice does no harm. ``coalesce``,
+    ``gather``: see `COALESCE` and `GATHER`."""
 
     def __init__(self, coalesce: timedelta, gather: timedelta) -> None:
         self._coalesce = coalesce
@@ -251,7 +251,8 @@ class FamilyActs:
         self._open: dict[WorkloadName, str] = {}
         self.unreadable: dict[WorkloadName, str] = {}
         """The families with stored values that cannot be read, each with the reason; no acts are
-        computed for them. Such values were written by hand or by a newer version of Admittance."""
+        computed for them. Stored values that cannot be read were written by hand or by a newer
+        version of Admittance."""
 
     # What changes. ------------------------------------------------------------------
 
@@ -267,9 +268,9 @@ class FamilyActs:
             self._family_of.pop(name, None)
 
     def regular(self, key: str) -> None:
-        """Records that the workload with the key ``key`` is regular: it belongs to no family. For
-        this the workload's value need not be decoded, which saves time, because most workloads are
-        regular.
+        """Records that the workload with the key ``key`` is regular: it belongs to no family. The
+        caller need not decode the value of a regular workload, which saves time, because most
+        workloads are regular.
 
         Raises ValueError if ``key`` is not the key of a workload."""
         name = workload_name(key)

@@ -108,9 +108,9 @@ def required_acts(
         acts += opened
         look = min((at for at in (look, again) if at is not None), default=None)
     no_flavor = rules is not None and not tags and parent.state.active and not parent.state.admitted
-    # The feature gate ConcurrentAdmission may have been turned off while the workload-controller
-    # was down. In that case no change of a queue makes the workload-controller turn the parent into
-    # a regular workload, so the act must do it.
+    # If the feature gate ConcurrentAdmission was turned off while the workload-controller was down,
+    # no change of a queue makes the workload-controller turn the parent into a regular workload.
+    # The act `Aggregated` makes it do so.
     regular = rules is None and bool(context.queue) and not parent.state.admitted
     outdated = regular or (no_flavor and parent.reason != NO_FLAVOR)
     acts += _aggregated(parent, own, desired, outdated=outdated)

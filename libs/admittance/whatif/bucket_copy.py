@@ -173,9 +173,9 @@ class BucketCopy:
             self.core.own(domain)
 
     def put_object(self, key: str, manifest: Any, value: bytes) -> int:
-        """Writes a manifest to the copy (None: deletes it) and passes it to the cores; returns the
-        revision of the write. The manifest affects workloads only when `publish_message` folds the
-        message about the manifest."""
+        """Writes a manifest to the bucket copy (None: deletes the object) and passes it to the
+        cores; returns the revision of the write. The manifest affects workloads only when
+        `publish_message` folds the message about the manifest."""
         self.revision += 1
         self.controller.keep_object(key, manifest, value, self.revision)
         self._apply_object(key, self.revision)
@@ -183,8 +183,8 @@ class BucketCopy:
         return self.revision
 
     def workload(self, key: Key) -> StoredWorkload | None:
-        """Returns the workload in the copy now; None: the workload does not exist, or it had
-        finished before the bucket was copied."""
+        """Returns the workload as it is in the bucket copy now; None: the workload does not exist,
+        or it had finished before the bucket was copied."""
         return self.controller.workloads.get(workload_key(*key)).workload
 
     def family(self, key: Key) -> Key:
@@ -192,8 +192,9 @@ class BucketCopy:
         return self._family.get(key, key)
 
     def shown(self, key: Key) -> StoredWorkload | None:
-        """Returns the workload in the copy now; for a parent without an admission its best variant
-        with reserved quota, if it has one."""
+        """Returns the workload as the result of the simulation shows it: as it is in the bucket
+        copy now; for a parent without an admission its best variant with reserved quota, if it has
+        one."""
         workload = self.workload(key)
         kin = self._kin.get(key)
         if workload is None or not kin or holds_quota(workload):
@@ -209,8 +210,8 @@ class BucketCopy:
         return min(reserved, key=lambda one: head(one).sibling_index or 0, default=workload)
 
     def has_workload(self, key: Key) -> bool:
-        """Whether the copy has the workload, even if the workload had finished before the bucket
-        was copied."""
+        """Whether the bucket copy has the workload; also True if the workload had finished before
+        the bucket was copied."""
         return self.workload(key) is not None or workload_key(*key) in self._finished
 
     def workloads(self) -> Iterable[tuple[Key, StoredWorkload]]:
@@ -244,8 +245,8 @@ class BucketCopy:
         return LogMessage(self._sequence, subject, data, self.now, fence)
 
     def _fold(self, batch: list[LogMessage]) -> list[SettledReply]:
-        """Folds messages of the simulated log and writes the changed workloads to the copy; returns
-        the outcome of each message."""
+        """Folds messages of the simulated log and writes the changed workloads to the bucket copy;
+        returns the outcome of each message."""
         outcomes: dict[int, SettledReply] = {}
         rest = batch
         while rest:

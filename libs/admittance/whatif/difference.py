@@ -39,23 +39,23 @@ class PendingWorkload(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """What the settled copy without the change contains. ``written``: the workloads that the
-    simulation wrote, as last written; ``evicted``: the reason of each evicted workload; ``rows``:
-    the pending workloads."""
+    """What the settled bucket copy without the simulated change contains. ``written``: the
+    workloads that the simulation wrote, as last written; ``evicted``: the reason of each evicted
+    workload; ``rows``: the pending workloads."""
 
     written: dict[Key, StoredWorkload | None]
     evicted: dict[Key, str]
     rows: dict[Key, PendingWorkload]
 
     def workload(self, key: Key, start: StoredWorkload | None) -> StoredWorkload | None:
-        """Returns the workload as it ends without the change. ``start``: the workload in the
-        bucket, to return if the simulation did not write it."""
+        """Returns the workload as the simulation without the change leaves it. ``start``: the
+        workload in the bucket, to return if the simulation did not write it."""
         return self.written.get(key, start)
 
 
 def baseline(copy: BucketCopy) -> Baseline:
-    """Returns what a settled copy without the change contains, as values that later writes to the
-    copy do not affect."""
+    """Returns what a settled bucket copy without the simulated change contains, as values that
+    later writes to the bucket copy do not affect."""
     return Baseline(
         {key: copy.shown(key) for key in copy.before},
         {key: one.reason for key, one in copy.evictions.items()},
@@ -64,8 +64,8 @@ def baseline(copy: BucketCopy) -> Baseline:
 
 
 def rows_of(copy: BucketCopy) -> dict[Key, PendingWorkload]:
-    """Returns all pending workloads of the copy, queue by queue, in order. All workloads of a
-    stopped or inactive queue have the queue's reason."""
+    """Returns all pending workloads of the bucket copy, queue by queue, in order. All workloads of
+    a stopped or inactive queue have the queue's reason."""
     closed: dict[Key, Activity] = {}
     found: dict[Key, PendingWorkload] = {}
     for listed, refusal in copy.core.waiting():
@@ -101,9 +101,10 @@ def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
 
 
 class Difference:
-    """Compares ``copy``, a settled copy of the bucket with the change, to ``without``, the result
-    without the change. The lists `starts`, `waits` and `evictions` contain only workloads of
-    ``namespace`` ("": of all namespaces); `counts` includes all workloads."""
+    """Compares ``copy``, a settled copy of the bucket with the simulated change, to ``without``,
+    the result of the simulation without the change. The lists `starts`, `waits` and `evictions`
+    contain only workloads of ``namespace`` ("": of all namespaces); `counts` includes all
+    workloads."""
 
     def __init__(self, copy: BucketCopy, without: Baseline, *, namespace: str = "") -> None:
         self._copy = copy
@@ -121,12 +122,12 @@ class Difference:
     # Comparing. ---------------------------------------------------------------------------------
 
     def _moved(self) -> dict[Key, None]:
-        """Returns the keys of all workloads that the simulation wrote in either copy: first those
-        of the copy with the change."""
+        """Returns the keys of all workloads that the simulation wrote in either bucket copy: first
+        the workloads in the copy with the change."""
         return dict.fromkeys((*self._copy.reserved, *self._copy.before, *self._without.written))
 
     def _otherwise(self, key: Key) -> StoredWorkload | None:
-        """Returns the workload as it ends without the change."""
+        """Returns the workload as the simulation without the change leaves it."""
         before = self._copy.before
         start = before[key] if key in before else self._copy.shown(key)
         return self._without.workload(key, start)
@@ -145,15 +146,15 @@ class Difference:
         row, was = self._rows[key], self._without.rows.get(key)
         if was is None or key in self._evicted or row.of.cluster_queue != was.of.cluster_queue:
             return True
-        # If the scheduler has not considered the workload in one of the copies, the two reasons
-        # cannot be compared.
+        # If the simulated scheduler has not considered the workload in one of the two bucket
+        # copies, the reasons in the copies cannot be compared.
         return row.reason != was.reason and UNSEEN not in (row.reason, was.reason)
 
     # The lists. ---------------------------------------------------------------------------------
 
     def starts(self) -> Iterator[WouldStart]:
-        """Yields the workloads that start because of the change, in the order in which they get
-        their quota."""
+        """Yields the workloads that start because of the simulated change, in the order in which
+        they get their quota."""
         for key in sorted(self._starting, key=lambda one: self._copy.reserved.get(one, 0)):
             if self._namespace in ("", key[0]):
                 yield self._start(key)
@@ -180,8 +181,8 @@ class Difference:
         )
 
     def waits(self) -> Iterator[WouldWait]:
-        """Yields the workloads that wait because of the change, queue by queue, in the order of the
-        queues."""
+        """Yields the workloads that wait because of the simulated change, queue by queue, each
+        queue in its order."""
         for key in self._waiting:
             if self._namespace in ("", key[0]):
                 yield self._wait(key)
@@ -202,8 +203,8 @@ class Difference:
         )
 
     def evictions(self) -> Iterator[WouldBeEvicted]:
-        """Yields the workloads that are evicted because of the change, in the order in which they
-        lose their quota."""
+        """Yields the workloads that are evicted because of the simulated change, in the order in
+        which they lose their quota."""
         for key, one in self._evicted.items():
             if self._namespace in ("", key[0]):
                 yield self._eviction(key, one)
@@ -290,7 +291,7 @@ class QueueProblems(NamedTuple):
 
 
 def queue_problems(copy: BucketCopy) -> QueueProblems:
-    """Returns the problems of the queues in the copy, as the copy is now."""
+    """Returns the problems of the queues in the bucket copy, as it is now."""
     catalog = copy.core.catalog
     inactive = {}
     for name in catalog.cluster_queues:
@@ -308,8 +309,8 @@ def queue_problems(copy: BucketCopy) -> QueueProblems:
 
 
 def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Yields the ClusterQueues and cohorts in the copy that use more than their limit, found as the
-    scheduler finds them."""
+    """Yields the ClusterQueues and cohorts in the bucket copy that use more than their limit, found
+    as the scheduler finds them."""
     roots: dict[int, Node] = {}
     for node in copy.core.catalog.tree.queues.values():
         root = node.root()
@@ -328,8 +329,8 @@ def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
 
 
 def new_problems(copy: BucketCopy, before: QueueProblems) -> Iterator[str]:
-    """Yields a sentence for each problem in ``copy``, which has the change, that is not in
-    ``before``, the problems without the change."""
+    """Yields a sentence for each problem of the queues in ``copy``, the bucket copy with the
+    simulated change, that is not in ``before``, the problems without the change."""
     now = queue_problems(copy)
     for name, message in now.inactive.items():
         if name not in before.inactive:

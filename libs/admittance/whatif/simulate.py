@@ -85,8 +85,8 @@ def _try(
     copy.settle()
     without, before = baseline(copy), queue_problems(copy)
     if copy.before:
-        # Settling without the change has written to the first copy of the bucket, so the change
-        # needs a new copy.
+        # The simulation without the change has written to the first copy of the bucket, so the
+        # simulation with the change needs a new copy.
         copy = BucketCopy(entries, config, now, limits)
     copy.clear_records()
     results = perform(copy, change)
@@ -141,8 +141,8 @@ def joined_reply(parts: Sequence[SimulateReply]) -> SimulateReply:
 
 
 class InvalidChange(Exception):
-    """The change in a what-if request is not possible. ``problems``: the mistakes in its manifests,
-    one line for each; empty: the error text says what prevents the change."""
+    """The change in a what-if request is not possible. ``problems``: the mistakes in the manifests
+    of the request, one line for each; empty: the error text says why the change is not possible."""
 
     def __init__(self, *problems: str, because: str = "") -> None:
         super().__init__(because or problems[0])
@@ -163,8 +163,9 @@ class _Kind(msgspec.Struct):
 
 
 def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
-    """Returns the change that a what-if request asks for. ``namespace``: the only namespace that
-    the objects may have; "": any namespace. Raises InvalidChange if the request has mistakes."""
+    """Reads the manifests and deletions in a what-if request; returns them as the change to
+    simulate. ``namespace``: the only namespace that the objects may have; "": any namespace. Raises
+    InvalidChange if the request has mistakes."""
     objects: list[tuple[int, msgspec.Raw]] = []
     submissions: list[Workload] = []
     problems: list[str] = []
@@ -210,9 +211,9 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
 
 
 def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
-    """Applies the change to a copy of the bucket. Returns the outcome of each manifest, then of
-    each submission, then of each deletion. Raises InvalidChange if the change is not possible; the
-    copy is then half changed and must not be used."""
+    """Applies a simulated change to a copy of the bucket. Returns the outcome of each manifest,
+    then of each submission, then of each deletion. Raises InvalidChange if the simulated change is
+    not possible; the bucket copy is then half changed and must not be used."""
     results = list(_apply(copy, change.objects))
     results += _submit(copy, change.submissions)
     results += [_delete(copy, one) for one in change.deletes]
@@ -231,8 +232,8 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
         if one.value is not None:
             revision = copy.put_object(one.key, one.object, one.value)
             written.append(StoredObject(one.object, one.value, revision))
-    # All manifests are written to the copy before the message about the first of them is folded and
-    # affects workloads.
+    # All manifests are written to the bucket copy before the message about the first of them is
+    # folded and affects workloads.
     for kept in written:
         message = message_about(copy.controller, kept)
         copy.publish_message(message.subject, message.data)
@@ -243,8 +244,8 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
 
 
 def _update_checks(copy: BucketCopy) -> None:
-    """Updates the condition Active of the AdmissionChecks in the copy whose parameters object was
-    created or deleted."""
+    """Updates the condition Active of each AdmissionCheck in the bucket copy if the check's
+    parameters object was created or deleted."""
     for check in with_changed_parameters(copy.controller.objects, copy.now):
         key, value = key_of(check), encode(check)
         before = copy.controller.objects.get(key)

@@ -1,8 +1,7 @@
 """Which flavors a workload would get: the scan of `docs/spec/scheduling.md#5`.
 
 If a flavor has room only after preemption, an oracle says how well preemption would serve. Without
-an oracle no workload is a candidate for preemption, as if every policy were Never.
-"""
+an oracle no workload is a candidate for preemption, as if every policy were Never."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ def assign(
 
     Flavors with different checks of one controller are not used together. If the first choice of a
     flavor excludes all flavors for the other resources, the scan is repeated and avoids the check
-    of that first choice.
-    """
+    of that first choice."""
     first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset(), overlap)
     if first.mode != _NO_FIT or not first.clashes:
         return first
@@ -171,8 +169,7 @@ class FlavorOffer(NamedTuple):
     """What one flavor offers to one pod set, without regard to other pod sets.
 
     ``rooms``: mode and borrowing level for each requested amount; empty if the flavor is not
-    eligible. ``before``: amounts that earlier pod sets take.
-    """
+    eligible. ``before``: amounts that earlier pod sets take."""
 
     pod_set: str
     option: Option
@@ -195,8 +192,7 @@ def examine(
     would have stopped.
 
     ``before``: per pod set, the amounts that earlier pod sets would take. ``overlap``: quota that
-    the variant's family holds, which is not requested again.
-    """
+    the variant's family holds, which is not requested again."""
     verdicts: list[FlavorOffer] = []
     for index, ps in enumerate(shape.pod_sets):
         totals = shape.totals[index]
@@ -348,7 +344,8 @@ def _room(
             option.flavor,
             resource,
             amount,
-            # Count as if the quota of the variant's family were given back.
+            # For a variant, the mode is computed as if its family had given back the quota that it
+            # holds.
             max(0, free) + wanted - lacking,
             "WaitingForQuota",
             "",

@@ -201,7 +201,7 @@ class EntryProcessor:
         in_flight = [one.workload for one in entry.victims if one.workload.in_flight]
         for workload in in_flight:
             # A decision about the victim is in flight, so it is not certain whether the victim
-            # holds quota. When that decision is stored, the domain gets a cycle.
+            # holds quota. When the decision about the victim is stored, the domain gets a cycle.
             workload.preemptor_waits = True
         if in_flight or not self._fits_now(entry):
             return EntryStatus.UNCERTAIN

@@ -1,10 +1,11 @@
 """Rechecks reservations before they are admitted: have their admission checks passed, and have
 their victims stopped? Source: `docs/spec/lifecycle.md#2.7, #2.8, #T07, #T08, #T09`.
 
-A reservation is a workload with reserved quota that is not admitted. It is rechecked when it
-changes, when its checks or queues change, or when one of its victims changes. `Domain.rechecks` has
-the reservations that need a recheck, and the next cycle rechecks them before it processes heads. A
-confirmation charges nothing, so the number of confirmations in a batch is not limited.
+A reservation is a workload with reserved quota that is not admitted. A reservation is rechecked
+when its workload changes, when its checks or queues change, or when one of its victims changes.
+`Domain.rechecks` has the reservations that need a recheck, and the next cycle rechecks them before
+it processes heads. A confirmation charges nothing, so the number of confirmations in a batch is not
+limited.
 
 A victim that has stopped, or that is not needed any more, is removed from the reservation's plan.
 If a victim may no longer be preempted, other victims are searched, and if the search finds none,
@@ -126,8 +127,9 @@ def due_decisions(
         else:
             made.append(_confirmed(state, domain, workload, now))
     if is_unsure:
-        # A reservation has no quota any more. `quota_reduction` decides which reservations are
-        # revoked, as after an edit of a quota, so that no more are revoked than needed.
+        # A reservation cannot be confirmed because quota was reduced or a flavor was removed.
+        # `quota_reduction` decides which reservations are revoked, so that no more are revoked than
+        # needed.
         made += quota_reduction.due_revocations(state, domain, now)
     for workload in waiting:
         if not workload.in_flight:
@@ -229,7 +231,8 @@ def decide_victims(
         return [_revoked(state, domain, workload, short, now)]
     if any(one.workload.in_flight for one in staying):
         # A decision about a victim is not stored yet, so a preemption now would name a revision of
-        # the victim that is about to change. When that decision is stored, the domain gets a cycle.
+        # the victim that is about to change. When the decision about the victim is stored, the
+        # domain gets a cycle.
         for one in staying:
             one.workload.preemptor_waits = True
         state.schedule_recheck(workload)

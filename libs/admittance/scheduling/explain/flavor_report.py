@@ -133,8 +133,8 @@ def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) ->
         return ()
     first = next(iter(needs.values()))
     best: list[_Candidate] = []
-    # With these values every holder of quota is listed at first. After `_keep`, holders that rank
-    # behind the kept ones are skipped at once.
+    # A holder of quota is listed if it holds at least ``least``: at first every holder. After
+    # `_keep`, holders that rank behind the kept ones are skipped at once.
     least, last = 1, UNLIMITED
     for other in islice(_holding(first.queue, needs), LOOKED_AT_MAX):
         charge = other.charge
@@ -237,8 +237,9 @@ class _BoundedSearch:
         self.unsearched: set[FlavorResource] = set()
 
     def ask(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """Returns how well preemption would serve the amount in the cell. Once `CANDIDATES_MAX`
-        candidates are looked at, the answer is as if no workload could be preempted."""
+        """Returns how well preemption would serve the amount in the cell. Once the searches have
+        looked at `CANDIDATES_MAX` candidates, the answer is as if no workload could be preempted.
+        """
         if not self._search.knows(cell, amount):
             if self._left <= 0:
                 self.unsearched.add(cell.fr)

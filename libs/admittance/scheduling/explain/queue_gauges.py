@@ -21,7 +21,7 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 MILLI: Final = 1_000
-"""Accounting units of cpu in one core."""
+"""One core of cpu is this many accounting units."""
 NO_RESERVATION: Final = "NoReservation"
 UNSATISFIED_CHECKS: Final = "UnsatisfiedChecks"
 

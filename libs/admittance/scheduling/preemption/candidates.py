@@ -36,8 +36,8 @@ class CandidateLists(NamedTuple):
 
     def in_order(self) -> list[tuple[list[CandidateEntry], bool, bool]]:
         """Returns lists of candidates in the order of preemption; candidates that are being evicted
-        already come first. Each list comes with two flags: its candidates are in other queues than
-        the preemptor's, and these queues are below an entitled cohort."""
+        already come first. Each list of candidates comes with two flags: the candidates are in
+        other queues than the preemptor's; and those queues are below an entitled cohort."""
         kinds = ((self.entitled, True, True), (self.others, True, False), (self.own, False, False))
         leaving: list[tuple[list[CandidateEntry], bool, bool]] = []
         staying: list[tuple[list[CandidateEntry], bool, bool]] = []
@@ -111,8 +111,8 @@ def _entitlements(node: Node, need: Need) -> Iterator[tuple[Node, bool]]:
 def candidate_lists(
     own: list[CandidateEntry], offered: Iterable[QueueCandidates]
 ) -> CandidateLists:
-    """Returns the ordered lists of candidates for one search. ``own``: the candidates of the
-    preemptor's queue; ``offered``: those of other queues."""
+    """Returns the ordered lists of candidates for one search. ``own``: the candidates in the
+    preemptor's queue; ``offered``: the candidates in other queues."""
     entitled: list[CandidateEntry] = []
     others: list[CandidateEntry] = []
     commons: dict[Queue, Node] = {}
@@ -141,8 +141,8 @@ def path_below(node: Node, common: Node, contested: Collection[FlavorResource]) 
 
 
 def highest_usage_first(candidates: list[CandidateEntry]) -> None:
-    """Sorts the candidates of each queue by the usage of their LocalQueues, highest first.
-    Candidates change places only with candidates of the same queue."""
+    """Sorts the candidates of each queue by the usage of their LocalQueues, highest first. A
+    candidate changes places only with candidates of its own queue."""
     places: dict[Queue, list[int]] = {}
     for at, entry in enumerate(candidates):
         held = entry[4].charge
@@ -259,8 +259,8 @@ def _holds_any(held: Charge | None, cells: Collection[Cell]) -> bool:
 
 
 def leaving_candidates(ranked: Iterable[CandidateEntry]) -> list[CandidateEntry]:
-    """Returns the candidates that are being evicted already, in order. The condition is the same as
-    in `WorkloadInfo.is_leaving`, inlined for speed, because there are many candidates."""
+    """Returns the candidates that are being evicted already, in order. Repeats the condition of
+    `WorkloadInfo.is_leaving` in place of a call, for speed, because there are many candidates."""
     return [
         entry
         for entry in ranked

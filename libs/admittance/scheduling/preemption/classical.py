@@ -166,9 +166,9 @@ class _Search:
     ) -> list[RemovedVictim]:
         """Finds the same victims as the attempt `run` without borrowing, but faster, if the
         preemptor needs victims of its own queue, which come last in the order, to get within its
-        nominal quota. `run` would remove all candidates of other queues first and restore most of
-        them again; this method removes only the first of them. An empty result means that this
-        method has no answer, and the caller uses `run`."""
+        nominal quota. `run` would remove all candidates of other queues and then restore most of
+        them; this method removes only the first of these candidates. An empty result means that
+        this search found no answer, and the caller must use `run`."""
         need = self._need
         own = self._least_of_own(ordered, dict(over))
         taken: list[RemovedVictim] = []

@@ -19,8 +19,8 @@ _SECOND: Final = timedelta(seconds=1)
 
 def taken_quota(assignment: Assignment) -> tuple[Taken, ...]:
     """Returns the quota that an assignment takes, per flavor and resource; for a variant only what
-    exceeds the quota that its family holds already. Call this function before the assignment is
-    charged."""
+    exceeds the quota that its family holds already. Must be called before the scheduler charges the
+    workload for the assignment."""
     found: list[Taken] = []
     for cell, amount in assignment.added_usage().items():
         over = cell.usage + amount - cell.nominal

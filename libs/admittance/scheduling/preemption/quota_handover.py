@@ -22,8 +22,8 @@ from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, W
 def begin(
     state: SchedulerState, domain: Domain, receiver: WorkloadInfo, givers: Iterable[WorkloadInfo]
 ) -> None:
-    """Begins a handover: releases the quota of the givers. Call this function before the receiver
-    is charged for its quota."""
+    """Begins a handover: releases the quota of the givers. Must be called before the receiver of
+    the handover is charged for its quota."""
     assert domain not in state.handovers
     handover = QuotaHandover(receiver, domain)
     state.handover_of[receiver] = state.handovers[domain] = handover

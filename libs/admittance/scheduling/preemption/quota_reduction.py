@@ -247,8 +247,9 @@ def _make_fit(
     state: SchedulerState, queues: list[Queue], out: set[WorkloadInfo]
 ) -> list[tuple[WorkloadInfo, Cell]]:
     """Subtracts the usage of workloads until the remaining workloads fit into quota; returns the
-    subtracted workloads, each with the cell that it exceeded. Never subtracts an admitted workload
-    that may not be evicted. ``out``: the workloads that an earlier call has subtracted."""
+    subtracted workloads, each with the cell that it exceeded. The usage of an admitted workload
+    that may not be evicted is never subtracted. ``out``: the workloads that an earlier call has
+    subtracted."""
     reserved: list[WorkloadInfo] = []
     admitted: list[WorkloadInfo] = []
     for queue in queues:

@@ -172,8 +172,8 @@ def _cannot_stay(
 ) -> bool:
     """Whether a victim with these amounts is certainly needed, because restoring its usage would
     exceed the spare quota. True only if no node on the way from the victim's queue up to the root
-    keeps quota for itself. ``shared``: a cache, by cell, of whether all nodes on that way lend all
-    of their quota."""
+    keeps quota for itself. ``shared``: a cache, by cell, of whether all nodes from the cell's queue
+    up to the root lend all of their quota."""
     for cell, amount in amounts:
         if amount > spare.get(cell.fr, amount):
             known = shared.get(cell)

@@ -232,7 +232,8 @@ def _share_plan_quota(
         else []
     )
     # Usage below a node does not count above it while it fits into quota that the node does not
-    # lend. So each of two planners may seem to add to the parent what only both add together.
+    # lend. Therefore each of two planners below one node may seem to add to the parent's usage what
+    # only both of them together add.
     others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
     mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
     if not any(mine):

@@ -6,8 +6,8 @@ class, with one step for a class of any size.
 
 Without admission fair sharing, all classes of a ClusterQueue are in one order. With admission fair
 sharing, each LocalQueue has a lane of classes, and the workloads in the lane of the LocalQueue that
-used least are tried first. Then a change of a LocalQueue's usage moves only its lane, however many
-workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`."""
+used least are tried first. With lanes, a change of a LocalQueue's usage moves only its lane,
+however many workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ None."""
 
 Item: TypeAlias = tuple[int, datetime, str, Key, int, "EquivalenceClass[W]"]
 """Item of an equivalence class in a heap: negated priority and the place of its first workload, a
-number, and the class. The number orders a new item before an outdated item of the same workload."""
+number, and the class. The number in the item orders a new item of a class after an outdated item
+with the same first workload."""
 
 LaneItem: TypeAlias = tuple[float, "Item[W]", int, "Lane[W]"]
 """Place of a lane among the lanes of a ClusterQueue: usage of its LocalQueue, then the place of its
@@ -135,8 +136,8 @@ class Lanes(Generic[W]):
 
     Classes that differ only by LocalQueue are a group, and the classes of a group are refused
     together. ``preemptor_first``: the preemptor that waits for its victims comes first, even if its
-    LocalQueue used more than others. Otherwise the LocalQueue of a victim, if it used less, could
-    take the quota freed for the preemptor, and the victim would be preempted again."""
+    LocalQueue used more than others. Without ``preemptor_first`` a victim of a LocalQueue that used
+    less could take back the quota freed for the preemptor, and would be preempted again."""
 
     __slots__ = ("_bound", "_groups", "_heap", "_number", "by_key", "preemptor_first")
 
@@ -273,8 +274,9 @@ class Lanes(Generic[W]):
 
 
 class SavedNomination(NamedTuple):
-    """A nomination that is saved with the class of the head. It is valid while the domain's
-    version, the queue's flavor plan, the head's cursor and the stamp are equal to the saved ones.
+    """A nomination that is saved with the class of the head. The nomination is valid while the
+    domain's version, the queue's flavor plan, the head's cursor and the stamp are equal to the
+    saved ones.
 
     ``version``: the version of the domain. ``stamp``: the workload's age in its queue if that
     decides what the workload may preempt; else None."""
@@ -337,8 +339,8 @@ class EquivalenceClass(Generic[W]):
     parked_since: datetime | None = None
     scan: ScanRecord[W] | None = None  # the scan that parked the class
     # The workloads of the class without a refusal in flight, grouped by the waiting reason in their
-    # status. Each is mapped to the time since when it has been in the class with that status
-    # reason.
+    # status. Each workload is mapped to the time since when it has been in the class with that
+    # status reason.
     by_reason: dict[str, dict[W, datetime]] = field(default_factory=dict)
     is_scheduled: bool = False  # the class is in the queue of scheduled refusals
     # The nomination of the first workload of the class when it was last tried.
@@ -412,7 +414,8 @@ class EquivalenceClass(Generic[W]):
 
     def refusal_since(self) -> datetime | None:
         """Returns since when the oldest workload of the class is parked that has no refusal for the
-        class's reason yet; None: all have one. Takes the same time for any number of workloads."""
+        class's reason yet; None: all have one. The cost does not depend on the number of workloads
+        in the class."""
         if self.parked is None or self.parked_since is None:
             return None
         firsts = [

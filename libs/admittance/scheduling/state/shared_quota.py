@@ -49,7 +49,7 @@ Member = TypeVar("Member", bound=QuotaHolder)
 _EMPTY: Final[frozenset[Any]] = frozenset()
 _NOTHING: Final[dict[Cell, int]] = {}
 """An empty dict that most family quotas share, to save memory, because most families hold one
-reservation. This dict is never changed."""
+reservation. The shared dict must never be changed."""
 
 
 class FamilyQuota(Generic[Member]):
@@ -193,9 +193,9 @@ class FamilyQuota(Generic[Member]):
             for one in workload.shared_quotas or ()
         ):
             return False
-        # Two siblings that plan to preempt the same victim have no `PlanQuota` with each other. So
-        # the quota of a sibling is not reliable while one of its planned victims still holds the
-        # flavor and resource.
+        # Two siblings that plan to preempt the same victim have no `PlanQuota` with each other.
+        # Therefore a sibling's quota of a flavor and resource is not reliable while one of the
+        # sibling's planned victims still holds the same flavor and resource.
         for one in (
             workload.pending_preemption.victims if workload.pending_preemption is not None else ()
         ):

@@ -101,8 +101,8 @@ first."""
 
 
 class SavedSearch(NamedTuple):
-    """The nomination of a preemptor that waits for its victims. It is valid only while the flavor
-    plan of the ClusterQueue and the shape of the preemptor are unchanged."""
+    """The nomination of a preemptor that waits for its victims. The saved nomination is valid only
+    while the flavor plan of the ClusterQueue and the shape of the preemptor are unchanged."""
 
     plan: FlavorPlan
     shape: RequestShape
@@ -333,8 +333,8 @@ class Queue:
     # Workloads of the queue that are parked alone, without their class.
     parked_workloads: dict[WorkloadInfo, None] = field(default_factory=dict)
     live: int = 0  # number of the queue's waiting workloads that are in classes
-    # The workload of the queue for which victims were preempted last. It stays the head while it
-    # waits in this queue, because another workload could take the freed quota.
+    # The workload of the queue for which victims were preempted last. This preemptor stays the head
+    # while it waits in the queue, because another workload could take the freed quota.
     preemptor: WorkloadInfo | None = None
     blocked_head: BlockedHead | None = None  # the blocked head of a StrictFIFO queue
 
