@@ -1,7 +1,7 @@
 """The policy of concurrent admission: the variants of a parent, and when each variant may be tried.
 
-The policy is pure. The variant-controller, the scheduler and the workload-controller use the same
-functions, so they always agree. Source: docs/spec/lifecycle.md#4, KEP-8691."""
+The family policy in this module is pure. The variant-controller, the scheduler and the
+workload-controller all use it, so they always agree. Source: docs/spec/lifecycle.md#4, KEP-8691."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Sibling(NamedTuple):
     """An active variant of a family. ``place``: the variant's place in the family's order of
     preference, 0 is the best. ``evaluated``: in the present attempt the scheduler has reserved
     quota for the variant or refused it. ``blocked``: the variant needs preemption and its
-    preemption gate is closed. ``open``: its gate is open. ``took``: workloads were preempted for
-    the variant's reservation."""
+    preemption gate is closed. ``open``: the variant's preemption gate is open. ``took``: workloads
+    were preempted for the variant's reservation."""
 
     name: str
     place: int
@@ -146,7 +146,7 @@ class ActivityReason(StrEnum):
     RACE = "race"
     """No variant of the family is admitted: all variants compete."""
     ADMITTED = "admitted"
-    """The variant is the admitted one."""
+    """The variant is the admitted variant of its family."""
     NO_MIGRATION = "NoMigration"
     """Another variant is admitted, and the family does not migrate."""
     LOWER_THAN_ADMITTED = "lowerThanAdmitted"
@@ -183,7 +183,7 @@ class FamilyState(NamedTuple):
     of the family's first admission after ``start``; None: not admitted yet. ``admitted``: the name
     of the admitted variant, also while its job stops; "": no variant is admitted. ``floor``: the
     name of the worst variant to which the family may migrate; "": any. ``floor_place``: the place
-    of that worst variant in the order of preference, if the family itself has no such variant."""
+    of the floor in the order of preference, if the family has no variant at that place."""
 
     active: bool
     start: datetime

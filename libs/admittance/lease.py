@@ -9,9 +9,9 @@ An instance leads a domain while it holds the domain's epoch: the last message o
           +------- lost -----------+-----------------+
 
 *Claimed* is not yet *leading*: decisions of the predecessor may still be on their way into the
-bucket. Therefore a new leader publishes a barrier after its epoch. When it reads the barrier's
-echo, it has read all decisions of its predecessor. An instance's heartbeat is a message of its own,
-separate from the epoch, so that renewing the heartbeat does not change the fence."""
+bucket. Therefore a new leader publishes a barrier after its epoch. When the new leader reads the
+barrier's echo, it has read all decisions of its predecessor. An instance's heartbeat is a message
+of its own, separate from the epoch, so that renewing the heartbeat does not change the fence."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def aws_domain(provisioning_class: str) -> str:
 
 
 class Fence(NamedTuple):
-    """The epoch of a domain under which a leader published a message. The NATS server accepts such
-    a message only while the domain has no newer epoch."""
+    """The epoch of a domain under which a leader published a message. The NATS server accepts a
+    message with a fence only while the domain has no newer epoch."""
 
     domain: str
     epoch: int

@@ -73,7 +73,7 @@ def read(data: bytes) -> Scenario:
         raise BadScenario(f"the scenario is not JSON: {error}") from None
     name = scenario.name
     if not name or "/" in name or "\0" in name or name.startswith("."):
-        raise BadScenario(f"invalid name {name!r}: it must be usable as a file name")
+        raise BadScenario(f"invalid scenario name {name!r}: it must be usable as a file name")
     for index, step in enumerate(scenario.steps):
         _check(index, step)
     return scenario
@@ -134,15 +134,17 @@ def perform_step(system: MinimalSystem, what: str, value: Any) -> None:
 
 
 @contextmanager
-def _bad_scenario_at(where: str) -> Iterator[None]:
+def _bad_scenario_at(object_or_step: str) -> Iterator[None]:
     """Turns errors about an object or a step of a scenario into BadScenario. ``where``: the object
     or step in words, such as "step 3"."""
     try:
         yield
     except ManifestError as error:
-        raise BadScenario(f"{where}: {error}") from None
+        raise BadScenario(f"{object_or_step}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
-        raise BadScenario(f"{where}: cannot be played: {type(error).__name__}: {error}") from error
+        raise BadScenario(
+            f"{object_or_step}: cannot be played: {type(error).__name__}: {error}"
+        ) from error
 
 
 def settle(system: MinimalSystem, watch: Callable[[Sequence[Decided]], None] | None = None) -> int:

@@ -25,8 +25,8 @@ from admittance.workload.stored import StoredWorkload
 def apply_workload(
     state: SchedulerState, key: Key, stored: StoredWorkload | None, revision: int, *, now: datetime
 ) -> None:
-    """Applies the stored workload as of a revision; None: the workload is deleted. A stored
-    workload with an older revision than the applied one is ignored."""
+    """Applies the state in which a workload was stored at ``revision``; None: the workload was
+    deleted. A stored workload with an older revision than the applied one is ignored."""
     workload = state.workloads.get(key)
     before = workload.family if workload is not None else None
     _apply(state, key, workload, stored, revision, now)
@@ -56,7 +56,7 @@ def _apply(
     except (msgspec.MsgspecError, BadQuantity, ValueError, TypeError):
         # The workload's stored spec is invalid, although the workload-controller validates every
         # submission. A workload with an invalid stored spec cannot be queued, and must not keep the
-        # scheduler from applying other workloads. Quota that the workload holds stays charged,
+        # scheduler from applying other workloads. Quota that such a workload holds stays charged,
         # because its job may run.
         if workload is not None and workload.charge is None:
             drop(state, workload)
@@ -147,8 +147,8 @@ def _apply(
 
 
 def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """Removes a workload that is finished, deleted, or replaced by another of the same name from
-    the state."""
+    """Removes from the scheduler's state a workload that is finished, deleted, or replaced by
+    another workload with the same name."""
     given = _land(state, workload, taken=False)
     state.note_pods_ready(workload, False)
     in_flight.note_preemptor(state.victims_by_preemptor, state.workloads, workload, None)

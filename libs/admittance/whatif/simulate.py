@@ -286,17 +286,19 @@ def _delete(copy: BucketCopy, request: Delete) -> Applied:
         name=request.name,
         outcome="deleted",
     )
-    about = f"{applied.kind} {f'{applied.namespace}/' if applied.namespace else ''}{applied.name}"
+    object_name = (
+        f"{applied.kind} {f'{applied.namespace}/' if applied.namespace else ''}{applied.name}"
+    )
     if prefix == "workload":
         if not copy.has_workload((request.namespace, request.name)):
-            raise InvalidChange(because=f"{about} not found")
+            raise InvalidChange(because=f"{object_name} not found")
         copy.publish([facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now)])
         return applied
     key = object_key(prefix, request.namespace, request.name)
     controller = copy.controller
     kept = controller.objects.get(key)
     if kept is None:
-        raise InvalidChange(because=f"{about} not found")
+        raise InvalidChange(because=f"{object_name} not found")
     needed = users_of_object(controller.objects, controller.workloads, prefix, request.name)
     if needed:
         planned = deletion_mark(key, kept, copy.now)

@@ -131,8 +131,8 @@ class Cycle:
         self, domain: Domain, queue: Queue, head: WorkloadInfo, now: datetime
     ) -> WorkloadInfo | None:
         """Returns the first workload of the queue, from its head on, that is regular or that its
-        family allows to be tried; None: there is none. Variants before it are parked without a
-        refusal, so that they do not block the queue."""
+        family allows to be tried; None: there is none. Variants before the returned workload are
+        parked without a refusal, so that they do not block the queue."""
         found: WorkloadInfo | None = head
         while found is not None and not found.in_flight:
             inadmissible = families.why_not_tried(self._state, queue, found)
@@ -325,7 +325,7 @@ def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus
 def is_below_a_subcohort(queue: Queue) -> bool:
     """Returns whether the queue's cohort is below another cohort.
 
-    Under fair sharing a head without room still matters in a cohort below another cohort: the
+    Under fair sharing a head that does not fit still matters in a cohort below another cohort: the
     cohort sends one head, and that head decides when the next head of the cohort has its turn.
     Without fair sharing, and in cohorts that are roots, `docs/spec/scheduling.md#8.1` point 7
     holds."""
@@ -365,8 +365,8 @@ def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
 
 
 def refusal_for(workload: WorkloadInfo) -> Refusal | None:
-    """Returns why the workload is parked; None: it is not parked, or its status already says what
-    the workload waits for."""
+    """Returns the refusal that says why the workload is parked; None: the workload is not
+    parked."""
     if workload.inadmissible is not None:
         return Refusal(reason=workload.inadmissible.reason, message=workload.inadmissible.message)
     if workload.cls is not None and workload.cls.parked is not None:

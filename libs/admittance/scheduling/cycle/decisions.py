@@ -46,8 +46,8 @@ from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, V
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 
 NAMED_MAX: Final = 5
-"""How many victims the message of a decision names. For further victims it gives only their
-number."""
+"""How many victims the message of a decision names. For further victims the message gives only
+their number."""
 
 HEADS_MAX: Final = 3_000
 """How many processed heads of its cycle a decision lists for a replay at most, so that the decision
@@ -293,7 +293,7 @@ def waiting_refusal(victims: Sequence[Victim], assignment: Assignment) -> Refusa
 def victims_text(victims: Sequence[Victim]) -> str:
     """Names the victims with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``.
 
-    The variants of a family are named once, by their parent."""
+    The variants of a family are named once, by the name of their parent."""
     going = {_name_of_family(one.workload): one.workload.priority for one in victims}
     names = [
         f"{namespace}/{name} at priority {priority}"

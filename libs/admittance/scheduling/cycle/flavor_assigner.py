@@ -1,7 +1,8 @@
 """Which flavors a workload would get: the scan of `docs/spec/scheduling.md#5`.
 
-If a flavor has room only after preemption, an oracle says how well preemption would serve. Without
-an oracle no workload is a candidate for preemption, as if every policy were Never."""
+If a flavor has room only after preemption, an oracle, a function, says how well preemption would
+serve the request. Without an oracle no workload is a candidate for preemption, as if every policy
+were Never."""
 
 from __future__ import annotations
 

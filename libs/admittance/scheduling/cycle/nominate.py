@@ -152,9 +152,9 @@ def most_of(
     """Returns the result of ``attempt`` for the largest numbers of pods for which the result is not
     None; None: there are no such numbers.
 
-    ``counts``: for each pod set its number of pods and its minCount. The numbers of all pod sets
-    are reduced by the same fraction. The bisection assumes that fewer pods fit wherever more pods
-    fit, which is not always true."""
+    ``counts``: for each pod set its number of pods and its minCount. The numbers of pods of all pod
+    sets are reduced by the same fraction. The bisection assumes that fewer pods fit wherever more
+    pods fit, which is not always true."""
     spare = [count - (least if least is not None else count) for count, least in counts]
     steps = sum(spare)
     if steps <= 0:
@@ -278,9 +278,9 @@ def remember_search(
     """Saves the victims for which the preemptor waits, so that it is not nominated again while they
     stop.
 
-    A new search would only find the same victims, because it prefers workloads that are preempted
-    already. Nothing is saved if there is a choice of flavors or of numbers of pods, because a
-    better choice may become free."""
+    A new search would only find the same victims, because a search prefers workloads that are
+    preempted already. Nothing is saved if there is a choice of flavors or of numbers of pods,
+    because a better choice may become free."""
     plan, shape = queue.plan, workload.shape
     workload.saved_search = None
     if not victims or plan is None or shape is None or shape.is_flexible:

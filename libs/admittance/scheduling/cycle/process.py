@@ -41,7 +41,7 @@ PREEMPTS_AFTER_CHECK: Final = "AfterCheckPassedOrOnDemand"
 
 class RequiredChecks(IntEnum):
     """The kind of admission checks that an assignment must pass before the workload is admitted.
-    NONE: no checks. PREEMPT_AFTER: at least one of its checks must be Ready before any workload is
+    NONE: no checks. PREEMPT_AFTER: at least one of the checks must be Ready before any workload is
     preempted. PREEMPT_ANYTIME: no check delays preemption."""
 
     NONE = 0
@@ -171,7 +171,8 @@ class EntryProcessor:
         return EntryStatus.PREEMPTING
 
     def end_entry(self) -> None:
-        """Must be called after the cycle has carried out the decision about an entry."""
+        """Ends the processing of an entry. Must be called after the cycle has carried out the
+        decision about the entry."""
         if self._fair_sharing:
             self._restore_victims()
 

@@ -55,8 +55,8 @@ READY: Final = "Ready"
 
 
 def note_recheck(state: SchedulerState, workload: WorkloadInfo) -> None:
-    """Adds the workload to the rechecks of the next cycle, or removes it, as its new stored state
-    requires."""
+    """Adds the workload to the rechecks of the next cycle, or removes it, as the workload's new
+    stored state requires."""
     charge = workload.charge
     if charge is None or state.config.as_kueue:
         return
@@ -69,8 +69,8 @@ def note_recheck(state: SchedulerState, workload: WorkloadInfo) -> None:
 
 
 def note_all_rechecks(state: SchedulerState, queue: Queue) -> None:
-    """Adds all reservations of a queue that need one to the rechecks of the next cycle. Must be
-    called after the checks that they must pass may have changed."""
+    """Adds the reservations of a queue that need a recheck to the rechecks of the next cycle. Must
+    be called after the checks that the reservations must pass may have changed."""
     for workload in queue.holding:
         if workload.state == "QuotaReserved":
             note_recheck(state, workload)
@@ -91,8 +91,9 @@ def has_passed(catalog: Catalog, workload: WorkloadInfo) -> bool:
 def due_decisions(
     state: SchedulerState, domain: Domain, cycle: Cycle, now: datetime
 ) -> list[Decided]:
-    """Rechecks the reservations in `Domain.rechecks`. Returns the decisions about them, and marks
-    these decisions as in flight. A reservation that must wait stays in `Domain.rechecks`."""
+    """Rechecks the reservations in `Domain.rechecks`. Returns the decisions about these
+    reservations, and marks the decisions as in flight. A reservation that must wait stays in
+    `Domain.rechecks`."""
     made: list[Decided] = []
     waiting: list[WorkloadInfo] = []
     is_unsure = False
@@ -118,8 +119,8 @@ def due_decisions(
         if not passed:
             continue
         if workload.family is not None and not families.may_be_admitted(state, workload):
-            # The variant must wait for its family. The change of the family that allows its
-            # admission adds it to the rechecks again.
+            # The variant must wait for its family. The change of the family that allows the
+            # variant's admission adds the variant to the rechecks again.
             continue
         if quota_reduction.flavors_not_offered(workload) or exceeds_quota(workload):
             is_unsure = True
@@ -216,7 +217,7 @@ def decide_victims(
     """Returns the decisions about a reservation with planned victims, and about the victims, and
     marks these decisions as in flight.
 
-    None: the reservation has room and needs no victim any more."""
+    Returns None if the reservation fits and needs no victim any more."""
     victims, short = _search(state, domain, cycle, workload)
     if not short:
         return None
@@ -334,8 +335,8 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
     found = [Victim(one, rules[one.key]) for one in charging.outstanding_victims(state, workload)]
     if not all(_may_preempt(workload, one.workload) for one in found):
         return []
-    # Until the victims have stopped, usage may exceed quota, so it is subtracted while this
-    # function checks whether the victims are enough.
+    # Until the victims have stopped, usage may exceed quota, so the usage of the victims is
+    # subtracted while this function checks whether they are enough.
     going = [one.workload for one in found]
     held = remove_all_usage(going)
     enough = exceeded_cell(workload, only_borrowing=False) is None

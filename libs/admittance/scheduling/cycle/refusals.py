@@ -4,8 +4,7 @@ published.
 A workload is refused after it has been parked, or has blocked its queue as the head, for
 `Config.refusal_delay` without interruption. In a busy queue parked workloads are woken often, and a
 refusal without `Config.refusal_delay` would be outdated before it is stored. If the workload's
-status already has the reason of a refusal, the refusal is not published.
-"""
+status already has the reason of a refusal, the refusal is not published."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "ClusterQueueDoesNotExist"})
 workloads of such a LocalQueue as Misconfigured."""
 
 CLAUSES_MAX: Final = 8
-"""How many obstacles of one pod set a message names."""
+"""How many obstacles of one pod set the message of a refusal names."""
 
 IN_FLIGHT_MAX: Final = 256
 """How many refusals may be in flight. Refusals are not urgent, and more of them would delay urgent
@@ -72,9 +71,9 @@ def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> R
     """Returns the refusal that says why no flavors were assigned. ``among``: the flavors to
     mention; None: all flavors.
 
-    Within a flavor the most severe reason counts. Among the flavors of the failed scan the flavor
-    with the least severe reason counts, since that flavor is the closest to fitting.
-    """
+    Of several reasons against one flavor the most severe counts. Among the flavors of the failed
+    scan the flavor with the least severe reason counts, since that flavor is the closest to
+    fitting."""
     obstacles = _among(assignment.obstacles, among) or assignment.obstacles
     if assignment.mode != NO_FIT:
         return Refusal(
@@ -115,8 +114,7 @@ def complete(
     """Returns the refusal with the shortfalls of all flavors, the flavors of the scan first.
 
     ``own``: include only flavors that the shape allows. ``held``: quota that the family of a
-    variant holds.
-    """
+    variant holds."""
     known = {(one.pod_set, one.flavor, one.resource) for one in refusal.shortfalls}
     more = [
         shortfall(obstacle)
@@ -151,15 +149,15 @@ def obstacles_message(obstacles: Sequence[Obstacle]) -> str:
 
 
 def _listed(clauses: Sequence[str]) -> str:
-    """Returns the first clauses, and how many further clauses there are. The shortfalls of a
-    refusal contain all obstacles."""
+    """Joins the first clauses of a refusal's message, and says how many further clauses there are.
+    The shortfalls of a refusal contain all obstacles."""
     if len(clauses) <= CLAUSES_MAX:
         return ", ".join(clauses)
     return f"{', '.join(clauses[:CLAUSES_MAX])}, and {len(clauses) - CLAUSES_MAX} more"
 
 
 def obstacle_message(one: Obstacle) -> str:
-    """Returns one obstacle in words, with its numbers."""
+    """Returns one obstacle of a scan of flavors in words, with its numbers."""
     if not one.resource or one.message:
         return one.message
     wanted = plus(one.taken, one.requested)
@@ -179,7 +177,7 @@ def obstacle_message(one: Obstacle) -> str:
 
 
 def shortfall(one: Obstacle) -> Shortfall:
-    """Returns one obstacle as numbers."""
+    """Returns one obstacle of a scan of flavors as a `Shortfall`, in numbers."""
     return Shortfall(
         pod_set=one.pod_set,
         flavor=one.flavor,
@@ -192,7 +190,7 @@ def shortfall(one: Obstacle) -> Shortfall:
 
 
 def recorded_cursor(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
-    """Returns a cursor in the form that the log has."""
+    """Returns the cursor of a scan of flavors in the form in which decisions on the log have it."""
     return tuple([dict(one) for one in cursor]) if cursor is not None else ()
 
 
@@ -222,8 +220,8 @@ def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
                 refused += _refused(state, workload, refusal, now, item.scan)
             first = item.first()
             queue = first[3].queue if first is not None else None
-            # In domains of other instances the leader of the domain refuses. A domain that this
-            # scheduler starts to lead is flushed.
+            # Only the leader of a domain publishes refusals, so classes in domains of other leaders
+            # are not scheduled. A domain that this scheduler starts to lead is flushed.
             if queue is not None and queue.domain is not None and queue.domain.owned:
                 schedule_class_refusal(queue, item)
         elif _is_unrefused(item, latest):
@@ -234,8 +232,8 @@ def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
 
 
 def _urgent(state: SchedulerState, now: datetime) -> list[Refused]:
-    """Returns the refusals that do not wait for `Config.refusal_delay`, because a preemption gate
-    opens only after them."""
+    """Returns the refusals that do not wait for `Config.refusal_delay`, because a variant's
+    preemption gate opens only after these refusals."""
     refused: list[Refused] = []
     while state.urgent_refusals:
         workload = next(iter(state.urgent_refusals))
@@ -253,14 +251,15 @@ def _urgent(state: SchedulerState, now: datetime) -> list[Refused]:
 
 
 def _own_refusal(workload: WorkloadInfo) -> Refusal:
-    """Returns why a workload is parked alone."""
+    """Returns the refusal that says why a workload is parked alone."""
     assert workload.inadmissible is not None
     return Refusal(reason=workload.inadmissible.reason, message=workload.inadmissible.message)
 
 
 def _class_refusal(cls: EquivalenceClass[WorkloadInfo]) -> Refusal:
-    """Returns why the class is parked, with the numbers of every flavor. The numbers are computed
-    once for all workloads of the class, and only when a refusal is published."""
+    """Returns the refusal that says why the class is parked, with the numbers of every flavor. The
+    numbers are computed once for all workloads of the class, and only when a refusal is published.
+    """
     first = cls.first()
     assert cls.parked is not None and first is not None
     return with_all_flavors(first[3], cls.parked)
@@ -324,7 +323,7 @@ def block_head(
     scanned: ScanRecord[WorkloadInfo],
     refusal: Refusal | None = None,
 ) -> None:
-    """Notes that the head got no quota and blocks its queue. ``refusal``: why the head got no
+    """Records that the head got no quota and blocks its queue. ``refusal``: why the head got no
     quota, unless the reason follows from its assignment."""
     now = queue.blocked_head
     if now is None or now.workload is not workload or now.assignment is not assignment:
@@ -343,8 +342,8 @@ def block_head(
 
 
 def blocked_head_of(workload: WorkloadInfo) -> BlockedHead | None:
-    """Returns the note that the workload blocks its queue; None: the workload is not the head, or
-    gets quota."""
+    """Returns the `BlockedHead` that says that the workload blocks its queue; None: the workload is
+    not the head, or does not block the queue."""
     queue = workload.queue
     if queue is None or queue.blocked_head is None or queue.blocked_head.workload is not workload:
         return None

@@ -200,7 +200,7 @@ def _holder(
 VICTIMS_MAX: Final = 20
 CANDIDATES_MAX: Final = 4_000
 """How many candidates for preemption the searches for victims of one explanation may look at. Once
-so many are looked at, the remaining flavors get no search for victims."""
+the searches have looked at so many candidates, the remaining flavors get no search for victims."""
 
 FLAVORS_MAX: Final = 200
 """How many verdicts on flavors one explanation has at most, over all pod sets: the reply must fit

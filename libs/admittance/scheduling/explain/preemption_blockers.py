@@ -2,7 +2,7 @@
 
 The explanation names the rule and the policy that protect the ClusterQueue's workloads from
 preemption, with numbers; it does not repeat the search for victims. For workloads that may be
-preempted, it says why preempting them is not enough."""
+preempted, the explanation says why preempting them is not enough."""
 
 from __future__ import annotations
 

@@ -257,8 +257,8 @@ def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
         for cause, group in tuple(cls.by_reason.items()):
             add(NO_RESERVATION, cause, len(group))
             left -= len(group)
-        # The remaining workloads have a refusal in flight, so their status does not have the
-        # refusal's reason yet.
+        # The workloads of the class that are in no group have a refusal in flight, so their status
+        # does not have the refusal's reason yet.
         add(NO_RESERVATION, "", max(0, left))
     for workload in tuple(queue.parked_workloads):
         if workload.family is None:

@@ -134,8 +134,9 @@ def _stands_for_itself(workload: WorkloadInfo) -> bool:
 
 
 def _is_listed(cell: Cell) -> bool:
-    """Whether replies list the cell: a manifest names its flavor and resource, or some of it is
-    still used. Quota that was removed from a manifest is listed until its usage ends."""
+    """Whether replies list the cell: a manifest names the cell's flavor and resource, or quota of
+    the cell is still used. Quota that was removed from a manifest is listed until its usage ends.
+    """
     return cell.is_listed or cell.usage != 0
 
 

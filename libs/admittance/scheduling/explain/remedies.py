@@ -71,8 +71,8 @@ def _inactive_checks(state: SchedulerState, queue: str) -> Iterator[str]:
 
 
 def of_open_check(state: SchedulerState, name: str) -> str:
-    """Returns a phrase with the result that ends the wait for a check, and the controller that
-    reports it."""
+    """Returns a phrase that names the verdict which ends the wait for an admission check, and the
+    controller that reports the verdict."""
     check = state.catalog.checks.get(name)
     if check is None:
         return f"verdict Ready of check {name}"
@@ -173,7 +173,7 @@ def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence
 
 
 def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource) -> bool:
-    """Whether the ClusterQueue is the node or below it."""
+    """Whether the ClusterQueue is the node of the cohort tree, or is below that node."""
     found = state.queues.get(queue)
     cell = found.node.cells.get(fr) if found is not None and found.node is not None else None
     while cell is not None and cell.node is not node:

@@ -29,8 +29,9 @@ class Share(NamedTuple):
 
     @property
     def standing(self) -> Standing:
-        """The weighted share. The key for comparisons. The share of a borrowing node with weight 0
-        is above all others; two such shares are compared by their ratio."""
+        """The weighted share. The key by which the share is compared with others. The share of a
+        borrowing node with weight 0 is above all others; two such shares are compared by their
+        ratio."""
         if self.ratio == 0:
             return 0, 0.0
         return (1, self.ratio) if self.weight == 0 else (0, self.ratio / self.weight)

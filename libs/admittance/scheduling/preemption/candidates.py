@@ -208,8 +208,8 @@ def candidates_of(
 
 
 def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
-    """The workloads of the queue that hold quota in any of the cells, in order. The returned list
-    is cached until the domain changes, so the caller must not change the list."""
+    """Returns the candidates of the queue that hold quota in any of the cells, in order. The
+    returned list is cached until the domain changes, so the caller must not change the list."""
     domain, known = queue.domain, queue.candidate_cache
     version = domain.version if domain is not None else 0
     if known is not None and known.same(domain, version, wanted):

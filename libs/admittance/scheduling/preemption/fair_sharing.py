@@ -232,8 +232,8 @@ class _Search:
     def by_initial_share(self) -> bool:
         """The last attempt of the search, with the candidates that `by_strategy` left: takes one
         candidate of each queue as a victim if the queue's side has a larger share than the
-        preemptor's side; returns whether the preemptor fits then. The sides are the nodes that
-        `almost_common` finds."""
+        preemptor's side; returns whether the preemptor fits then. A queue's side is the node that
+        `almost_common` finds for the queue."""
         targets = Targets(self._node, self._retry, self.share)
         for node in targets:
             mine, theirs, _ = self._standings(node)
@@ -281,9 +281,9 @@ class Targets:
     largest share first.
 
     The iterator yields a queue again as long as that queue has candidates, and the queue and every
-    cohort above it borrow. Nodes on the preemptor's own side need not borrow. A removed victim
-    changes only the shares of its queue and of the cohorts above that queue, so only these nodes
-    are placed anew in their heaps."""
+    cohort above it borrow. The preemptor's own queue and the cohorts above it need not borrow. A
+    removed victim changes only the shares of its queue and of the cohorts above that queue, so only
+    these nodes are placed anew in their heaps."""
 
     def __init__(
         self, preemptor: Node, candidates: Mapping[Node, list[CandidateEntry]], share: ShareOf
@@ -321,7 +321,7 @@ class Targets:
             self._renew(found)
 
     def has(self, node: Node) -> bool:
-        """Whether the queue has candidates left for this search."""
+        """Whether the queue has candidates for preemption left in this search."""
         return bool(self._left.get(node))
 
     def pop(self, node: Node) -> CandidateEntry:

@@ -89,8 +89,8 @@ class LoopGuard:
     # Separating. ----------------------------------------------------------------------------
 
     def forbidden_victims(self, preemptor: WorkloadInfo) -> frozenset[WorkloadInfo]:
-        """Returns the workloads that the loop guard forbids the preemptor to preempt now. All of
-        them have the same or a higher priority than the preemptor."""
+        """Returns the workloads that the loop guard forbids the preemptor to preempt now. Each
+        forbidden victim has the same or a higher priority than the preemptor."""
         pairs = self._taken.get(preemptor.uid)
         if pairs is None or self._rule is None:
             return NO_WORKLOADS

@@ -4,7 +4,7 @@ succeeds or fails as a whole.
 The workload-controller writes the receiver and all givers in one batch or not at all. In the batch
 the givers come first, so that the scheduler has read all givers when it reads the receiver.
 
-Until it has read the receiver, the scheduler makes no other decision in the domain: if the batch is
+Until the scheduler has read the receiver, it makes no other decision in the domain: if the batch is
 refused, the victims keep their quota, and another workload that was admitted meanwhile would exceed
 the quota."""
 

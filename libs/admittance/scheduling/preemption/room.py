@@ -20,8 +20,8 @@ it."""
 
 
 def fits(need: Need, *, borrowing: bool) -> bool:
-    """Whether all amounts in ``need`` fit into the available quota now. ``borrowing`` False: they
-    must also fit into the nominal quota of the queue."""
+    """Whether all amounts in ``need`` fit into the available quota now. ``borrowing`` False: the
+    amounts must also fit into the nominal quota of the queue."""
     for cell, amount in need.items():
         if not borrowing and cell.nominal < cell.usage + amount:
             return False
@@ -58,7 +58,7 @@ def affects_no_other(cell: Cell, amount: int) -> bool:
     """Whether the amount fits into the available quota of the cell's node, and no node from there
     up to the root would borrow for it.
 
-    A search for victims for other resources may ignore such an amount: no entitlement and no share
+    A search for victims for other resources may then ignore the amount: no entitlement and no share
     depends on it, and it fits whichever workloads are preempted."""
     if amount > available(cell):
         return False

@@ -286,7 +286,7 @@ class Accounts:
     ) -> Iterator[tuple[Key, ConsumedUsage | None]]:
         """Yields the records to store in the bucket, of changed accounts in domains that this
         scheduler leads; record None: the LocalQueue was deleted, so its record must be deleted.
-        ``at_once``: also accounts that changed less than `SAVE_DELAY` ago."""
+        ``at_once``: yield also the records of accounts that changed less than `SAVE_DELAY` ago."""
         latest = now if at_once else now - SAVE_DELAY
         for key in [one for one, since in self._unsaved.items() if since <= latest]:
             del self._unsaved[key]

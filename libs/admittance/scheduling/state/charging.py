@@ -70,8 +70,8 @@ def set_plan(
 def assume_plan(
     state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
 ) -> None:
-    """Sets a workload's plan of preemption from a decision in flight. The stored plan is kept, to
-    be restored if the decision is refused."""
+    """Sets a workload's plan of preemption from a decision in flight. The plan in the workload's
+    stored state is kept, to be restored if the decision is refused."""
     if planner.pending_preemption is not None:
         state.replaced_plans[planner] = planner.pending_preemption
         set_plan(state, planner, pending)
@@ -98,8 +98,8 @@ def may_plan(domain: Domain | None) -> bool:
 
     In a domain with a lending limit, the victims must stop before the reservation is stored. With a
     lending limit the usage that counts at a cohort depends on the order in which workloads come and
-    go, so no shared amount is right for every order in which plans may end. Kueue always waits for
-    the victims."""
+    go, so no shared amount is right for every order in which plans may end. Kueue always stores a
+    reservation after its victims have stopped."""
     if domain is None:
         return False
     if domain.lending_limited is None or domain.lending_limited[0] != domain.generation:
@@ -320,7 +320,7 @@ def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
 
 
 def choose_counted(state: SchedulerState, family: FamilyInfo) -> None:
-    """Chooses the variant of the family that counts in shares again. Must be called after another
+    """Chooses anew which variant of the family counts in shares. Must be called after another
     variant may have been admitted."""
     if family.quota is not None:
         family.quota.count(_counted_variant(state, family.quota))

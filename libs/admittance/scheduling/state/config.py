@@ -83,8 +83,8 @@ def changed_settings(config: Config) -> dict[str, Any] | None:
 
 
 def config_from(differing: dict[str, Any] | None) -> Config:
-    """Returns the settings from those that differ from the defaults (`changed_settings`). Raises
-    msgspec.ValidationError for an unknown setting."""
+    """Restores settings from the result of `changed_settings`, which has only those that differ
+    from the defaults. Raises msgspec.ValidationError for an unknown setting."""
     return msgspec.convert(differing or {}, Config)
 
 

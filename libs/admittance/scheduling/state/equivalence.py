@@ -162,8 +162,8 @@ class Lanes(Generic[W]):
         return found.usage if found is not None else 0.0
 
     def join(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
-        """Adds a new class to the lane of its LocalQueue. Returns the other classes in the group of
-        that class."""
+        """Adds a new class to the lane of its LocalQueue. Returns the other classes that differ
+        from the new class only by LocalQueue."""
         group = self._groups.setdefault(cls.key[:2], {})
         others = list(group)
         group[cls] = None
@@ -268,8 +268,8 @@ class Lanes(Generic[W]):
         )
 
     def used_most_first(self, ranked: Iterable[CandidateEntry[W]]) -> list[CandidateEntry[W]]:
-        """Sorts candidates: those of LocalQueues that used more come first, and equal usage keeps
-        the given order."""
+        """Sorts candidates for preemption: those of LocalQueues that used more come first;
+        candidates with equal usage stay in the given order."""
         return sorted(ranked, key=lambda entry: -self.usage_of(entry[4].local_queue))
 
 

@@ -40,7 +40,7 @@ class Group(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """Which workloads the workloads of a ClusterQueue may preempt.
+    """The preemption policy of a ClusterQueue: which workloads its workloads may preempt.
 
     ``within``: the policy for victims in the same ClusterQueue. ``reclaim``: the policy for victims
     in other ClusterQueues of the cohort tree. ``borrow``: preemption is allowed also while

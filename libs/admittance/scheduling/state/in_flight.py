@@ -2,9 +2,9 @@
 workloads with pods that are not ready, and preemptors that stay the head of their queue while their
 victims stop.
 
-That a preemptor stays the head of its queue while its victims stop is not stored: the leader knows
-it in memory, and another instance of the scheduler, or the next leader, finds the preemptor in the
-status of its victims. Source: `docs/spec/scheduling.md#3.8, #8`."""
+Only in memory the leader knows which preemptor stays the head of its queue while its victims stop;
+another instance of the scheduler, or the next leader, finds the preemptor in the status of its
+victims. Source: `docs/spec/scheduling.md#3.8, #8`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class QuotaHandover:
 
     def pretend_failed(self, *, again: bool = False) -> None:
         """Moves the quota of the handover from the receiver back to the givers, as if the handover
-        had failed. ``again``: undo this, and move the quota to the receiver again."""
+        had failed. ``again``: moves the quota from the givers to the receiver again."""
         (restore_usage if again else remove_usage)(self.receiver)
         sign = -1 if again else 1
         for giver, given in self.given.items():
@@ -88,7 +88,7 @@ class PodsReadyTracker:
 
     def update(self, workload: WorkloadInfo, awaits_pods: bool) -> bool:
         """Records whether the workload is stored as admitted with pods that are not ready. Returns
-        whether this was the last such workload, so that other workloads may get quota again."""
+        whether no workload with such pods is left, so that other workloads may get quota again."""
         if not self._block_admission:
             return False
         was = workload in self._assumed or workload in self._known

@@ -68,7 +68,8 @@ def enqueue(queue: Queue, workload: WorkloadInfo, now: datetime) -> None:
 
 
 def enqueue_parent(queue: Queue, workload: WorkloadInfo) -> None:
-    """Adds a waiting parent. A parent is never tried; its variants are tried."""
+    """Adds a parent to the waiting parents of the queue. A parent is never tried; its variants are
+    tried."""
     workload.queue = queue
     insort(queue.parents, (-workload.priority, *age_key(workload), workload))
 
@@ -115,7 +116,7 @@ def set_lanes(queue: Queue, lanes: Lanes[WorkloadInfo] | None, now: datetime) ->
 
 
 def is_in_own_class(workload: WorkloadInfo) -> bool:
-    """Returns whether the variant waits in a class of its own family, or should."""
+    """Returns whether the variant waits in a class of its own family, or should wait in one."""
     cls = workload.cls
     return cls is not None and (cls.key[1] != (workload.shape, "") or _kind(workload) != cls.key[1])
 
@@ -359,7 +360,8 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
         if first is not None and first.queue is queue:
             by_itself = (_usage(lanes, first), -first.priority, age_key(first))
             # The code below counts the preemptor only if its own sort key places it ahead of the
-            # workload. Count it here if it is ahead only because it stays the head of the queue.
+            # workload. The preemptor is counted here if it is ahead only because it stays the head
+            # of the queue.
             ahead += sort_key(queue, first) < mine < by_itself
     _, rank, at = mine
     for key, cls in queue.classes.items():

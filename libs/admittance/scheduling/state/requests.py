@@ -127,7 +127,7 @@ class Shapes:
         """Returns the fields of a workload's spec that the scheduler reads. ``allowed``: the
         flavors that an annotation of the workload allows; None: all flavors.
 
-        Pod sets with the same bytes as earlier ones are not decoded again. Raises
+        Pod sets with the same bytes as in an earlier spec are not decoded again. Raises
         msgspec.MsgspecError or BadQuantity if ``spec`` is not a valid spec.
         """
         head = _head.decode(spec)

@@ -101,8 +101,8 @@ class SchedulerState:
             )
 
     def queue(self, name: str) -> Queue:
-        """Returns the queue of that name; creates the queue if its ClusterQueue is not known
-        yet."""
+        """Returns the queue with the name ``name``; creates the queue if its ClusterQueue is not
+        known yet."""
         found = self.queues.get(name)
         if found is None:
             found = self.queues[name] = Queue(name, self.refusal_queue)
@@ -217,7 +217,7 @@ class SchedulerState:
 
     def add_candidate(self, workload: WorkloadInfo, reserved_at: datetime) -> None:
         """Makes the workload a candidate for preemption in the queue of its quota. ``reserved_at``:
-        when it got the quota."""
+        when the workload got the quota."""
         if (self.config.preemption or not self.config.as_kueue) and workload.charge is not None:
             workload.charge.queue.add_candidate(workload, reserved_at)
             self.bump_version(workload.charge.queue.domain)
@@ -231,8 +231,8 @@ class SchedulerState:
             self.pods_ready.assume_admitted(workload, queue.domain)
 
     def note_pods_ready(self, workload: WorkloadInfo, starting: bool) -> None:
-        """Records whether the workload is admitted with pods that are not ready. When no such
-        workload is left, flushes all domains."""
+        """Records whether the workload is admitted with pods that are not ready. Flushes all
+        domains when no admitted workload with pods that are not ready is left."""
         if self.pods_ready.update(workload, starting):
             for domain in self.domains.values():
                 self.flush(domain)
@@ -265,7 +265,7 @@ class SchedulerState:
         }
 
     def clear_in_flight(self, workload: WorkloadInfo, domain: Domain | None) -> None:
-        """Ends the decision in flight about the workload: it was stored, refused or lost."""
+        """Records that the decision in flight about the workload was stored, refused or lost."""
         if workload.in_flight is InFlight.REVOKED:
             self.schedule_quota_check(domain)
         if workload.in_flight not in _MOVES_NOTHING:

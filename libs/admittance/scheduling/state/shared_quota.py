@@ -169,8 +169,8 @@ class FamilyQuota(Generic[Member]):
         return [(cell, self.largest(cell)) for cell in self._rows]
 
     def reliable(self, cell: Cell) -> int:
-        """Returns how much of the family's quota at the cell a further variant may use without
-        charging it.
+        """Returns how much of the family's quota at the cell will certainly stay, so that a further
+        variant of the family needs only what exceeds it.
 
         Quota that a variant is about to lose, or gets only after a preemption, does not count."""
         out = self._out
@@ -353,7 +353,7 @@ class PlanQuota(Generic[Member]):
 
 def remove_all_usage(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:
     """Subtracts the usage of all given workloads from the cohort tree, as if they held nothing.
-    Returns the sum of their usage per cell, for `restore_all_usage`."""
+    Returns the sum of the subtracted usage per cell, for `restore_all_usage`."""
     gone = list(workloads)
     total = held_by(gone)
     charge(total, -1)
@@ -364,7 +364,8 @@ def remove_all_usage(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:
 
 
 def restore_all_usage(workloads: Iterable[QuotaHolder], total: Mapping[Cell, int]) -> None:
-    """Undoes `remove_all_usage` for the same workloads and the sum that it returned."""
+    """Undoes `remove_all_usage`. ``workloads``: the same workloads; ``total``: the sum that
+    `remove_all_usage` returned."""
     charge(total)
     for workload in workloads:
         if workload.shared_quotas:

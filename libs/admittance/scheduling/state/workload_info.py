@@ -132,7 +132,7 @@ class WorkloadInfo:
     reclaimable: tuple[tuple[str, int], ...] = ()
 
     # Waiting.
-    competes: bool = False  # the workload may be in a queue
+    competes: bool = False  # the workload's stored state allows it to wait in a queue
     requeue_at: datetime | None = None
     # True: the workload may not compete until its condition Requeued changes.
     requeue_blocked: bool = False
@@ -165,7 +165,7 @@ class WorkloadInfo:
     family_quota: FamilyQuota[WorkloadInfo] | None = None
 
     # Preemption.
-    preempted_by: PreemptedBy | None = None  # the last preemptor, until the workload has new quota
+    preempted_by: PreemptedBy | None = None  # the workload's last preemptor, until it has new quota
     preemptor_waits: bool = False  # a preemptor waits until the eviction of this workload is stored
     # The preemptors that took this workload's quota, each with how often.
     preemptions: tuple[PreemptionCount, ...] = ()
@@ -222,7 +222,8 @@ define."""
 
 
 class VariantInfo(NamedTuple):
-    """What the scheduler keeps of a stored variant besides its name. Equal values share one object.
+    """What the scheduler keeps of a stored variant besides its name. Variants with equal values
+    share one object.
 
     ``is_open``: the preemption gate of the variant is open, so the variant may preempt."""
 
@@ -246,7 +247,7 @@ class FamilyInfo:
     # The variant of the family that was assigned quota last and is assumed to be admitted, because
     # it needs no check.
     assumed_admitted: WorkloadInfo | None = None
-    quota: FamilyQuota[WorkloadInfo] | None = None  # the quota that the variants hold together
+    quota: FamilyQuota[WorkloadInfo] | None = None  # the quota of the whole family
 
     def variant_states(self) -> list[VariantState]:
         """Returns the variants of the family in the form that the family policy reads."""
@@ -283,7 +284,7 @@ def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
 
 class CandidateCache(NamedTuple):
     """The cached candidates for preemption in one queue that hold quota in any of the ``wanted``
-    cells. Valid while the domain has the version ``version``."""
+    cells. The cache is valid while the domain has the version ``version``."""
 
     domain: Domain
     version: int
@@ -291,7 +292,8 @@ class CandidateCache(NamedTuple):
     found: list[CandidateEntry]
 
     def same(self, domain: Domain | None, version: int, wanted: tuple[Cell, ...]) -> bool:
-        """Returns whether the cached candidates are still right for these arguments."""
+        """Returns whether the cache is valid for this domain, domain version and these wanted
+        cells."""
         return self.version == version and self.wanted == wanted and self.domain is domain
 
 
@@ -375,8 +377,8 @@ class Queue:
         return workload.cls is not None and workload.cls.parked is None
 
     def forget_preemptor(self, workload: WorkloadInfo) -> None:
-        """If the workload is the preemptor that stays the head of the queue, ends that. Must be
-        called when the workload has left the queue."""
+        """If the workload is the preemptor that stays the head of the queue, lets other workloads
+        become the head. Must be called when the workload has left the queue."""
         if self.preemptor is workload:
             self.preemptor = None
 
@@ -415,7 +417,7 @@ class Domain:
     name: str
     owned: bool = False  # this scheduler leads the domain
     queues: dict[Queue, None] = field(default_factory=dict)
-    ready: dict[Queue, None] = field(default_factory=dict)  # queues that have a head
+    ready: dict[Queue, None] = field(default_factory=dict)  # queues of the domain with a head
     # Queues of the domain with parked workloads.
     parked_queues: dict[Queue, None] = field(default_factory=dict)
     # The workloads of the domain with a decision in flight.
@@ -435,11 +437,11 @@ class Domain:
     # Planned preemption.
     planners: dict[WorkloadInfo, None] = field(default_factory=dict)
     plan_quotas: list[PlanQuota[WorkloadInfo]] = field(default_factory=list)
-    plan_quota_varies: bool = False  # the quota that preemption plans share depends on other usage
+    plan_quota_varies: bool = False  # the quota shared by plans depends on other usage
 
     # The last cycle.
     idle_cycles: int = 0  # number of consecutive cycles of the domain without a result
-    is_settled: bool = False  # the last cycle changed nothing, so the next one would change nothing
+    is_settled: bool = False  # the last cycle changed nothing: the next would not either
     seen: int = 0  # the bucket revision that the last cycle saw
     # For a replay of the cycle's decisions: the heads with a scan that did not begin at the first
     # flavor, and the heads that were processed after the last decision.
@@ -459,6 +461,6 @@ class Domain:
             self.parked_queues.pop(queue, None)
 
     def is_waiting(self) -> bool:
-        """Returns whether the domain waits for decisions in flight: every head of its queues has
-        one."""
+        """Returns whether every head in the domain has a decision in flight, so that the domain
+        must wait."""
         return all((head := queue.head()) is None or bool(head.in_flight) for queue in self.ready)

@@ -35,7 +35,7 @@ class WorkloadView(NamedTuple):
     """A stored workload as the scheduler sees it.
 
     ``admission``: the quota that the workload holds since ``reserved_at``. ``admitted_at``: since
-    when the workload is admitted. ``competes``: the workload may be in a queue.
+    when the workload is admitted. ``competes``: the workload may wait in a queue.
     ``requeue_blocked``: the workload may not compete before its Requeued condition changes.
     ``queued_at``: the time that stands for the workload's age in its queue. ``signature``: a hash
     of the fields that decide about the workload's place in its queue: if the hash changes, the
@@ -45,9 +45,9 @@ class WorkloadView(NamedTuple):
     ``awaits_pods_ready``: the workload is admitted and not all of its pods are ready.
 
     ``parent``, ``variant``: the fields that the family policy reads, of a parent or of a variant;
-    None: the workload is not one. A parent workload holds no quota and only waits. ``promised``:
-    quota that is kept for a variant until its sibling's job has stopped. ``gate_open``: whether the
-    family's gate lets the variant preempt."""
+    both None: the workload is regular. A parent workload holds no quota and only waits.
+    ``promised``: quota that is kept for a variant until its sibling's job has stopped.
+    ``gate_open``: whether the family's gate lets the variant preempt."""
 
     needs: Needs
     finished: bool
