@@ -101,12 +101,14 @@ class Targets:
         if not queues and not cohorts:
             self.pruned.add(id(cohort))
             return None
+        shares = {one.name: share(one) for one in queues}
         if cohorts:
-            highest = max(share(one) for one in cohorts)
-            if not queues or highest >= max(share(one) for one in queues):
-                return self.next_of(next(one for one in cohorts if share(one) == highest))
-        highest = max(share(one) for one in queues)
-        tied = [one for one in queues if share(one) == highest]
+            of_cohorts = [share(one) for one in cohorts]
+            highest = max(of_cohorts)
+            if not queues or highest >= max(shares.values()):
+                return self.next_of(cohorts[of_cohorts.index(highest)])
+        highest = max(shares.values())
+        tied = [one for one in queues if shares[one.name] == highest]
         return min(tied, key=lambda one: order(self.tree, self.node, self.line[one.name][0]))
 
 

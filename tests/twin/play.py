@@ -189,10 +189,10 @@ class Play:
 
     # Settling. ------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def settle(self, most: int = MOST_CYCLES) -> None:
         """Cycles until nothing changes any more."""
         self.cycles = idle = 0
-        for _ in range(MOST_CYCLES):
+        for _ in range(most):
             tree = self.tree()
             if idle >= IDLE or not any(self.lines[name].active for name in tree.queue):
                 self.cycles -= idle

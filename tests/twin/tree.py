@@ -1,4 +1,5 @@
-"""Quota, lending and usage, each computed from the whole tree every time."""
+"""Quota, lending and usage. Sums of usage are computed from the whole tree every time; sums of
+quotas, which a tree never changes, once."""
 
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ class Node:
     active: bool = True
     fair: bool = False
     jobs: list[Job] = field(default_factory=list)
+    _named: set[FR] | None = None
+    _subtree: dict[FR, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -37,11 +40,16 @@ class Node:
 
     def frs(self) -> set[FR]:
         """What has any quota here or below."""
-        return set(self.place.quotas).union(*(child.frs() for child in self.children))
+        if self._named is None:
+            below = (child.frs() for child in self.children)
+            self._named = set(self.place.quotas).union(*below)
+        return self._named
 
     def subtree(self, fr: FR) -> float:
-        lent = sum(child.subtree(fr) - child.guaranteed(fr) for child in self.children)
-        return self.quota(fr).nominal + lent
+        if fr not in self._subtree:
+            lent = sum(child.subtree(fr) - child.guaranteed(fr) for child in self.children)
+            self._subtree[fr] = self.quota(fr).nominal + lent
+        return self._subtree[fr]
 
     def guaranteed(self, fr: FR) -> float:
         lend = self.quota(fr).lend

@@ -147,13 +147,18 @@ def _bad_scenario_at(object_or_step: str) -> Iterator[None]:
         ) from error
 
 
-def settle(system: MinimalSystem, watch: Callable[[Sequence[Decided]], None] | None = None) -> int:
-    """Runs cycles of the scheduler until nothing changes; returns the number of cycles, without the
-    idle cycles at the end. ``watch``: called with the decisions of each cycle before the model
-    applies them."""
+def settle(
+    system: MinimalSystem,
+    watch: Callable[[Sequence[Decided]], None] | None = None,
+    *,
+    most: int = CYCLES_MAX,
+) -> int:
+    """Runs cycles of the scheduler until nothing changes, at most ``most``; returns the number of
+    cycles, without the idle cycles at the end. ``watch``: called with the decisions of each cycle
+    before the model applies them."""
     idle = 0
     system.cycle = 0
-    while system.cycle < CYCLES_MAX:
+    while system.cycle < most:
         if not system.core.wake_due(now=system.now):
             return system.cycle - idle
         if idle >= IDLE:
