@@ -20,11 +20,11 @@ def gone_in(name: str, cycle: int) -> int:
 class SlowPlay(Play):
     """``going``: evicted workloads that still run."""
 
-    def settle(self) -> None:
+    def settle(self, most: int = CYCLES) -> None:
         """So many cycles, or until nothing changes; every victim has stopped at the end."""
         self.going: list[Going] = []
         self.cycles = idle = 0
-        while self.cycles < CYCLES:
+        while self.cycles < most:
             left = self.let_go(self.cycles)
             tree = self.tree()
             competes = any(self.lines[name].active for name in tree.queue)
@@ -39,7 +39,7 @@ class SlowPlay(Play):
             self.number += 1
             acted = self.carry_out(self.cycle(tree))
             idle = 0 if acted or left or self.picture() != before else idle + 1
-        self.let_go(self.cycles + CYCLES)
+        self.let_go(self.cycles + most)
 
     def let_go(self, cycle: int) -> bool:
         """Releases the quota of stopped victims; whether there were any."""
