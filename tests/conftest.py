@@ -66,7 +66,6 @@ def _by_length(file: Path) -> bool:
 
 def pytest_collection_finish() -> None:
     """Spares the garbage collector the thousands of tests that live to the end."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
