@@ -116,7 +116,7 @@ def console() -> Console:
 
 
 def clean(text: str) -> str:
-    """text without control characters, since stored text must not control the terminal."""
+    """``text`` without control characters, since stored text must not control the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -221,7 +221,7 @@ def cut_nothing() -> None:
 
 
 def show_table(table: Table, *, wide: bool = False, indent: int = 0) -> None:
-    """Prints table; on a terminal coloured, and cut to its width unless ``wide``."""
+    """Prints ``table``; on a terminal coloured, and cut to the terminal's width unless ``wide``."""
     narrow = table.narrowed(wide or _uncut.get())
     shown = Table(narrow.columns, [[clean(cell) for cell in row] for row in narrow.rows])
     if is_terminal():
@@ -233,7 +233,7 @@ def show_table(table: Table, *, wide: bool = False, indent: int = 0) -> None:
 
 
 def widen(widths: list[int], table: Table) -> None:
-    """Makes widths wide enough for table, in place."""
+    """Makes ``widths`` wide enough for ``table``, in place."""
     cells = [[column.title for column in table.columns], *table.rows]
     widths += [0] * (len(table.columns) - len(widths))
     for row in cells:
@@ -242,7 +242,7 @@ def widen(widths: list[int], table: Table) -> None:
 
 
 def aligned(table: Table, widths: list[int] | None = None) -> Iterable[str]:
-    """The lines of table, its columns padded with spaces, three between them."""
+    """The lines of ``table``, its columns padded with spaces, with three spaces between columns."""
     if widths is None:
         widths = []
         widen(widths, table)
@@ -260,8 +260,8 @@ def terminal_width() -> int:
 
 
 def _show_rich(table: Table, indent: int, room: int | None) -> None:
-    """Prints the lines of `aligned` coloured, each of at most room characters; None: uncut. rich's
-    own tables would cut names as early as other texts, and people copy names.
+    """Prints the lines of `aligned` coloured, each of at most ``room`` characters; ``room`` None:
+    uncut. rich's own tables would cut names as early as other texts, and people copy names.
     """
     from rich.text import Text
 
@@ -285,14 +285,16 @@ def _show_rich(table: Table, indent: int, room: int | None) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Prints value as indented JSON. The value may have Structs, JSON in `msgspec.Raw`, and plain
-    values.
+    """Prints ``value`` as indented JSON. The value may have Structs, JSON in `msgspec.Raw`, and
+    plain values.
     """
     say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def show_value(value: Any, shape: str) -> bool:
-    """Prints value if shape is ``json`` or ``yaml``; returns whether it was printed."""
+    """Prints ``value`` if ``shape`` is ``json`` or ``yaml``; returns whether ``value`` was
+    printed.
+    """
     if shape == "json":
         show_json(value)
     elif shape == "yaml":
@@ -303,12 +305,12 @@ def show_value(value: Any, shape: str) -> bool:
 
 
 def show_json_line(value: Any) -> None:
-    """Prints value as one line of JSON, for a stream of values."""
+    """Prints ``value`` as one line of JSON, for a stream of values."""
     say(msgspec.json.encode(value).decode())
 
 
 def show_yaml(value: Any) -> None:
-    """Prints value as YAML; keys keep their order."""
+    """Prints ``value`` as YAML; keys keep their order."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -365,10 +367,11 @@ def fitted_table(table: Table, room: int) -> tuple[Table, list[int], int]:
 def fitted(
     titles: Sequence[str], rows: Sequence[Sequence[str]], room: int
 ) -> tuple[list[int], int]:
-    """The width of each column and the spaces between them, for lines of at most room characters.
+    """The width of each column and the spaces between columns, for lines of at most ``room``
+    characters.
 
     First titles that are wider than their column are cut, then the widest texts, then names. If
-    lines are still too long after all cuts, they stay longer than room.
+    lines are still too long after all cuts, they stay longer than ``room``.
     """
     contents = [max((len(row[at]) for row in rows), default=0) for at in range(len(titles))]
     widths = [max(len(title), have) for title, have in zip(titles, contents, strict=True)]
@@ -393,7 +396,7 @@ def fitted(
 
 
 def shrink(widths: list[int], among: Sequence[int], least: Sequence[int], total: int) -> None:
-    """Makes the widest columns narrower, in place, until the sum of all widths is total or each
+    """Makes the widest columns narrower, in place, until the sum of all widths is ``total`` or each
     column has its least width. Short columns keep their width.
     """
     while sum(widths) > total:
@@ -404,12 +407,12 @@ def shrink(widths: list[int], among: Sequence[int], least: Sequence[int], total:
 
 
 def cut(text: str, width: int) -> str:
-    """text in at most width characters, with an ellipsis where its end is missing."""
+    """``text`` in at most ``width`` characters, with an ellipsis where its end is missing."""
     return text if len(text) <= width else text[: width - 1] + ELLIPSIS
 
 
 def cut_middle(text: str, width: int) -> str:
-    """text in at most width characters, with an ellipsis where its middle is missing."""
+    """``text`` in at most ``width`` characters, with an ellipsis where its middle is missing."""
     if len(text) <= width:
         return text
     begin = (width - 1) // 2
