@@ -17,13 +17,17 @@ from locked import Locked
 from admittance.access.users import User
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.events.codec import encode
+from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningRequested
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import PROVIDERS, subject_of
 from admittance.providers import Provider, Provisioned
+from admittance.provisioning_check.status_relay import StatusRelay
 from admittance.runtime import clock
 from admittance.runtime.bus import history
+from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.errors import AdmittanceError, StaleRevision
+from admittance.runtime.tasks import cancel_and_wait
 from support.fork_server import run_admit
 from support.requests import apply, eventually, queues
 from support.servers import within
@@ -208,7 +212,8 @@ async def test_a_check_outside_judges_its_requests(outside: Outside) -> None:
 
 
 async def test_a_provider_outside_gives_capacity(outside: Outside) -> None:
-    """The provisioning check runs in CORE; the test takes its place."""
+    """The provisioning check runs in CORE; the test takes its place, but for the statuses."""
+    relaying = asyncio.create_task(StatusRelay(outside.core, "statuses").run())
     provider = Provider(CLASS)
 
     @provider.requested
@@ -245,10 +250,25 @@ async def test_a_provider_outside_gives_capacity(outside: Outside) -> None:
             return await history.last(outside.core, answered) is not None
 
         await eventually(provisioned)
+        await no_provider_empties_the_bucket(outside)
     finally:
         stop.set()
         await within(serving)
+        await cancel_and_wait(relaying)
     assert await outside.consumers() <= before
+
+
+async def no_provider_empties_the_bucket(outside: Outside) -> None:
+    """The status of another class stays when a provider asks the server to remove all others."""
+    other, own = "other.booked", f"{token(CLASS)}.own"
+    await outside.core.publish(put_message(other, b"{}", expected=0, bucket=PROVIDERS))
+    bus = await Bus.connect(outside.server.url(), name="attack", access=outside.access("provider"))
+    message = put_message(own, b"{}", expected=0, headers={"Nats-Rollup": "all"}, bucket=PROVIDERS)
+    assert await within(bus.publish(message)) > 0
+    with pytest.raises(StaleRevision):
+        await within(bus.publish(message))
+    await bus.close()
+    assert {other, own} <= {one.key for one in await read_all(outside.core, ">", bucket=PROVIDERS)}
 
 
 async def test_a_missing_right_is_named_at_once(outside: Outside) -> None:

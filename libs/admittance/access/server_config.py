@@ -98,7 +98,9 @@ INWARDS: Final[tuple[Crossing, ...]] = (
         *read_stream(LOG, subjects.CHECKPOINTS, KV_PROVIDERS),
         many=True,
     ),
-    *_crossings(_CLAIMS, f"$KV.{subjects.CLAIMS}._runner.*", _STATUSES),
+    *_crossings(_CLAIMS, f"$KV.{subjects.CLAIMS}._runner.*"),
+    # A header of nats-server may empty a whole bucket: the provisioning check leaves it out.
+    Crossing(_STATUSES, f"{subjects.PROVIDER_STATUSES}*.*"),
     *_crossings("admit.check.reported.*.*.*"),
     *_crossings(*each("admit.provisioning.{}.*.*.*", PROVIDER_FACTS)),
     *_crossings(*each("admit.workload.{}.*.*", RUNNER_FACTS)),

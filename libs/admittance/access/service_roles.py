@@ -207,11 +207,13 @@ def provisioning_check(user: User) -> Permissions:
         *rules("ask providers", *each("admit.provisioning.{}.*.*.*", asked)),
         *rules("ask providers for the status", "admit.api.provider.*"),
         *rules("store its requests", f"$KV.{subjects.BUCKET}.{subjects.CAPACITY}.*.*"),
+        *rules("store the statuses of providers outside", f"$KV.{subjects.PROVIDERS}.*.*"),
     )
     subscribe = (
         *_listens(user, service),
         *rules("hear withdrawals", f"admit.check.withdrawn.{controller}.*.*"),
         *rules("hear providers", f"{subjects.ALIVE_PROVISIONING}*"),
+        *rules("receive statuses of providers outside", f"{subjects.PROVIDER_STATUSES}*.*"),
     )
     return Permissions(publish, subscribe)
 

@@ -164,6 +164,11 @@ USER_REQUESTS: Final = "admit.api.user."
 other tokens are those of `USER_FACTS`. Messages reach these subjects only through the border
 between the accounts.
 """
+PROVIDER_STATUSES: Final = "admit.api.status."
+"""``admit.api.status.<class>.<request>``: the subjects on which the provisioning check receives
+what providers outside write to the bucket of statuses. Messages reach these subjects only through
+the border between the accounts.
+"""
 APPROVAL_CONTROLLER: Final = "admittance.dev/approval"
 """The controllerName of checks that people judge."""
 PROVISIONING_CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"

@@ -24,6 +24,7 @@ from admittance.provisioning.observed_state import CONTROLLER, Name
 from admittance.provisioning.steps import RequestSlot, Step
 from admittance.provisioning_check.bucket_watch import BucketWatch
 from admittance.provisioning_check.provider_monitor import ProviderMonitor
+from admittance.provisioning_check.status_relay import StatusRelay
 from admittance.provisioning_check.step_performer import StepPerformer, log_blocked
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -32,7 +33,7 @@ from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import set_before, task_group
+from admittance.runtime.tasks import cancel_and_wait, set_before, task_group
 from admittance.runtime.telemetry.metrics import Counter, Gauges, gauge
 
 SERVICE: Final = "provisioning-check"
@@ -292,5 +293,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         work = elected.work
         return {REQUESTS.name: work.core.counts()} if work is not None else {}
 
-    async with show_metrics(settings, Gauges((REQUESTS,), gauges), unusable):
+    async with show_metrics(settings, Gauges((REQUESTS,), gauges), unusable), task_group() as tasks:
+        relaying = tasks.create_task(StatusRelay(bus, SERVICE).run(), name="statuses")
         await elected.run(stop)
+        await cancel_and_wait(relaying)
