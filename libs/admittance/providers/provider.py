@@ -41,7 +41,7 @@ from admittance.sdk.worker import Worker, secret
 STATUSES: Final = (Accepted, Provisioned, Failed, BookingExpired, CapacityRevoked)
 PROGRESS_SECONDS: Final = 2.0
 """Seconds between two messages in which a provider tells the NATS server which deliveries are in
-progress. The NATS server redelivers a delivery without such a message after 6 s.
+progress. A delivery for which the NATS server gets no progress message is redelivered after 6 s.
 """
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,10 +53,10 @@ class Provider(Program):
     """Provides the capacity of one provisioning class; ProvisioningRequestConfigs name the class.
 
     ``parameters``: the msgspec Struct into which ``request.parameters`` is decoded; a request with
-    parameters that do not fit the Struct fails permanently, with the reason. None:
-    ``request.parameters`` is a dict of texts. ``concurrency``: how many requests one process works
-    on at once. ``grace_seconds``: how long the requests in progress may take to finish when the
-    process is asked to end.
+    parameters that do not fit the Struct fails permanently, with the reason. Without
+    ``parameters``, ``request.parameters`` is a dict of texts. ``concurrency``: how many requests
+    one process works on at once. ``grace_seconds``: how long the requests in progress may take to
+    finish when the process is asked to end.
     """
 
     kind: ClassVar[str] = "provider"
@@ -78,8 +78,8 @@ class Provider(Program):
             grace_seconds=grace_seconds,
         )
         self.activity = (True, "")
-        """Whether the provider can provide capacity, and the reason if not. A tuple, because any
-        thread may set it, and both values must change at once.
+        """Whether the provider can provide capacity, and the reason if not. The two values are one
+        tuple, because any thread may set them, and both must change at once.
         """
 
     # Methods for the author of a provider. --------------------------------------------
@@ -89,16 +89,17 @@ class Provider(Program):
         `Provisioned`, `Failed` or `Accepted`. After `Accepted`, ``request.say`` or `report`
         publishes the result (``say_from_thread`` and `report_from_thread` in a plain function).
 
-        After a crash the function may be called again for the same ``id``, perhaps in another
-        replica, even if the function has already booked the capacity. The function must then find
-        its own booking by the id.
+        After a crash the function that obtains capacity may be called again for the same ``id``,
+        perhaps in another replica, even if it has already booked the capacity. Called again, the
+        function must find its own booking by the id.
         """
         self.main = self._only(function, self.main, "requested function")
         return function
 
     def cancelled(self, function: F) -> F:
         """Decorates the function that frees a booking: the function takes a `Cancellation`. The
-        function is called until it returns, perhaps twice, and also for requests without a booking.
+        function that frees a booking is called until it returns without an error, perhaps twice,
+        and also for requests without a booking.
         """
         self.release = self._only(function, self.release, "cancelled function")
         return function
@@ -143,9 +144,9 @@ class Provider(Program):
     # Methods for the service. --------------------------------------------------------
 
     async def obtain(self, request: Request) -> Status:
-        """Calls the function of `requested` once for the request and returns its status. Needs no
-        bus: tests may call it too. Raises what the function raises, and TypeError if the function
-        returns anything else than a status.
+        """Calls the function of `requested` once for the request and returns its status. `obtain`
+        needs no bus, so tests may call it too. Raises what the function raises, and TypeError if
+        the function returns anything else than a status.
         """
         if self.main is None:
             raise RuntimeError(self._without_main())

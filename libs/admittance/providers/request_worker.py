@@ -135,8 +135,8 @@ class CapacityReleaser:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # The exception is a bug. The NATS server does not redeliver the cancellation while this
-            # process keeps its delivery open.
+            # The exception is a bug in this class. The NATS server does not redeliver the
+            # cancellation while this process keeps its delivery open, so the delivery is refused.
             log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
             self._cancellations.nak(task.get_name(), AGAIN_SECONDS)
 
@@ -256,9 +256,9 @@ class RequestWorker:
         """The stored status of a request; None if the request is new. Repeats the read of the
         status for as long as the bus is not available.
 
-        A new request is stored before the work on it starts. If it were not, another replica would
-        answer a query about the request with "unknown", and the provisioning check would send the
-        request a second time.
+        A new request is stored before the work on it starts. Without a stored request another
+        replica would answer a query about the request with "unknown", and the provisioning check
+        would send the request a second time.
         """
         pause = AWAY_PAUSE_MIN
         while True:

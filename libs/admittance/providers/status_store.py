@@ -108,8 +108,8 @@ class StatusStore:
     async def get(self, request_id: str, *, from_leader: bool = False) -> StoreEntry:
         """Returns the stored status of a request, from any replica of the bucket, which may be old:
         a write then fails, because it expects the revision. ``from_leader``: read from the bucket's
-        leader, which is never old, to decide without a write; needs the account of the services.
-        Raises Unavailable or Refused if the bucket cannot be read.
+        leader, which always has the newest status, to decide something without a write; needs the
+        account of the services. Raises Unavailable or Refused if the bucket cannot be read.
         """
         read = bucket.get if from_leader else bucket.get_directly
         entry = await read(self._bus, self._key(request_id), bucket=PROVIDERS)
@@ -138,7 +138,9 @@ class StatusStore:
         return await self._bus.publish(message)
 
     async def cancel(self, identity: dict[str, Any]) -> StoredStatus | None:
-        """Stores the status "cancelled" for a request. Returns the status stored before."""
+        """Stores the status "cancelled" for a request. Returns the status that the request had
+        before.
+        """
         while True:
             found = await self.get(identity["id"])
             if found.status is not None and found.status.status == CANCELLED:
@@ -219,7 +221,8 @@ class StatusPublisher:
             try:
                 await self._store.put(new, found.revision)
             except StaleRevision:
-                # Since the read the request was cancelled, or another replica has stored a status.
+                # After this replica read the status, the request was cancelled, or another replica
+                # stored a status.
                 continue
             await self._until_published(new)
             if self._published is not None:

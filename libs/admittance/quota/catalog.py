@@ -230,8 +230,8 @@ class Catalog:
         return self._newest.get(domain, 0)
 
     def in_cycle(self, cluster_queue: str) -> bool:
-        """Returns whether the cohorts above the ClusterQueue form a cycle. A ClusterQueue below
-        such a cycle admits nothing."""
+        """Returns whether the cohorts above the ClusterQueue form a cycle. A ClusterQueue below a
+        cycle of cohorts admits nothing."""
         node = self.tree.queues.get(cluster_queue)
         return node is not None and self.tree.in_cycle(node)
 

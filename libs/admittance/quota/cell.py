@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 UNLIMITED: Final = 2**63 - 1
-"""The largest signed 64-bit number, 2**63 - 1. A quota of that amount or more has no limit."""
+"""The largest signed 64-bit number, 2**63 - 1. A quota of 2**63 - 1 or more has no limit."""
 
 LOWEST: Final = -(2**63)
 
@@ -84,7 +84,8 @@ class Cell:
     ``named``: the node's manifest names the flavor and resource; ``listed_below``: how many
     children of the node have the flavor and resource in their own manifest or in one below.
     ``discount``: the part of a queue's usage that does not count in shares of fair sharing;
-    ``discounted_children``: the cells of children with such usage at or below the child.
+    ``discounted_children``: the cells of the children with usage, at or below the child, that does
+    not count in shares.
 
     Invariant: ``raw`` is the node's nominal quota plus the quota that each child lends, not limited
     to 64 bits; ``usage`` of a cohort is the sum of the usage of its children beyond their

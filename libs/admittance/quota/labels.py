@@ -81,9 +81,9 @@ def matches_node(
     """Returns whether pods with this node selector and required node affinity may run on nodes with
     the flavor's labels.
 
-    Keys that the flavor's labels do not have are ignored. An affinity term with only such keys
-    matches, and then the whole affinity matches, because the terms of an affinity are alternatives.
-    """
+    Keys of the node selector and the affinity that the flavor's labels do not have are ignored. An
+    affinity term with only such keys matches, and then the whole affinity matches, because the
+    terms of an affinity are alternatives."""
     for key, value in node_selector.items():
         found = labels.get(key)
         if found is not None and found != value:

@@ -19,8 +19,8 @@ class ConflictingChecks(Exception):
 
 class CheckLists:
     """The names of the checks of one ClusterQueue: ``wide``, checks for the whole queue, and
-    ``flavors``, checks of each flavor. The rules of an admissionChecksStrategy are added to both.
-    """
+    ``flavors``, checks of each flavor. The rules of the ClusterQueue's admissionChecksStrategy are
+    added to both lists."""
 
     __slots__ = ("flavors", "is_empty", "wide")
 

@@ -122,8 +122,8 @@ class Tree:
         return node
 
     def drop_cohort(self, name: str) -> None:
-        """Removes the quotas and the parent of a cohort, because its Cohort object was deleted. The
-        cohort itself stays, as a root, while it has ClusterQueues or cohorts below it."""
+        """Removes the quotas and the parent of a cohort, because its Cohort object was deleted. A
+        cohort with ClusterQueues or cohorts below it stays in the tree, as a root."""
         node = self.cohorts.get(name)
         if node is None:
             return

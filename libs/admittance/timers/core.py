@@ -40,8 +40,9 @@ the schedule may have fired already."""
 
 class Corrections(NamedTuple):
     """The slots with a difference between the stream of schedules and what the retry-timer knew of
-    the stream. ``missing``: slots without a schedule on the stream; ``wrong``: slots with another
-    time or uid there; ``orphaned``: slots with a schedule for which no workload waits."""
+    the stream. ``missing``: slots without a schedule on the stream; ``wrong``: slots with a
+    schedule on the stream that has another time or uid; ``orphaned``: slots with a schedule for
+    which no workload waits."""
 
     missing: tuple[TimerSlot, ...] = ()
     wrong: tuple[TimerSlot, ...] = ()
@@ -177,9 +178,9 @@ class Schedules:
     def take_overdue(self, now: datetime) -> list[TimerSlot]:
         """Returns the slots with a schedule that was due a while ago but had no effect on its
         workload, because the published fact was lost or changed nothing. The next orders set these
-        schedules again, with growing pauses. Call this method only when the workload-controller has
-        folded all due facts; otherwise more facts pile up for a workload-controller that is merely
-        behind."""
+        schedules again, with growing pauses. `take_overdue` must be called only when the
+        workload-controller has folded all due facts; otherwise more facts pile up for a
+        workload-controller that is merely behind."""
         found = []
         for slot in self._overdue.take(now):
             state = self._slots.get(slot)
@@ -193,8 +194,8 @@ class Schedules:
     # Comparison. --------------------------------------------------------------------
 
     def begin_comparison(self) -> None:
-        """Must be called before the stream of schedules is read for `compare`. The comparison then
-        skips slots that have an order in flight at any time after this call."""
+        """Must be called before the stream of schedules is read for `compare`. `compare` skips
+        slots that have an order in flight at any time after `begin_comparison`."""
         self._touched = set(self._in_flight)
 
     def compare(self, standing: Mapping[TimerSlot, ActualSchedule], now: datetime) -> Corrections:

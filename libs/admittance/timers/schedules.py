@@ -1,9 +1,9 @@
 """Slots, schedules and orders of the retry-timer; and the schedules that stored workloads need,
 updated with every change of a workload. The module is pure.
 
-`WantedSchedules` keeps only the times at which a workload needs a schedule. If these times depend
-on AdmissionChecks, it keeps the whole workload, so that a change of a check can update the
-times."""
+`WantedSchedules` keeps only the times at which a workload needs a schedule. If the times of a
+workload depend on AdmissionChecks, `WantedSchedules` keeps the whole workload, so that a change of
+a check can update the times."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ the parent, and then the workload-controller updates the parent's rows without t
 AGAIN: Final = timedelta(seconds=1)
 """Delay before a failed publish of an act is tried again."""
 STUCK: Final = 2
-"""An act that was published again this many times without effect counts as stuck."""
+"""After so many repeats without effect an act counts as stuck."""
 
 
 class _SentAct(NamedTuple):
@@ -334,8 +334,8 @@ class FamilyActs:
         return [act.fact for act in self.acts(now, limit)]
 
     def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
-        """Returns the acts to publish now, in order. The returned acts count as published until
-        `FamilyActs.failed` is called for one. All acts of a family are returned together, so the
+        """Returns the acts to publish now, in order. Each returned act counts as published, unless
+        `FamilyActs.failed` is called for it. All acts of a family are returned together, so the
         result may have more than ``limit`` acts."""
         self._changed.update(dict.fromkeys(self._times.due(now)))
         found: list[Act] = []

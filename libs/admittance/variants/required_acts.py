@@ -41,8 +41,8 @@ NO_FLAVOR = "NoMatchingFlavor"
 class Act(NamedTuple):
     """An act of the variant-controller: a fact to publish, and the reason. ``mark``: the goal of
     the act; two acts for one workload with equal marks are the same act. ``revision``: the revision
-    of the act's workload; 0: the workload does not exist yet. ``tries``: how often the act was
-    published before without effect."""
+    of the workload that the act is about; 0: the workload does not exist yet. ``tries``: how often
+    the act was published before without effect."""
 
     fact: Fact
     why: str
@@ -109,8 +109,8 @@ def required_acts(
         look = min((at for at in (look, again) if at is not None), default=None)
     no_flavor = rules is not None and not tags and parent.state.active and not parent.state.admitted
     # If the feature gate ConcurrentAdmission was turned off while the workload-controller was down,
-    # no change of a queue makes the workload-controller turn the parent into a regular workload.
-    # The act `Aggregated` makes it do so.
+    # only the act `Aggregated` makes the workload-controller turn the parent into a regular
+    # workload: no change of a queue does.
     regular = rules is None and bool(context.queue) and not parent.state.admitted
     outdated = regular or (no_flavor and parent.reason != NO_FLAVOR)
     acts += _aggregated(parent, own, desired, outdated=outdated)
@@ -136,14 +136,14 @@ def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[Know
 def _surplus(
     parent: KnownParent, own: Iterable[KnownVariant], context: QueueContext
 ) -> dict[str, str]:
-    """Returns the names of the variants that must be deleted, because their tag is not offered or
-    has another variant, each with the reason."""
+    """Returns the names of the surplus variants, which must be deleted because their tag is not
+    offered or another variant has the same tag, each with the reason."""
     admitted = parent.state.admitted
     rules = context.rules
     if not context.queue or (rules is None and not admitted):
-        # Without a ClusterQueue nothing is decided. If the ClusterQueue has no concurrent
-        # admission, the workload-controller makes the parent a regular workload and deletes its
-        # variants.
+        # If the family's ClusterQueue is missing, no variant counts as surplus. If the ClusterQueue
+        # has no concurrent admission, the workload-controller makes the parent a regular workload
+        # and deletes its variants.
         return {}
     if rules is None:
         return {one.state.name: "noPolicy" for one in own if one.state.name != admitted}

@@ -170,7 +170,7 @@ class FlavorOffer(NamedTuple):
     """What one flavor offers to one pod set, without regard to other pod sets.
 
     ``rooms``: mode and borrowing level for each requested amount; empty if the flavor is not
-    eligible. ``before``: amounts that earlier pod sets take."""
+    eligible. ``before``: the amounts that earlier pod sets of the workload take."""
 
     pod_set: str
     option: Option
@@ -238,8 +238,8 @@ def _scan(
     only: str | None,
 ) -> tuple[Option, int, int, list[tuple[int, int]], int] | None:
     """Returns the flavor of the group for the requested amounts: the option, its mode and borrowing
-    level, mode and level for each amount, and the index where the scan stopped. None: no flavor
-    serves the amounts, and ``result.obstacles`` says why."""
+    level, mode and level for each amount, and the index where the scan stopped. Returns None if no
+    flavor serves the amounts; ``result.obstacles`` then says why."""
     best: tuple[Option, int, int, list[tuple[int, int]]] | None = None
     best_mode, best_level = _NO_FIT, 0
     options = group.options
@@ -304,8 +304,8 @@ def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: A
 
 
 def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:
-    """Returns two different checks of one controller: the check of the option, and the check of a
-    flavor chosen earlier; None: there is no such pair."""
+    """Returns two different checks of one controller: a check of the flavor ``option``, and a check
+    of a flavor chosen earlier; None: there is no such pair."""
     for controller, name in option.checks:
         other = result.checks.get(controller, name)
         if other != name:
