@@ -1,8 +1,8 @@
 """Runs conformance cases against a program and reports the results. The kit for check controllers
 and the kit for providers add their own cases.
 
-How long the kit waits depends on how long the program takes for its first answer. ``timeout``
-limits each wait of a test case.
+How long the kit waits depends on how long the tested program takes for its first answer.
+``timeout`` limits each wait of a test case.
 """
 
 from __future__ import annotations

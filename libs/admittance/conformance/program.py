@@ -22,8 +22,8 @@ END_SECONDS: Final = 12.0
 
 
 class ProgramProcess:
-    """The process of the tested program. ADMIT_NATS_URL and NATS_URL in its environment hold the
-    server's address.
+    """The process of the tested program. In the program's environment ADMIT_NATS_URL and NATS_URL
+    are the address of the NATS server.
     """
 
     def __init__(self, command: Sequence[str], url: str, *, is_ours: bool = False) -> None:
@@ -37,7 +37,7 @@ class ProgramProcess:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Starts the tested program. Raises SetupError if its command cannot be run."""
+        """Starts the tested program. Raises SetupError if the program's command cannot be run."""
         base = NO_OPTIONS.environment(os.environ) if self._is_ours else os.environ
         environment = {**base, "ADMIT_NATS_URL": self._url, "NATS_URL": self._url}
         try:

@@ -266,8 +266,8 @@ def missing(found: Mapping[str, Any], wanted: Iterable[str]) -> list[Fault]:
 
 
 def wrong_names(pairs: Iterable[tuple[str, Any, Any]]) -> list[Fault]:
-    """Returns a fault for each field in which a message differs from its request. ``pairs``: the
-    field, its value in the message, its value in the request.
+    """Returns a fault for each field in which a message differs from its request. ``pairs``: for
+    each compared field its name, its value in the message and its value in the request.
     """
     return [
         Fault("names", f"sent {field} {said!r}; the request has {wanted!r}")

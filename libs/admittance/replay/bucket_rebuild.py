@@ -2,8 +2,9 @@
 checkpoint. The module is pure.
 
 The workload-controller's core folds the facts again, in the commits that the leader recorded, so
-every workload gets the value that the leader wrote. The revisions of these values come from the
-recorded commits. Manifests need no folding: the log has each manifest as it was written."""
+every workload gets the value that the leader wrote. The revisions of the rebuilt workloads come
+from the recorded commits. Manifests need no folding: the log has each manifest as it was
+written."""
 
 from __future__ import annotations
 
@@ -101,8 +102,8 @@ class FamilyRebuild:
     the commit. ``finished``: returns a finished workload, given its key and uid.
 
     One commit may write several workloads of a family, so all facts about the family are folded.
-    Which facts the crashed leader folded in one commit is unknown, so they are folded one by one.
-    Facts that name a revision tell the revision of a write: a runner, for example, names the
+    Which facts the crashed leader folded in one commit is unknown, so the facts are folded one by
+    one. Facts that name a revision tell the revision of a write: a runner, for example, names the
     revision that admitted or evicted its job."""
 
     def __init__(
@@ -283,9 +284,9 @@ class BucketRebuild:
 
     def perform(self, commit: Committed, floor: int, limits: Limits | None = None) -> bool:
         """Folds the facts of one recorded commit. ``floor``: the `manifests_floor` of the leader
-        that made the commit. ``limits``: the limits of that leader; None: the defaults. Returns
-        False if the commit reaches beyond the revision ``seen``, so that later commits are not
-        needed."""
+        that made the commit. ``limits``: the limits of the leader that made the commit; None: the
+        default limits. Returns False if the commit reaches beyond the revision ``seen``, so that
+        later commits are not needed."""
         self._controller.queues.limits = limits or Limits()
         oldest = _oldest_revision(commit)
         if oldest > self.seen:

@@ -293,7 +293,7 @@ class DecisionReplay(Scheduler):
             if cursor:
                 generation = queue.generation + found.generation
                 workload.cursor = SavedCursor(cursor, self._cycle.number, generation, workload.cls)
-        # The live scheduler may publish a refusal during a handover of quota, but runs no cycle.
+        # During a handover of quota a domain has no cycles, but the replay needs one.
         self._state.handovers.pop(found, None)
         return self.decide(found, now=now)
 
@@ -398,8 +398,8 @@ class _Rebuilt:
 
 
 def is_turn(decision: Decision) -> bool:
-    """Whether the decision was made and published while a cycle processed a head. Other refusals
-    are published later."""
+    """Whether the decision was made and published while a cycle processed a head. True for a
+    refusal only if its reason is that victims must stop: other refusals are published later."""
     if isinstance(decision, Refused):
         return decision.refusal.reason == WAITS_FOR_VICTIMS
     return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)

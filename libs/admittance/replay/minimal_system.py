@@ -256,8 +256,8 @@ def _workload(
 
 def differences(expected: Sequence[SettleResult], found: Sequence[SettleResult]) -> Iterator[str]:
     """Yields one sentence for each difference between the expected and the found results of the
-    settle steps. ``step``, ``cycles`` and ``trace`` of a result are not compared. In ``usage`` a
-    missing amount is equal to zero."""
+    settle steps. ``step``, ``cycles`` and ``trace`` of a result are not compared. In the ``usage``
+    of a result a missing amount is equal to zero."""
     if len(expected) != len(found):
         yield f"expected {len(expected)} settle steps, got {len(found)}"
     for want, got in zip(expected, found, strict=False):

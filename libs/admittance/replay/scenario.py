@@ -135,8 +135,8 @@ def perform_step(system: MinimalSystem, what: str, value: Any) -> None:
 
 @contextmanager
 def _bad_scenario_at(object_or_step: str) -> Iterator[None]:
-    """Turns errors about an object or a step of a scenario into BadScenario. ``where``: the object
-    or step in words, such as "step 3"."""
+    """Turns errors about an object or a step of a scenario into BadScenario. ``object_or_step``:
+    the object or step in words, such as "step 3"."""
     try:
         yield
     except ManifestError as error:

@@ -1,9 +1,9 @@
 """``python -m admittance.whatif`` reads a `SimulationTask` from standard input and writes the reply
 to standard output, one message per line.
 
-A scheduler starts one such process for each what-if request. Copying many workloads takes seconds,
-and the scheduler continues to decide during those seconds. The process reads the bucket and writes
-nothing to it.
+A scheduler starts one what-if process for each what-if request. Copying many workloads takes
+seconds, and the scheduler continues to decide during those seconds. The what-if process reads the
+bucket and writes nothing to it.
 """
 
 from __future__ import annotations

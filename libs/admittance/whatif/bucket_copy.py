@@ -271,8 +271,8 @@ class BucketCopy:
         key = self.family(name)
         old = self.shown(key)
         self.before.setdefault(key, old)
-        # Not `Controller.committed`, which would also encode facts to publish; the simulation needs
-        # no such facts.
+        # `Controller.committed` is not called here: it would also encode facts to publish, which
+        # the simulation does not need.
         workloads.keep(put.key, VersionedWorkload(put.workload, self.revision, put.fact, put.trace))
         self._apply_workload(put.key, name, put.workload, self.revision)
         self._note(key, old, self.shown(key))
