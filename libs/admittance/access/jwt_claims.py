@@ -38,8 +38,10 @@ _STORAGE: Final = dict.fromkeys(("mem_storage", "disk_storage", "streams", "cons
 
 
 class Revoked(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A user that was revoked. ``key``: its public key; ``at``: JWTs issued until then are revoked,
-    in seconds since 1970; ``expires``: when its JWT expires; 0: never."""
+    """A user that was revoked. ``key``: the user's public key; ``at``: the user's JWTs issued until
+    this time are revoked, in seconds since 1970; ``expires``: when the user's JWT expires; 0:
+    never.
+    """
 
     key: str
     account: str
@@ -123,9 +125,10 @@ def account_of(user: User) -> Account:
 
 
 def jwt_config(operator: str, accounts: Mapping[str, str], system: str, folder: str) -> str:
-    """The configuration that a nats-server includes, as text. ``operator``: its JWT; ``accounts``:
-    JWTs by public key; ``system``: the public key of the system account; ``folder``: where the
-    server keeps JWTs."""
+    """The configuration that a nats-server includes, as text. ``operator``: the operator's JWT;
+    ``accounts``: the JWTs of the accounts by public key; ``system``: the public key of the system
+    account; ``folder``: where the server keeps JWTs.
+    """
     return HEAD + "\n".join(
         [
             f"operator: {operator}",

@@ -261,7 +261,7 @@ def admin(user: User) -> Permissions:
 
 
 def _acts(user: User, verbs: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Rules for the subjects ``admit.user.<user>.<verb>.<ns>.<name>`` with these verbs."""
+    """Rules for the subjects ``admit.user.<user>.<verb>.<ns>.<name>`` with the given verbs."""
     return rules(
         "act in its own name",
         *(

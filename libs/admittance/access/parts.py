@@ -50,7 +50,9 @@ def each(pattern: str, values: Iterable[str]) -> tuple[str, ...]:
 
 
 def inbox(user: User) -> tuple[Rule, ...]:
-    """The subscription through which the user gets answers. No other user may read it."""
+    """The subscription through which the user gets answers. No other user may read what arrives on
+    this subscription.
+    """
     return rules("receive answers", f"_INBOX.{user.token}.>")
 
 

@@ -33,7 +33,7 @@ class Names(StrEnum):
 
     @property
     def option(self) -> str:
-        """The option of `admit auth add` that takes these names."""
+        """The option of `admit auth add` with which such names are given."""
         return "--namespace" if self is Names.NAMESPACES else f"--{self.value}"
 
 

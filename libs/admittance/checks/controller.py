@@ -126,7 +126,7 @@ class AdmissionCheckController(Program):
         the function's verdict, or None if the function uses `report` instead (`Later`).
 
         Converts a dict of parameters to the controller's Struct. Raises BadParameters, what the
-        check raises, and TypeError if it returns anything else than a verdict.
+        check's function raises, and TypeError if the function returns anything else than a verdict.
         """
         if self.main is None:
             raise RuntimeError(self._without_main())

@@ -111,7 +111,7 @@ class JudgementMemory:
         record.judged = False
 
     def freed(self, identity: JudgementKey, reason: str) -> None:
-        """Records that the callback for withdrawn requests ran for this reason."""
+        """Records that the callback for withdrawn requests ran for this withdrawal reason."""
         self._get_or_add(identity).freed += (reason,)
 
     def forget(self, identity: JudgementKey) -> None:

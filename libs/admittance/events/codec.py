@@ -74,8 +74,8 @@ def decode(subject: str, data: bytes) -> Fact:
 
 
 def _with_detail(fact: Fact, detail: str) -> Fact:
-    """The fact with the detail of its subject. Raises Undecodable if the payload contradicts that
-    detail.
+    """The fact with the detail of its subject. Raises Undecodable if the payload contradicts the
+    subject's detail.
     """
     if isinstance(fact, WITH_UPDATES) and fact.pod_set_updates:
         tolerations = [one.tolerations for one in fact.pod_set_updates]

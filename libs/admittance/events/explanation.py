@@ -60,8 +60,8 @@ class Holder(Shape, frozen=True, kw_only=True):
 class Protection(Shape, frozen=True, kw_only=True):
     """Why ``workloads`` that hold a scarce resource in ``flavor`` cannot be preempted.
     ``cluster_queue``: the ClusterQueue of the workloads, empty if they are in several;
-    ``of``: the ClusterQueue whose preemption ``policy`` forbids it, which is that of the waiting
-    workload. ``rule`` has one of these stable words: PolicyNever, PriorityNotLower,
+    ``of``: the ClusterQueue of the waiting workload, whose preemption ``policy`` forbids the
+    preemption. ``rule`` has one of these stable words: PolicyNever, PriorityNotLower,
     AboveThreshold, WhileBorrowing, AboveNominal, WithinNominal, CohortWithinQuota, Inactive,
     PreemptionLoop, SharesForbid, NotEnough, NotLookedAt. ``lowest_priority``: the lowest priority
     of the workloads, for rules about priority.

@@ -321,9 +321,9 @@ class QueuesReply(Reply, frozen=True, kw_only=True):
 class Logs(Request, frozen=True, kw_only=True):
     """``admit.api.logs.<ns>``: output of the pods of a workload, from ``offsets`` on.
 
-    Every runner receives it; only a runner that has the workload answers. ``pod`` None: all pods.
-    ``tail``: number of last lines for a pod without an offset; None: all lines. ``before``: selects
-    the newest run whose admission has a smaller revision; 0: the newest run."""
+    Every runner receives this request; only a runner that has the workload answers. ``pod`` None:
+    all pods. ``tail``: number of last lines for a pod without an offset; None: all lines.
+    ``before``: selects the newest run with an admission below this revision; 0: the newest run."""
 
     name: str
     pod: int | None = None

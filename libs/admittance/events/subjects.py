@@ -142,7 +142,8 @@ RUNNER_ORDERS: Final = ("admit.workload.admitted.>", "admit.workload.evicted.>")
 RUNNER_CONSUMER: Final = "admit.api.consumer.runner."
 """``admit.api.consumer.runner.<runner>`` for all namespaces, or
 ``admit.api.consumer.runner.<runner>.<namespaces>``: the request that makes the consumer of a
-runner. ``<namespaces>`` is one token for all of them, so that permissions can guard it."""
+runner. ``<namespaces>`` is one token for all namespaces of the runner, so that permissions can
+guard it."""
 USER_FACTS: Final = "admit.user."
 """``admit.user.<user>.<verb>.<ns>.<name>``: a fact that a person caused; permissions make
 ``<user>`` the user that is connected.

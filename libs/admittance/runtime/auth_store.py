@@ -136,14 +136,15 @@ class AuthStore:
         return self._read().issuer is not None
 
     def account_jwts(self) -> dict[str, str]:
-        """In a folder with JWTs those of the accounts, by public key."""
+        """The JWTs of the accounts, by public key; only for a folder with JWTs."""
         content = self._read()
         return self._issuer(content).account_jwts(content.revoked, content.issued)
 
     @asynccontextmanager
     async def sending(self) -> AsyncIterator[None]:
-        """Held while the JWTs of accounts are read and sent: a server takes the JWTs that arrive
-        last, so those of an earlier change must not arrive after those of a later one."""
+        """Holds a lock while the JWTs of accounts are read and sent: a server takes the JWTs that
+        arrive last, so the JWTs of an earlier change must not arrive after those of a later change.
+        """
         descriptor = self._open_lock(SENDING)
         try:
             await asyncio.to_thread(fcntl.flock, descriptor, fcntl.LOCK_EX)
@@ -224,7 +225,7 @@ class AuthStore:
     def provide(self, wanted: Sequence[User], folder: Path | None = None) -> bool:
         """Makes sure that each user exists and that its file, `credentials_of`, holds its key. A
         user whose file is missing or wrong gets a new key. Returns whether any user was added or
-        changed. ``folder``: the folder of the files, if it is not this folder.
+        changed. ``folder``: the folder of the credentials files, if they are not in this folder.
         """
         with self._locked() as content:
             if content.issuer is not None:
@@ -442,8 +443,9 @@ def write_secret_file(path: Path, text: str) -> None:
 
 
 def _open_new(path: Path, flags: int) -> int:
-    """Opens a file that only its owner may read, and makes it if there is none. As root: the file
-    gets the owner of its folder."""
+    """Opens a file that only its owner may read, and makes the file if it does not exist. As root:
+    the file gets the owner of its folder.
+    """
     flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:

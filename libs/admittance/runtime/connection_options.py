@@ -1,7 +1,7 @@
 """Server, login and TLS of a connection to the bus: from options, else from ``ADMIT_NATS_*``
 variables, else from the user's contexts.
 
-Imports no client library: short commands read their options with it.
+This module imports no client library, because short commands read their options with it.
 """
 
 from __future__ import annotations

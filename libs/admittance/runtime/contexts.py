@@ -3,8 +3,8 @@
 Contexts are files in the folder of the user's configuration.
 
 ``contexts/NAME.json`` is one context, and the file ``current`` holds the name of the context that
-commands use without options. Only the owner of the context files may read them. Imports no client
-library: short commands look for the server here.
+commands use without options. Only the owner of the context files may read them. This module imports
+no client library, because short commands look for their server with it.
 """
 
 from __future__ import annotations
@@ -76,13 +76,15 @@ def current_name(env: Mapping[str, str]) -> str | None:
 
 
 def current(env: Mapping[str, str]) -> Context | None:
-    """The context that commands use without options; None if there is none. Raises BadContext."""
+    """The context that commands use without options; None if no context is current. Raises
+    BadContext.
+    """
     name = current_name(env)
     return None if name is None else context_named(env, name)
 
 
 def context_named(env: Mapping[str, str], name: str) -> Context:
-    """The context of that name. Raises BadContext if it is missing or damaged."""
+    """The context of that name. Raises BadContext if the context is missing or damaged."""
     folder = folder_of(env)
     path = None if folder is None else folder / "contexts" / f"{name}.json"
     text = _read(path) if path is not None and _NAME.match(name) else None
@@ -101,8 +103,9 @@ def local_name(url: str) -> str:
 
 def context_of(env: Mapping[str, str], url: str) -> Context | None:
     """The context of the servers of ``url``: the current one if it has all of them, else the first
-    by name. None if there is none. A damaged context counts as absent; raises BadContext if it has
-    the name that `admit up` gives the server."""
+    by name. None if no context has these servers. A damaged context counts as absent; raises
+    BadContext if it has the name that `admit up` gives the server.
+    """
     found = names(env)
     if not found:
         return None

@@ -129,7 +129,7 @@ START_TIMEOUT: Final = 30.0
 """Seconds within which a started server must open its port; before that, the server reads its
 store, perhaps millions of messages."""
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
-"""If the disk has less free space than this, JetStream would refuse the first facts."""
+"""The free bytes that the disk must have: with fewer, JetStream would refuse the first facts."""
 SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
 """Defaults for the server's Go runtime. Facts come one by one, and waking a second thread for each
 fact costs more than the work on it: on two cores a third of the server's CPU, without more
@@ -199,7 +199,8 @@ class EmbeddedServer:
 
     async def start(self) -> str:
         """Starts or adopts the server and returns its URL. Raises SetupError if folder, port,
-        binary or disk prevent it."""
+        binary or disk prevent the start.
+        """
         self._take_folder()
         try:
             left = self._adoptable()

@@ -56,8 +56,8 @@ async def cancel_and_wait(task: asyncio.Task[Any], *, again_seconds: float = 0.5
 
 def raise_if_cancelled() -> None:
     """Raises CancelledError if the current task was cancelled but the cancellation was lost:
-    nats-py loses a cancellation while it flushes. Loops that end only by cancellation call this,
-    such as readers.
+    nats-py loses a cancellation while it flushes. Loops that end only by cancellation, such as
+    readers, call this function.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

@@ -223,7 +223,8 @@ class Life:
 
     def _decision_applied(self, link_to: LinkTo) -> bool:
         """Records the span of the scheduler's decision that the workload-controller has just
-        applied, if there was such a decision. Returns whether there was such a decision.
+        applied, if there was such a decision. Returns False if no decision of the scheduler was
+        applied.
         """
         if self._decided is None or self.stage is None or self.stage.name != QUEUE:
             return False

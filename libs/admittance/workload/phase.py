@@ -25,7 +25,7 @@ class Phase(StrEnum):
     EVICTING = "Evicting"
     """The workload loses its quota, which stays booked until the job has stopped."""
     DEACTIVATED = "Deactivated"
-    """The workload is not admitted until a user turns it on again."""
+    """The workload is not admitted until a user activates it again."""
     REJECTED = "Rejected"
     """A check has deactivated the workload."""
     FINISHED = "Finished"

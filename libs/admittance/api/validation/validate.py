@@ -75,7 +75,8 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
 
 def validate_update(old: Manifest, new: Manifest) -> list[Problem]:
     """The problems of changing a manifest from ``old`` to ``new``; `validate` finds the problems of
-    ``new`` alone. A Workload has no such problems, because only facts change a stored workload.
+    ``new`` alone. No problem of a Workload is reported here, because only facts change a stored
+    workload.
     """
     match old, new:
         case ClusterQueue(), ClusterQueue():

@@ -23,7 +23,8 @@ messages at once. The log, the bucket and the answers of requests use these hand
 writing; everything else uses nats-py.
 
 `ReconnectingClient` and `Connection` use private names of nats-py.
-`tests/integration/bus/test_reconnecting.py` fails if a new version changes them.
+`tests/integration/bus/test_reconnecting.py` fails if a new version of nats-py changes these private
+names.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ async def list_consumers(bus: Bus, stream: str) -> list[dict[str, Any]]:
 
 
 async def listed_consumers(bus: Bus, stream: str) -> ListedConsumers:
-    """The consumers of a stream. Raises Refused or Unavailable if the server does not list them. A
-    cluster waits up to 4 s for the leaders of consumers."""
+    """The consumers of a stream. Raises Refused or Unavailable if the server does not list the
+    consumers. A cluster waits up to 4 s for the leaders of consumers.
+    """
     found: list[dict[str, Any]] = []
     missing: list[str] = []
     while True:
@@ -119,7 +120,7 @@ class Consumers:
         return int(info.get("num_pending", 0))
 
     async def delete(self, name: str) -> None:
-        """Deletes a consumer. Raises Refused if the server does not delete it."""
+        """Deletes a consumer. Raises Refused if the server does not delete the consumer."""
         await self._bus.api(f"CONSUMER.DELETE.{self._stream}.{name}")
 
     async def generations(self) -> list[tuple[int, int, str, int]]:

@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StoredMessage(NamedTuple):
-    """A message of a stream. ``time``: when the server stored it."""
+    """A message of a stream. ``time``: when the server stored the message."""
 
     sequence: int
     time: datetime

@@ -38,7 +38,7 @@ SECRET_KEY: Final = "_admittance.secret"
 async def deployment_secret(bus: Bus) -> bytes:
     """The secret of this deployment, created at first use. The secret is kept in the bucket of
     claims, from which users read nothing. A deployment of an earlier version keeps its secret: see
-    `forget_earlier_secret`. Raises Unavailable if another service must create it.
+    `forget_earlier_secret`. Raises Unavailable if another service must create the secret.
     """
     while True:
         entry = await get(bus, SECRET_KEY, bucket=subjects.CLAIMS)
@@ -65,7 +65,7 @@ async def deployment_secret(bus: Bus) -> bytes:
 
 async def forget_earlier_secret(bus: Bus) -> None:
     """Deletes the secret where earlier versions kept it: in the bucket of objects, which users may
-    read. Call it after `deployment_secret`.
+    read. Call `forget_earlier_secret` after `deployment_secret`.
     """
     earlier = await get(bus, SECRET_KEY)
     if earlier is not None and earlier.value:

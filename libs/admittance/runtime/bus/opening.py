@@ -28,7 +28,7 @@ OLDEST_SERVER: Final = (2, 12)
 PING_SECONDS: Final = 3
 PINGS_UNANSWERED: Final = 3
 """The most pings without an answer: if a server does not answer for 9 to 12 s, the client
-reconnects. After a pause of the server shorter than this, all requests get their answers late.
+reconnects. After a shorter pause of the server all requests still get their answers, only late.
 """
 CONNECT_SECONDS: Final = 2.0
 """Time limit for connecting to one server."""
@@ -93,7 +93,8 @@ async def open_connection(
     Raises NoServer if no server answers, AccessDenied if the server refuses credentials,
     certificate or permissions or if a file of ``access`` is missing or wrong, Unavailable if
     JetStream has no leader, and SetupError if a person must change something: the address, a server
-    without JetStream or older than 2.12. Raises such an error within about 5 s.
+    without JetStream or older than 2.12. If no server can be used, the error is raised within about
+    5 s.
     """
     nc, target = await _open(url, name, access, _check_server)
     nc.options["allow_reconnect"] = True
@@ -254,7 +255,7 @@ _FIRST: Final = "; if it wants the TLS handshake first, use --tls-first or ADMIT
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the error says that the server refuses the login or has ended it."""
+    """Whether the error says that the server refuses the login or has ended the login."""
     text = str(error).lower()
     return isinstance(error, nats.errors.Error) and (
         "authorization" in text or "authentication" in text

@@ -33,15 +33,15 @@ from admittance.runtime.telemetry.metrics import PREFIX
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one service in one process. Durations in seconds.
 
-    ``instance``: a token, unique among the instances of a service. A runner must keep it over
-    restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: the number of replicas of each
-    stream; 1 without a cluster. ``finished_seconds``: how long a finished workload stays in the
-    bucket; its facts stay on the log. ``checkpoint_seconds``: time between two checkpoints, if
-    anything changed. ``drain_seconds``: how long an evicted job keeps its quota if its runner does
-    not answer. ``check_delay_seconds``: the longest delay that a check's Retry can ask for.
-    ``compare_seconds``: about how often the retry-timer compares all schedules on the bus with the
-    stored workloads. ``beat_seconds``: time between two heartbeats of a check controller or
-    provider. ``provisioning_seconds``: the default deadline of a request for capacity; 0: none.
+    ``instance``: a token, unique among the instances of a service. A runner must keep its
+    ``instance`` over restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: the number of
+    replicas of each stream; 1 without a cluster. ``finished_seconds``: how long a finished workload
+    stays in the bucket; its facts stay on the log. ``checkpoint_seconds``: time between two
+    checkpoints, if anything changed. ``drain_seconds``: how long an evicted job keeps its quota if
+    its runner does not answer. ``check_delay_seconds``: the longest delay that a check's Retry can
+    ask for. ``compare_seconds``: about how often the retry-timer compares all schedules on the bus
+    with the stored workloads. ``beat_seconds``: time between two heartbeats of a check controller
+    or provider. ``provisioning_seconds``: the default deadline of a request for capacity; 0: none.
     ``admin``: HOST:PORT of the admin port of this process; None: not served. ``metrics_prefix``:
     what the name of every metric begins with.
     """

@@ -158,7 +158,7 @@ def stop_on_signals(
 
 STOP_SECONDS: Final = 65.0
 """Most seconds for which `supervise` waits until a cancelled service has ended. A runner may need
-all this time, because it waits for its jobs' grace periods.
+the whole time limit, because it waits for its jobs' grace periods.
 """
 CLOSE_SECONDS: Final = 0.5
 """Longest wait for a connection to close."""
