@@ -1,4 +1,6 @@
-"""Checks of `admit doctor`: whether admin ports are served, and by Admittance."""
+"""Checks of `admit doctor`: whether admin ports are served, and whether services of Admittance
+serve them.
+"""
 
 from __future__ import annotations
 
