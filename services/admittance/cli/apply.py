@@ -24,8 +24,9 @@ APPLY_SECONDS: Final = 30.0
 FOREIGN: Final = " (foreign parameters)"
 AT_ONCE_BYTES: Final = 700_000
 AT_ONCE: Final = 500
-"""The most objects in one apply request, which is applied as a whole and must fit into one message
-of the bus."""
+"""The greatest number of objects in one apply request. The request is applied as a whole, and must
+fit into one message of the bus.
+"""
 
 
 async def apply(call: Call, paths: Sequence[str]) -> int:

@@ -39,7 +39,7 @@ from admittance.workload.stored import PARENT, head
 
 PENDING: Final = "pending"
 PENDING_ROWS: Final = 1_000
-"""The most rows of pending workloads that the scheduler returns for one request."""
+"""The greatest number of rows of pending workloads that the scheduler returns for one request."""
 BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
 """Reasons that the scheduler gives for a workload in backoff."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)

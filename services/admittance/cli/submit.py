@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE: Final = 100
-"""The most outcomes of submissions that are requested at the same time."""
+"""The greatest number of outcomes of submissions that are requested at the same time."""
 
 COMMAND_LINE: Final = "the command line"
 NAMED_MAX: Final = 5

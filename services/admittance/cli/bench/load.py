@@ -23,8 +23,8 @@ from admittance.runtime.tasks import set_within
 from admittance.runtime.wire import frame
 
 IN_FLIGHT_MAX: Final = 2000
-"""The most submissions without an acknowledgement: the server limits the queue of unwritten
-messages of a stream.
+"""The greatest number of submissions that may be without an acknowledgement at the same time: the
+server limits the queue of unwritten messages of a stream.
 """
 SAMPLE_SECONDS: Final = 1.0
 STALL_SECONDS: Final = 60.0

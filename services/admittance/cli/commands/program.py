@@ -25,7 +25,9 @@ from admittance.cli.support.options import (
 )
 
 ERRORS_MAX: Final = 100
-"""The most error lines that one call prints; a last line says how many more there are."""
+"""The greatest number of error lines that one call prints; a last line has the number of errors
+that are left out.
+"""
 
 
 def _version(wanted: bool) -> None:

@@ -15,8 +15,8 @@ from admittance.runtime.bus.history import time_of
 from admittance.runtime.errors import Refused, Unavailable
 
 LAG_MAX: Final = 10_000
-"""The most unread facts of a service that are ok, about a second of work; with more, the service
-does not keep up.
+"""A service with more unread facts than this does not keep up; this number is about a second of
+work.
 """
 STUCK_SECONDS: Final = 30.0
 """A consumer with unread or unacknowledged facts and without progress for so long is stuck."""

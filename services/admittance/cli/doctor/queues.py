@@ -10,7 +10,7 @@ from admittance.cli.support.link import Link
 from admittance.events.requests import Queues, QueuesReply
 
 SHOWN_MAX: Final = 20
-"""The most inactive queues that get a line of their own."""
+"""The greatest number of inactive queues that get a line of their own."""
 
 
 async def queue_findings(bus: Link) -> list[Finding]:

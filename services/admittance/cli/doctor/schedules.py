@@ -17,8 +17,8 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 
 LATE_MAX: Final = 1_000
-"""The most due timers that may be missing on the log. Thousands of timers may fire at once, and the
-server copies them within a second.
+"""With more due timers than this missing on the log, the server does not keep up. Thousands of
+timers may fire at once, and the server copies them within a second.
 """
 OLD_SECONDS: Final = 600.0
 """If the retry-timer has not compared schedules for this long, lost schedules may stay lost."""

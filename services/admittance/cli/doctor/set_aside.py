@@ -37,9 +37,9 @@ from admittance.workload_controller.checkpoints import all_checkpoints
 from admittance.workload_controller.journal import read_commits
 
 SET_ASIDE_MAX: Final = 50
-"""The most unreadable entries that get a line of their own in the table."""
+"""The greatest number of unreadable entries that get a line of their own in the table."""
 AT_ONCE: Final = 100
-"""The most requests to the server at the same time."""
+"""The greatest number of requests to the server at the same time."""
 PROBE: Final = "_admittance.probe"
 """The key of a probe write, in every bucket for a moment; not an unreadable entry."""
 INSTALLATIONS: Final = frozenset(map(installation_key, ("docker", "kubernetes")))

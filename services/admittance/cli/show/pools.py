@@ -33,7 +33,7 @@ from admittance.provider_pool.bookings import (
 from admittance.provider_pool.manifests import KIND, BadPool, Pool, pattern_of, pool_of, pool_of_key
 
 MACHINES_MAX: Final = 8
-"""The most machines of one booking that are listed by name."""
+"""The greatest number of machines of one booking that are listed by name."""
 
 
 async def with_bookings(
