@@ -124,8 +124,8 @@ class CheckConfigurations:
         self.down: dict[str, str] = {}
 
     def config_of(self, check: str) -> ProvisioningRequestConfigSpec | None:
-        """The configuration that the check names; None if there is none, for the reason that
-        `trouble` returns.
+        """The configuration that the check names; None if there is no usable configuration, for the
+        reason that `trouble` returns.
         """
         found = self.checks.get(check)
         reference = found.spec.parameters if found is not None else None

@@ -7,7 +7,7 @@ Files, all of mode 0600 in a folder of mode 0700:
 - ``system.nk``: the seed with which the server is asked to read ``auth.conf`` again.
 - ``NAME.creds``: the credentials of the users that `admit up` needs itself.
 - ``OPERATOR.nk``, ``CORE.nk``, ``OUT.nk``, ``SYS.nk``: in a folder with JWTs, the seeds that sign
-  them. Users are then not in ``auth.conf``, and the server keeps JWTs in ``jwt``.
+  them. In such a folder, ``auth.conf`` has no users, and the server keeps JWTs in ``jwt``.
 - ``lock``: a file that a process locks while it changes the folder; ``sending``: while it sends
   JWTs to servers.
 

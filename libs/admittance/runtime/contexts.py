@@ -104,7 +104,7 @@ def local_name(url: str) -> str:
 def context_of(env: Mapping[str, str], url: str) -> Context | None:
     """The context of the servers of ``url``: the current one if it has all of them, else the first
     by name. None if no context has these servers. A damaged context counts as absent; raises
-    BadContext if it has the name that `admit up` gives the server.
+    BadContext if the damaged context has the name that `admit up` gives the server.
     """
     found = names(env)
     if not found:

@@ -130,7 +130,7 @@ class Program(ABC):
         concurrency: int | None,
         grace_seconds: float,
     ) -> None:
-        token(name)  # raises ValueError for a name that has no token
+        token(name)  # `token` raises ValueError for an empty name
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency={concurrency} must be at least 1")
         self.name = name

@@ -92,7 +92,7 @@ def read_manifest(key: str, value: bytes) -> Manifest:
         raise Unreadable(reason_of(error)) from error
     if key != expected:
         raise Unreadable(
-            f"the value at this key is of the {found.kind} "
+            f"the value at this key belongs to another object: the {found.kind} "
             f"{meta.namespace + '/' * bool(meta.namespace)}{meta.name}"
         )
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
@@ -124,7 +124,9 @@ def _check(key: str, workload: StoredWorkload) -> None:
     after a failure."""
     meta, status = workload.metadata, workload.status
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
-        raise Unreadable(f"the value at this key is of the workload {meta.namespace}/{meta.name}")
+        raise Unreadable(
+            f"the value at this key belongs to another workload: {meta.namespace}/{meta.name}"
+        )
     if len(meta.uid) > UID_MAX:
         raise Unreadable(
             f"the workload's uid has {len(meta.uid)} characters, {UID_MAX} are allowed"

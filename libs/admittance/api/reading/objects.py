@@ -169,7 +169,7 @@ class ManifestReader:
         return ManifestError(problems, source=self.source, document=self.document, about=self.about)
 
     def decode(self, value: Any, namespace: str) -> AcceptedManifest:
-        """The value as a manifest. Raises ManifestError with all problems of its fields."""
+        """The value as a manifest. Raises ManifestError with all problems of the value's fields."""
         try:
             return self._decode(value, namespace)
         except RecursionError:
@@ -190,7 +190,7 @@ class ManifestReader:
         return AcceptedManifest(with_defaults(manifest, namespace), tuple(upgraded.warnings))
 
     def shaped(self, value: Any, struct: type[Any]) -> Any:
-        """The value as a Struct. Raises ManifestError with all problems of its fields."""
+        """The value as a Struct. Raises ManifestError with all problems of the value's fields."""
         problems: list[Problem] = []
         try:
             fitted = conform(value, struct, problems)

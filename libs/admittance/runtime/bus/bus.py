@@ -215,8 +215,9 @@ class Bus:
         again was in flight: its outcome is unknown. When all messages of the call may be repeated,
         messages without an answer are sent again every `RESEND_SECONDS`.
 
-        ``repeat_puts``: messages that expect a revision may be repeated too. A StaleRevision can
-        then mean that the first copy of this put was stored, so the caller must read the key.
+        ``repeat_puts``: messages that expect a revision may be repeated too. With ``repeat_puts`` a
+        StaleRevision can mean that the first copy of a put was stored, so the caller must read the
+        key.
         """
         outcomes: list[int | Refused] = [0] * len(messages)
         todo = list(range(len(messages)))

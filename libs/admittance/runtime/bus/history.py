@@ -52,7 +52,8 @@ async def last_by_direct_get(
     bus: Bus, subject: str, *, stream: str = subjects.STREAM
 ) -> StoredMessage | None:
     """The newest message on the subject, without wildcards, from any replica of the stream; None if
-    there is none. Raises Unavailable, AccessDenied, and Refused if the server refuses the request.
+    the subject has no message. Raises Unavailable, AccessDenied, and Refused if the server refuses
+    the request.
     """
     request = f"$JS.API.DIRECT.GET.{stream}.{subject}"
     [(data, headers)] = await _ask(bus, request, b"", several=False)

@@ -103,8 +103,8 @@ class UnusableDelivery(NamedTuple):
 async def publish_dead_letters(bus: Bus, service: str, bad: Sequence[UnusableDelivery]) -> None:
     """Publishes a dead letter on ``admit.deadletter.<service>`` for each delivery.
 
-    Publishing the same dead letter again within the dedupe window has no effect; later it publishes
-    a second dead letter.
+    Publishing the same dead letter again within the dedupe window has no effect; after the window a
+    second dead letter is published.
     """
     if not bad:
         return

@@ -115,8 +115,8 @@ class LeaderElector:
         """
 
     async def run(self) -> None:
-        """Sends the heartbeats of this instance and follows the heartbeats and epochs of the
-        others, until cancelled.
+        """Sends the heartbeats of this instance and follows the heartbeats and epochs of the other
+        instances, until cancelled.
 
         Raises SetupError when another process runs as this instance."""
         with report_findings(self._findings):
@@ -181,8 +181,8 @@ class LeaderElector:
         """Takes those of the given domains that have no live leader. Returns the domains that this
         instance took.
 
-        With a barrier, this instance leads them once the barrier is echoed; without a barrier, at
-        once.
+        With a barrier, this instance leads the taken domains once the barrier is echoed; without a
+        barrier, at once.
         """
         fresh = [domain for domain in domains if domain not in self._known]
         if fresh:

@@ -164,7 +164,9 @@ class AdminPort:
         return self._on_loop(reasons(), READY_SECONDS)
 
     def _on_loop(self, work: Coroutine[Any, Any, list[str]], seconds: float) -> list[str]:
-        """The result of the coroutine on the event loop, or why the loop did not give it."""
+        """The result of the coroutine on the event loop, or why the loop did not return a
+        result.
+        """
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:

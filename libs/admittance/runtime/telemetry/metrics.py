@@ -174,7 +174,8 @@ class Gauges(Metric):
     """Numbers that ``read`` returns at a scrape, by the name of the gauge and its labels.
 
     ``read`` runs in another thread than the service, so it must change nothing. A dict that the
-    service changes during the reading makes ``read`` raise RuntimeError; then it is read again.
+    service changes during the reading makes ``read`` raise RuntimeError; then the gauge is read
+    again.
     """
 
     def __init__(self, definitions: Iterable[Definition], read: Read) -> None:
