@@ -105,5 +105,5 @@ def required_checks(
     ]
     pair = conflicting_checks(check for check in chosen if check.spec.controller_name)
     if pair is not None:
-        raise ConflictingChecks(f"checks {pair[0]} and {pair[1]} have one controller")
+        raise ConflictingChecks(f"AdmissionChecks {pair[0]} and {pair[1]} have the same controller")
     return {check.metadata.name: check for check in chosen}

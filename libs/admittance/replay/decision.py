@@ -434,7 +434,7 @@ def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
         if scan is not None:
             if scan.lost:
                 raise CannotRepeat(
-                    "the decision does not list the heads processed before it in its cycle: there "
+                    "the decision does not list the heads that its cycle processed earlier: they "
                     "were too many"
                 )
             for head in scan.heads:

@@ -176,7 +176,7 @@ def settle(
             elif isinstance(one, Assigned):
                 system.reserve(one)
             else:
-                raise TypeError(f"Kueue makes no decision {type(one).__name__}")
+                raise TypeError(f"Kueue makes no decision of the type {type(one).__name__}")
         idle = idle + 1 if not decided and _pending_and_parked(system) == before else 0
     return system.cycle
 
