@@ -23,9 +23,10 @@ async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
     answers the service's probe.
     """
     probe = SERVICES[service].probe
+    # A service that does not listen yet gives no answer, and most listen after some milliseconds.
     pause = 0.02
     while True:
-        for one in await health(bus, seconds=0.25, enough=(service, instance)):
+        for one in await health(bus, seconds=pause, enough=(service, instance)):
             mine = is_of(one, service, instance)
             if mine and one.ready and (probe is None or await _answers(bus, probe)):
                 return
