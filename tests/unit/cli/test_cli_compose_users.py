@@ -11,11 +11,13 @@ import pytest
 from admittance.cli.auth import compose
 from admittance.cli.commands.program import invoke
 from admittance.runtime.auth_store import AuthStore
+from admittance.runtime.connection_options import URL_VARIABLE
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of users, which a test without root may make too."""
+    """A folder of users, which a test without root may make too. No server runs at its address."""
+    monkeypatch.setenv(URL_VARIABLE, "nats://127.0.0.1:1")
     if os.geteuid() != 0:
         monkeypatch.setattr(compose, "CONTAINER_UID", os.geteuid())
     return tmp_path / "auth"
