@@ -147,7 +147,14 @@ def test_an_option_of_the_engine_is_not_an_image(image: str) -> None:
         plan_docker(admitted({"name": "c", "image": image}), given={}, docker="docker", mark="m")
 
 
-@pytest.mark.parametrize("name", ["DOCKER_HOST", "LD_PRELOAD", "https_proxy", "PATH"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("DOCKER_HOST", "LD_PRELOAD", "https_proxy", "PATH"),
+        # podman would take mounts from such a file, and a shell would run such a function.
+        *("CONTAINERS_CONF", "CONTAINER_HOST", "REGISTRY_AUTH_FILE", "BASH_FUNC_echo%%", "PS4"),
+    ],
+)
 def test_a_variable_of_a_container_does_not_reach_the_client(name: str) -> None:
     container = {"name": "c", "image": "hello", "env": [{"name": name, "value": "x"}]}
     plan = plan_docker(admitted(container), given={}, docker="docker", mark="m")

@@ -6,6 +6,7 @@ pods is as small as that of one pod.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -201,10 +202,26 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
     return _assemble(admitted, given, processes_of)
 
 
+_NAMES_OF_CLIENT: Final = frozenset(
+    ("PATH", "HOME", "TMPDIR", "ENV", "IFS", "PS4", "SHELLOPTS", "NOTIFY_SOCKET")
+)
+_PREFIXES_OF_CLIENT: Final = (
+    *("DOCKER_", "LD_", "HTTP_", "HTTPS_", "ALL_", "NO_", "SSL_", "SSH_", "XDG_", "GO", "OTEL_"),
+    *("BASH", "GLIBC_", "GCONV_", "DBUS_"),
+    # The command `docker` may be a shell script that starts podman, which reads these.
+    *("CONTAINER", "PODMAN", "BUILDAH", "REGISTRY", "STORAGE_"),
+)
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+"""Names of variables that a shell takes for nothing but variables: bash takes others for
+functions."""
+
+
 def _is_of_client(name: str) -> bool:
-    """Whether an environment variable with this name would change how the docker client works."""
-    return name in ("PATH", "HOME", "TMPDIR", "BASH_ENV", "ENV") or name.upper().startswith(
-        ("DOCKER_", "LD_", "HTTP_", "HTTPS_", "ALL_", "NO_", "SSL_", "SSH_", "XDG_", "GO", "OTEL_")
+    """Whether an environment variable with this name could change how the docker client works."""
+    return (
+        name in _NAMES_OF_CLIENT
+        or name.upper().startswith(_PREFIXES_OF_CLIENT)
+        or not _PLAIN_NAME.fullmatch(name)
     )
 
 
