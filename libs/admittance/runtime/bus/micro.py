@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -100,7 +101,9 @@ async def serve(
     )
     for subject, handler in endpoints.items():
         await added.add_endpoint(
-            name=_name(subject), subject=subject, handler=_answering(service, handler)
+            name=_name(subject),
+            subject=subject,
+            handler=_answering(service, handler, shares="*" in subject),
         )
     for subject, handler in (every_instance or {}).items():
         await added.add_endpoint(
@@ -112,20 +115,35 @@ async def serve(
     return Serving(added)
 
 
-def _answering(service: str, handler: Handler) -> Callable[[Request], Awaitable[None]]:
-    running: set[asyncio.Task[None]] = set()
+def _answering(
+    service: str, handler: Handler, *, shares: bool = False
+) -> Callable[[Request], Awaitable[None]]:
+    """``shares``: namespaces share the endpoint. The requests of one namespace get at most half of
+    the places that the others leave, and an error beyond: requests that wait, such as for a fact
+    that does not exist, must not hold up other namespaces."""
+    running: dict[asyncio.Task[None], str] = {}
+    taken: Counter[str] = Counter()
     room = asyncio.Semaphore(CONCURRENT_MAX)
 
     async def begin(request: Request) -> None:
         # nats-py handles one request after another, so a request that waits would delay all later
         # requests.
+        subject = request.subject
+        if shares and taken[subject] > CONCURRENT_MAX - len(running):
+            with suppress(ValueError, nats.errors.Error):
+                await request.respond(*_failure("503", f"too many requests {subject}: ask again"))
+            return
         await room.acquire()
         task = asyncio.create_task(answer(request))
-        running.add(task)
+        running[task] = subject
+        taken[subject] += 1
         task.add_done_callback(finish)
 
     def finish(task: asyncio.Task[None]) -> None:
-        running.discard(task)
+        subject = running.pop(task)
+        taken[subject] -= 1
+        if not taken[subject]:
+            del taken[subject]
         room.release()
 
     async def answer(request: Request) -> None:
