@@ -456,7 +456,8 @@ class Bus:
         """Sends a request and returns the answer. Raises Unavailable if nothing responds or no
         answer comes in time.
         """
-        return await answer_to(subject, self.nc.request(subject, data, timeout=timeout))
+        answer = await answer_to(subject, self.nc.request(subject, data, timeout=timeout))
+        return bytes(answer.data)
 
     async def api(
         self, what: str, payload: Mapping[str, Any] | None = None, *, timeout: float = 5.0

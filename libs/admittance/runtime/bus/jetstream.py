@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import nats.errors
-from nats.aio.msg import Msg
 
 from admittance.runtime.bus.connection import Connection, PermissionDenied
 from admittance.runtime.errors import NO_ANSWER, AccessDenied, Refused, Unavailable, refusal
@@ -23,6 +22,8 @@ from admittance.runtime.wire import status
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 MESSAGE_ID: Final = "Nats-Msg-Id"
+
+T = TypeVar("T")
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
@@ -189,21 +190,21 @@ async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) 
     """The answer to the request ``$JS.API.<what>``. Raises Unavailable or AccessDenied."""
     subject = f"$JS.API.{what}"
     if what.startswith(NOT_REPEATED):
-        return await answer_to(subject, nc.request(subject, data, timeout=timeout))
-    asking = nc.request_repeatedly(subject, data, timeout, every=RESEND_SECONDS)
-    return await answer_to(subject, asking)
+        asking = nc.request(subject, data, timeout=timeout)
+    else:
+        asking = nc.request_repeatedly(subject, data, timeout, every=RESEND_SECONDS)
+    answer: bytes = (await answer_to(subject, asking)).data
+    return answer
 
 
-async def answer_to(subject: str, asking: Awaitable[Msg]) -> bytes:
-    """The data of the answer to a request on the subject. Raises Unavailable if nothing responds or
-    no answer comes in time, and AccessDenied."""
+async def answer_to(subject: str, asking: Awaitable[T]) -> T:
+    """The result of a request on the subject. Raises Unavailable if nothing responds or no answer
+    comes in time, and AccessDenied."""
     try:
-        message = await asking
+        return await asking
     except nats.errors.NoRespondersError:
         raise Unavailable(f"no responder on {subject}") from None
     except PermissionDenied as error:
         raise AccessDenied(str(error)) from None
     except (nats.errors.Error, TimeoutError) as error:
         raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
-    answer: bytes = message.data
-    return answer

@@ -26,6 +26,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, get_directly, read_page
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import Connection, PermissionDenied, Subscription
+from admittance.runtime.bus.jetstream import answer_to
 from admittance.runtime.errors import AccessDenied, Unavailable
 from admittance.runtime.tasks import set_within
 from admittance.runtime.wire import status, text_of
@@ -112,14 +113,8 @@ async def request_in_parts(
     """Sends a request as `ask_in_parts` does, and returns all messages of the answer. Raises
     AccessDenied, or Unavailable if nothing responds or the answer is not complete in time.
     """
-    try:
-        return await ask_in_parts(bus.nc, subject, data, reply, timeout=timeout, on_first=on_first)
-    except nats.errors.NoRespondersError:
-        raise Unavailable(f"no responder on {subject}") from None
-    except PermissionDenied as error:
-        raise AccessDenied(str(error)) from None
-    except (nats.errors.Error, TimeoutError) as error:
-        raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
+    asking = ask_in_parts(bus.nc, subject, data, reply, timeout=timeout, on_first=on_first)
+    return await answer_to(subject, asking)
 
 
 def objects_subject(namespace: str | None) -> str:
