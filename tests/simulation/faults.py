@@ -13,6 +13,7 @@ from admittance.events.subjects import EPOCH, STREAM
 from admittance.lease import CONTROLLER
 from admittance.runtime.bus.streams import KV_LOG
 from simulation.loop import Process
+from simulation.nats.network import STALE_SECONDS
 from simulation.nats.observed import Stored
 from simulation.plots.scenario import ACTIVE_SECONDS, Fault
 
@@ -132,14 +133,24 @@ class Faults:
                     wire.silence(fault.seconds, out=mute, back=deaf)
                     if resets:
                         wire.lose()
+                self._silence_when_lost(process, fault.seconds)
                 world.kernel.after(fault.seconds, lambda: self._restore(process))
             case "stall":
                 for wire in wires:
                     wire.stall(fault.seconds)
+                self._silence_when_lost(process, fault.seconds)
+                world.kernel.after(fault.seconds, lambda: self._restore(process))
             case _:
                 for wire in wires:
                     wire.slow = 200.0 if fault.kind == "slower" else 40.0
                 world.kernel.after(fault.seconds, lambda: self._speed_up(process))
+
+    def _silence_when_lost(self, process: Process, seconds: float) -> None:
+        """A process that hears nothing takes its connection for lost after a while. From then on
+        its heartbeats do not arrive either."""
+        service = self._world.services[process.name]
+        if seconds > STALE_SECONDS[1]:
+            self._world.loop.after(STALE_SECONDS[1], service.silence)
 
     def die(self) -> None:
         """The process that runs at the moment dies."""
