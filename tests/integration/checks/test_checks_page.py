@@ -24,6 +24,12 @@ FREEZE = "example.com/freeze"
 CASES = ("answers", "new-cycle", "twice", "unknown-parameters", "unknown-fields", "acknowledges")
 
 
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs of the page answer in some milliseconds."""
+    monkeypatch.setattr("admittance.conformance.kit.QUIET_SECONDS", 0.5)
+
+
 def block(language: str, number: int = 0) -> str:
     """A code block of the page."""
     return str(re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[number])
