@@ -36,6 +36,8 @@ CONNECT_ALL_SECONDS: Final = 3.0
 """Time limit for connecting to any of the servers."""
 JETSTREAM_SECONDS: Final = 1.8
 """Time limit for the first answer of JetStream on a new connection."""
+ASK_AGAIN_SECONDS: Final = 0.3
+"""How often a new connection asks JetStream within this time limit."""
 UNAVAILABLE: Final = 10008
 """The server's error code for a cluster without a leader. The error code 10008 shows that JetStream
 is enabled.
@@ -345,7 +347,11 @@ async def _check_server(nc: Connection, target: _Target) -> None:
     missing: AdmittanceError
     while True:
         try:
-            answer = await nc.request("$JS.API.INFO", b"", timeout=JETSTREAM_SECONDS)
+            # A request that comes while the servers elect a leader is never answered, so the
+            # request is sent again.
+            answer = await nc.request_repeatedly(
+                "$JS.API.INFO", b"", JETSTREAM_SECONDS, every=ASK_AGAIN_SECONDS
+            )
         except PermissionDenied as error:
             raise AccessDenied(
                 f"{at}: {error}: give this user the permissions of a client"
