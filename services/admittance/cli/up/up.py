@@ -324,6 +324,9 @@ async def serve(call: Call, name: str, options: Options) -> int:
         rules = rules_of(options.rules, os.environ, executor=executor)
         await executor_of(executor, rules).check()
     stop = _stop_on_signals(in_time=grace_of(name) is not None)
+    # Imported now and not after the wait for a server and its streams: after an election many
+    # services would import at the same moment, which takes them seconds on a small machine.
+    import_module(SERVICES[name].module)
     collect_garbage_less_often()
     _warn(options.config)
     settings = Settings.from_env(
