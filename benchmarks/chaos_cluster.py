@@ -166,11 +166,12 @@ async def run_cluster_chaos(
                 tell(f"serving after {clock.monotonic() - began:.1f} s")
                 flow = JobFlow(bus, trail, plan.rate)
                 flowing = asyncio.create_task(flow.run())
-                killing = asyncio.create_task(_kill_services(fleet, plan))
+                calm = asyncio.Event()
+                killing = asyncio.create_task(kill_services(fleet, plan, calm))
                 try:
                     struck = await _storm(fleet, bus, flow, plan, tell)
                 finally:
-                    killing.cancel()
+                    calm.set()
                     flow.stop()
                     await asyncio.wait([flowing, killing])
                 flowing.result()
@@ -206,16 +207,16 @@ async def run_cluster_chaos(
     ]
 
 
-async def _kill_services(fleet: Fleet, plan: ChaosPlan) -> None:
-    """Kills an instance after the other, and starts it again, until cancelled."""
+async def kill_services(fleet: Fleet, plan: ChaosPlan, calm: asyncio.Event) -> None:
+    """Kills an instance after the other, and starts it again, until ``calm`` is set. Each killed
+    instance is started before the function returns."""
     chance = random.Random(plan.seed + 1)
-    while plan.kill_every:
-        await asyncio.sleep(plan.kill_every)
-        await asyncio.shield(fleet.restart(chance.choice(fleet.instances)))
+    while plan.kill_every and not await set_within(calm, plan.kill_every):
+        await fleet.restart(chance.choice(fleet.instances))
 
 
 async def _all_start(fleet: Fleet) -> None:
-    """Starts the instances that do not run because the last kill was interrupted."""
+    """Starts the instances that a fault killed and did not start again."""
     for name in fleet.instances:
         if not fleet.runs(name):
             await fleet.start(name)
