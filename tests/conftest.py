@@ -40,8 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     waiting = sorted((f for f in files if files[f] in ("system", "integration")), key=_by_folder)
     stories = sorted((f for f in files if files[f] == "simulation"), key=_by_length)
     place = {file: number / len(waiting) for number, file in enumerate(waiting)}
-    # Three at once; a third of the waiting files later the next three.
-    place |= {file: number // 3 / 3 - 0.01 for number, file in enumerate(stories)}
+    # Two at once, as there are cores; a third of the waiting files later the next two.
+    place |= {file: number // 2 / 3 - 0.01 for number, file in enumerate(stories)}
     items.sort(key=lambda item: place.get(item.path, 1.0))
 
 
