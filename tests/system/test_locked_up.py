@@ -113,6 +113,11 @@ class Folder:
         assert status == 0, err
         return json.loads(out)["items"]
 
+    async def waits_for_quota(self, name: str) -> bool:
+        (found,) = [one for one in await self.workloads() if one["metadata"]["name"] == name]
+        conditions = found["status"]["conditions"]
+        return "WaitingForQuota" in {one["reason"] for one in conditions}
+
 
 async def stored(url: str, access: ConnectionOptions) -> dict[str, Any]:
     """Sequences of all streams, the durables of checks and providers, and the secret of message
@@ -145,6 +150,8 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
     folder = Folder(tmp_path)
     async with folder.up("--insecure") as open_up:
         before = await stored(open_up.url, NO_OPTIONS)
+        # Its runner is gone, so the start frees its quota, and it competes again.
+        await eventually(lambda: folder.waits_for_quota("victim"), 60.0)
         listed = await folder.workloads()
         # The open server stays behind, and the locked start ends it.
         open_up.kill()

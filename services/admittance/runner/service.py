@@ -213,7 +213,8 @@ async def _serve(
             partial(on_claims_changed, manager),
             lambda _: manager.other_folders.loaded.set(),
             bucket=CLAIMS,
-            request=partial(make, name, "claims"),
+            # An end of the service here would leave the jobs without a runner that can stop them.
+            request=lambda after: manager.retry(lambda: make(name, "claims", after)),
         )
         handling = [
             asyncio.create_task(_handle_facts(manager, puller), name="runner hears"),

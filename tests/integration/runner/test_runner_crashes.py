@@ -18,6 +18,7 @@ from admittance.runner.service import run
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.pull_consumer import MadeConsumer
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
@@ -128,6 +129,26 @@ async def test_a_job_is_stopped_when_its_admission_ended_while_the_runner_was_do
     async with testbed.runner():
         await until(lambda: '"outcome"' in journal.read_text(), "its end")
     assert await testbed.said("finished", "train") is None
+
+
+async def test_a_runner_that_cannot_watch_claims_yet_runs_jobs(
+    testbed: RunnerTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, refused = AdmissionReader.make_consumer, list[str]()
+
+    async def later(
+        self: AdmissionReader, runner: str, stream: str, after: int | None
+    ) -> MadeConsumer:
+        if stream == "claims" and not refused:
+            refused.append(stream)
+            raise Unavailable("the server is gone")
+        return await make(self, runner, stream, after)
+
+    monkeypatch.setattr(AdmissionReader, "make_consumer", later)
+    async with testbed.runner():
+        await testbed.admit("train", "true")
+        assert (await testbed.wait_for_fact("finished", "train")).succeeded
+    assert refused
 
 
 async def test_a_run_that_is_closed_while_a_start_reads_workloads_ends_no_runner(
