@@ -106,8 +106,9 @@ class ImmediateRetries(Kept, frozen=True, kw_only=True):
 class RequeueState(Kept, frozen=True, kw_only=True):
     """``count``: how often the workload was evicted because its pods were not ready.
     ``requeue_at``: when the workload may be requeued: at the end of the checks' delays, or of the
-    backoff after such an eviction, whichever is later. ``pods_ready_until``: the end of that
-    backoff, kept while a check delays the workload too, since the check may shorten its delay.
+    backoff after such an eviction, whichever is later. ``pods_ready_until``: the end of
+    the backoff after an eviction because pods were not ready, kept while a check delays the
+    workload too, since the check may shorten its delay.
     """
 
     count: int | None = None

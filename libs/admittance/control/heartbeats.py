@@ -48,7 +48,7 @@ class _Heard(NamedTuple):
 
 class _Controller:
     """A check controller with heartbeats. ``last``: the time of the latest heartbeat of any replica
-    of the controller, or the time that counts as such."""
+    of the controller, or of a later call of `expect`, before which no heartbeat could arrive."""
 
     __slots__ = ("last", "replicas")
 

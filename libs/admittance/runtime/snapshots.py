@@ -79,7 +79,8 @@ async def take_snapshot(
     inbox = bus.nc.new_inbox()
     subscription = await bus.nc.subscribe(inbox)
     try:
-        # nats-server checks at once whether the inbox for the snapshot's parts has a subscriber.
+        # When a snapshot of a stream is requested, nats-server checks at once whether the inbox for
+        # the parts of the snapshot has a subscriber.
         await bus.nc.flush()
         request = {"deliver_subject": inbox, "no_consumers": True}
         begun = await bus.api(f"STREAM.SNAPSHOT.{stream}", request, timeout=PART_SECONDS)

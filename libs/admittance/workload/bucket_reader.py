@@ -70,7 +70,7 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
         found = needs(workload.spec)
         stored.priority_class(workload)
     except BROKEN as error:
-        raise Unreadable(f"the spec is not valid: {reason_of(error)}") from error
+        raise Unreadable(f"the spec of the workload is not valid: {reason_of(error)}") from error
     if any(one.count < 0 or one.count > SEQUENCE_MAX for one in found.pod_sets):
         raise Unreadable("in the spec, the count of a pod set is out of range")
     return workload
@@ -115,7 +115,7 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
             if text is not None:
                 parse(text)
     except BROKEN as error:
-        raise Unreadable(f"the spec is not valid: {reason_of(error)}") from None
+        raise Unreadable(f"the quotas in the spec are not valid: {reason_of(error)}") from None
 
 
 def _check(key: str, workload: StoredWorkload) -> None:

@@ -75,7 +75,10 @@ async def read_position(bus: Bus) -> JournalPosition:
     try:
         newest_recorded = read_commits(found.data).newest
         if not 0 <= newest_recorded <= newest:
-            raise Unreadable(f"revision {newest_recorded} is beyond the bucket's end, {newest}")
+            raise Unreadable(
+                f"the journal names revision {newest_recorded} of the bucket of workloads, whose "
+                f"newest revision is {newest}"
+            )
     except Unreadable as error:
         log_set_aside(SetAside(subjects.CHECKPOINTS, subjects.COMMITS, found.sequence, str(error)))
         return JournalPosition(0, found.sequence)

@@ -55,7 +55,7 @@ class LaneAccount:
     lanes: Lanes[WorkloadInfo]
     lane: Lane[WorkloadInfo]
     bills: dict[WorkloadInfo, WorkloadUsage] = field(default_factory=dict)
-    base: datetime = LONG_AGO  # the time of the stored record from which the account was restored
+    base: datetime = LONG_AGO  # the time of the stored usage record from which it was restored
     # The time of the newest record of this account that `Accounts.to_write` has yielded.
     saved: datetime = LONG_AGO
 

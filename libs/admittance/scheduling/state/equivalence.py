@@ -67,8 +67,8 @@ number, and the class. The number in the item orders a new item of a class after
 with the same first workload."""
 
 LaneItem: TypeAlias = tuple[float, "Item[W]", int, "Lane[W]"]
-"""Place of a lane among the lanes of a ClusterQueue: usage of its LocalQueue, then the place of its
-first class."""
+"""Item of a lane in the heap of a ClusterQueue's lanes, smallest first: usage of the lane's
+LocalQueue, the item of the lane's first equivalence class, a number, and the lane."""
 
 
 class ClassHeap(Generic[W]):

@@ -417,7 +417,7 @@ class Domain:
     name: str
     owned: bool = False  # this scheduler leads the domain
     queues: dict[Queue, None] = field(default_factory=dict)
-    ready: dict[Queue, None] = field(default_factory=dict)  # queues of the domain with a head
+    ready: dict[Queue, None] = field(default_factory=dict)  # ClusterQueues with a head to decide
     # Queues of the domain with parked workloads.
     parked_queues: dict[Queue, None] = field(default_factory=dict)
     # The workloads of the domain with a decision in flight.

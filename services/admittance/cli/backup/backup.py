@@ -88,8 +88,8 @@ async def _write(bus: Bus, file: IO[bytes], progress: output.Progress) -> int:
     for name in ORDER:
         progress.say(name)
         taken.append(await _stream(bus, archive, name))
-    # Facts and decisions on the log name revisions of the bucket. Revisions that came after the
-    # bucket was read must not be given again.
+    # Facts and decisions on the log name revisions of the bucket of workloads. After a restore the
+    # bucket must not give a revision again that came after the bucket was read.
     last = await snapshots.last_sequence(bus, KV_LOG)
     ended = [
         msgspec.structs.replace(one, end=max(one.end, last)) if one.name == KV_LOG else one
