@@ -310,7 +310,7 @@ MUTATIONS: Final = {
         (Patch(VirtualMachine, "renewed_at", property(lambda _: 1e9, lambda *_: None)),),
         scenario,
         f"gives up its quota, and .* runs on|{_RUNS_TWICE}",
-        1,
+        19,
     ),
     "checks that come later would never be asked": Mutation(
         (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 17
@@ -390,7 +390,7 @@ MUTATIONS: Final = {
         ),
         exclusive,
         "others have gone for",
-        86,
+        105,
     ),
     "a sibling would take what another has only once others have gone": Mutation(
         (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 147
