@@ -293,6 +293,8 @@ class Kubernetes:
         version = int(query["resourceVersion"])
         with self.lock:
             era = self._era
+            if self.away:
+                return  # The server went away while this request arrived.
             if version < self._oldest:
                 status = Refusal(410, "Expired", "too old resource version").status
                 send({"type": "ERROR", "object": status})
