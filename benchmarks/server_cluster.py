@@ -211,8 +211,11 @@ class ServerCluster:
             return False
         cluster = info.get("cluster") or {}
         others = cluster.get("replicas") or []
-        return bool(cluster.get("leader")) and all(
-            one.get("current") and not one.get("offline") for one in others
+        # A replica that was added a moment ago is missing here at first.
+        return (
+            bool(cluster.get("leader"))
+            and len(others) == info["config"]["num_replicas"] - 1
+            and all(one.get("current") and not one.get("offline") for one in others)
         )
 
 

@@ -157,6 +157,19 @@ def test_replicas_that_are_away_or_behind_are_found_by_server() -> None:
     )
 
 
+def test_added_replicas_that_the_server_does_not_list_yet_are_found() -> None:
+    one = [{"name": "n1", "current": True, "active": 300_000_000}]
+    infos = {
+        "A": {"config": {"num_replicas": 3}, "cluster": {"leader": "n0"}},
+        "B": {"config": {"num_replicas": 3}, "cluster": {"leader": "n0", "replicas": one}},
+        "C": {"config": {"num_replicas": 2}, "cluster": {"leader": "n0", "replicas": one}},
+        "D": {"config": {"num_replicas": 1}},
+    }
+    [found] = offline_findings(infos)
+    assert (found.what, found.state) == ("new replicas", WRONG)
+    assert found.found.endswith(": A has 1 of 3, B has 2 of 3")
+
+
 def test_a_stream_without_a_leader_says_nothing_of_its_replicas() -> None:
     silent = {"name": "n2", "active": 60_000_000_000}
     [found] = offline_findings({"A": {"cluster": {"name": "c", "replicas": [silent]}}})

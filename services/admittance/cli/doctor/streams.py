@@ -62,18 +62,25 @@ def answered(found: StreamInfos) -> dict[str, dict[str, Any]]:
 
 def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """A finding for each server of a cluster that has replicas away or behind, and for each stream
-    without a leader. ``infos``: the info of each stream.
+    without a leader or without some of its replicas. ``infos``: the info of each stream.
     """
     away: dict[str, list[str]] = {}
     behind: dict[str, list[str]] = {}
     without: list[str] = []
+    joining: list[str] = []
     for stream, info in infos.items():
         cluster = info.get("cluster") or {}
         if "name" in cluster and not cluster.get("leader"):
             # Only the leader of a stream knows which replicas of the stream are away.
             without.append(stream)
             continue
-        for one in cluster.get("replicas") or []:
+        replicas = cluster.get("replicas") or []
+        wanted = (info.get("config") or {}).get("num_replicas", 1)
+        if len(replicas) < wanted - 1:
+            # Replicas were added a moment ago. Until a new replica is listed, the server
+            # acknowledges writes without it (measured on nats-server 2.15.1).
+            joining.append(f"{stream} has {1 + len(replicas)} of {wanted}")
+        for one in replicas:
             name = one.get("name", "?")
             if one.get("offline") or one.get("active", 0) > AWAY_SECONDS * streams.SECOND:
                 away.setdefault(name, []).append(stream)
@@ -97,6 +104,15 @@ def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
         *(
             wrong(f"stream {name}", "no server leads it, so nothing is written to it", NO_ANSWER)
             for name in without
+        ),
+        *(
+            wrong(
+                "new replicas",
+                f"not in place yet, so a server that is lost takes new writes with it: {one}",
+                "wait until they are in place; if they do not come, look at the servers' logs",
+            )
+            for one in [", ".join(joining)]
+            if joining
         ),
     ]
 
