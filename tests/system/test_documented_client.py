@@ -72,11 +72,10 @@ def words_that_add(page: Path, name: str) -> list[str]:
     return str(line).split()
 
 
-def block(page: Path, language: str) -> str:
-    """The first block of the page in the language."""
-    found = re.search(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
+def block(page: Path, language: str, number: int = 0) -> str:
+    """A block of the page in the language."""
+    found = re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+    return str(found[number])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -90,10 +89,9 @@ async def system() -> AsyncIterator[System]:
 
 async def test_the_python_of_the_docs_submits_a_job_that_runs(system: System) -> None:
     await system.add_user(PAGE, "ada")
-    text = block(PAGE, "python")
-    assert "nats://127.0.0.1:4222" in text
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", text.replace("nats://127.0.0.1:4222", system.url)),
+        *(sys.executable, "-c", block(PAGE, "python")),
+        env={**os.environ, "ADMIT_NATS_URL": system.url},
         cwd=system.folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -106,10 +104,15 @@ async def test_the_python_of_the_docs_submits_a_job_that_runs(system: System) ->
 
 
 @pytest.mark.parametrize(
-    ("page", "user", "queue"), [(CHECKS, "freeze", "freezable"), (PROVIDERS, "rack", "rack")]
+    ("page", "number", "user", "queue"),
+    [
+        pytest.param(CHECKS, 0, "freeze", "freezable", id="check"),
+        pytest.param(CHECKS, -1, "freeze", "freezable", id="check-without-helper"),
+        pytest.param(PROVIDERS, 0, "rack", "rack", id="provider"),
+    ],
 )
 async def test_program_of_a_page_works_with_the_credentials_of_the_page(
-    system: System, tmp_path: Path, page: Path, user: str, queue: str
+    system: System, tmp_path: Path, page: Path, number: int, user: str, queue: str
 ) -> None:
     (tmp_path / "rack").mkdir()
     (tmp_path / "rack" / "node-1").touch()
@@ -118,10 +121,13 @@ async def test_program_of_a_page_works_with_the_credentials_of_the_page(
         manifests = tmp_path / "manifests.yaml"
         manifests.write_text(block(page, "yaml"))
     await system.admit("apply", "-f", str(manifests))
-    text = block(page, "python").replace("/tmp/", f"{tmp_path}/")
-    login = {"ADMIT_NATS_CREDS": await system.add_user(page, user)}
+    text = block(page, "python", number).replace("/tmp/", f"{tmp_path}/")
+    if not (system.folder / f"{user}.creds").exists():
+        await system.add_user(page, user)
+    login = {"ADMIT_NATS_CREDS": f"{user}.creds"}
     log = tmp_path / "log"
-    job = ("submit", "-q", queue, "--name", f"of-{user}", "--wait", "--timeout", "50s")
+    name = f"of-{user}-{number % 10}"
+    job = ("submit", "-q", queue, "--name", name, "--wait", "--timeout", "50s")
     async with system.program(text, log, login):
         await system.admit(*job, "--", "true")
     assert "permission" not in log.read_text()

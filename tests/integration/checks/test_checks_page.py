@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from nats.js.api import ConsumerConfig
 
 from admittance.api.reading.manifest import read
 from admittance.conformance.check_kit import CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.jwt_issuer import new_key
 from support.conformance_runs import assert_passed, run_kit
 from support.servers import TestServer, within
 
@@ -21,6 +26,9 @@ pytestmark = pytest.mark.bus
 
 PAGE = Path(__file__).parents[3] / "docs" / "checks.md"
 FREEZE = "example.com/freeze"
+TOKEN = "example_com=2Ffreeze"
+WITHOUT_HELPER = -1
+"""The last program in Python on the page."""
 CASES = ("answers", "new-cycle", "twice", "unknown-parameters", "unknown-fields", "acknowledges")
 
 
@@ -75,9 +83,7 @@ async def test_the_raw_protocol_is_a_check(
     flag = tmp_path / "freeze"
     if frozen:
         flag.touch()
-    port = nats_server.url.rpartition(":")[2]
     program = block("bash").replace("/tmp/freeze", str(flag))
-    program = program.replace("127.0.0.1/4222", f"127.0.0.1/{port}")
     report = await tried(bus, nats_server.url, "bash", "-c", program)
     assert_says(report, "Retry" if frozen else "Ready")
 
@@ -86,14 +92,88 @@ async def test_the_raw_protocol_is_a_check(
 async def test_the_raw_protocol_sends_heartbeats(bus: Bus, nats_server: TestServer) -> None:
     heard = await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze")
     await bus.nc.flush()
-    port = nats_server.url.rpartition(":")[2]
-    program = block("bash").replace("127.0.0.1/4222", f"127.0.0.1/{port}")
-    process = await asyncio.create_subprocess_exec("bash", "-c", program)
-    try:
+    async with running(nats_server.url, "bash", "-c", block("bash")):
         assert (await within(heard.next_msg(timeout=20))).data == b"{}"
+
+
+@asynccontextmanager
+async def running(url: str, *command: str) -> AsyncIterator[None]:
+    """Runs the command until the end of the block."""
+    environment = {**os.environ, "ADMIT_NATS_URL": url}
+    process = await asyncio.create_subprocess_exec(*command, env=environment)
+    try:
+        yield
     finally:
-        process.kill()
+        if process.returncode is None:
+            process.kill()
         await process.wait()
+
+
+async def make_durable_with_request(bus: Bus) -> None:
+    """Makes the log and the durable of the controller, with one request. No stream stores
+    verdicts, so a test confirms or refuses them.
+    """
+    js = bus.nc.jetstream()
+    await js.add_stream(name="ADMITTANCE", subjects=["admit.check.requested.>"])
+    await js.add_consumer("ADMITTANCE", ConsumerConfig(durable_name=f"check-{TOKEN}", ack_wait=1))
+    request = {"namespace": "a", "name": "b", "uid": "u", "check": "freeze", "cycle": 3}
+    data = json.dumps({**request, "workload": {}}).encode()
+    await js.publish(f"admit.check.requested.{TOKEN}.a.b", data)
+
+
+@pytest.mark.parametrize("language", ["bash", "nats-py"])
+async def test_a_request_is_acknowledged_once_its_verdict_is_stored(
+    bare_bus: Bus, nats_server: TestServer, seed: Path, language: str
+) -> None:
+    if language == "bash" and shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    await make_durable_with_request(bare_bus)
+    verdicts = await bare_bus.nc.subscribe(f"admit.check.reported.{TOKEN}.a.b")
+    acknowledgements = await bare_bus.nc.subscribe("$JS.ACK.ADMITTANCE.>")
+    await bare_bus.nc.flush()
+    program = ("bash", "-c", block("bash"))
+    if language == "nats-py":
+        program = (sys.executable, "-c", block("python", WITHOUT_HELPER))
+    refusal = b'{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"}}'
+    async with running(nats_server.url, *program):
+        first = await within(verdicts.next_msg(timeout=20))
+        assert first.reply
+        await first.respond(refusal)
+        # Bash asks for the next request, nats-py ends with the refusal: then a new start asks.
+        async with running(nats_server.url, *program):
+            second = await within(verdicts.next_msg(timeout=20))
+            assert json.loads(second.data) == json.loads(first.data)
+            assert acknowledgements.pending_msgs == 0
+            await second.respond(b'{"stream":"ADMITTANCE","seq":2}')
+            assert (await within(acknowledgements.next_msg(timeout=20))).data == b"+ACK"
+
+
+@pytest.fixture
+def seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A credentials file, which the environment names. The server demands none."""
+    path = tmp_path / "freeze.creds"
+    path.write_text(f"# user: freeze\n{new_key().seed}\n")
+    path.chmod(0o600)
+    monkeypatch.setenv("ADMIT_NATS_CREDS", str(path))
+    return path
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["Ready", "Retry"])
+async def test_the_program_without_the_helper_is_a_check(
+    bus: Bus, nats_server: TestServer, tmp_path: Path, seed: Path, frozen: bool
+) -> None:
+    flag = tmp_path / "freeze"
+    if frozen:
+        flag.touch()
+    program = block("python", WITHOUT_HELPER).replace("/tmp/freeze", str(flag))
+    report = await tried(bus, nats_server.url, sys.executable, "-c", program)
+    assert_says(report, "Retry" if frozen else "Ready")
+
+
+def test_the_program_without_the_helper_has_at_most_25_lines() -> None:
+    lines = [line for line in block("python", WITHOUT_HELPER).splitlines() if line]
+    assert "admittance" not in "".join(lines)
+    assert len(lines) <= 25
 
 
 STAND_IN = """#!{python} -IS
