@@ -19,7 +19,7 @@ from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
 from admittance.events.subjects import subject_of, workload_key
 from admittance.runtime.telemetry.tracing import follow
-from admittance.traces.spans import LoggedFact
+from admittance.traces.spans import LoggedFact, Span
 from support.cores.family_cores import LOWER, FamilyCores
 from support.cores.family_queues import family_policy
 
@@ -133,8 +133,14 @@ DETAIL_WIDTH = 46
 
 
 def drawing(log: Sequence[LoggedFact], name: str) -> str:
-    """The trace of the workload as `admit trace` shows it on a terminal of about 120 characters,
-    from the facts that the history of the workload has."""
+    """The trace of the workload as `admit trace` shows it on a terminal of about 120 characters."""
+    table = trace_table(tree_of(spans_shown(log, name)), log[-1].time, BAR_WIDTH).narrowed(False)
+    rows = [[*row[:-1], cut(row[-1], DETAIL_WIDTH)] for row in table.rows]
+    return "\n".join(aligned(Table(table.columns, rows)))
+
+
+def spans_shown(log: Sequence[LoggedFact], name: str) -> list[Span]:
+    """The spans that `admit trace` shows, from the facts that the history of the workload has."""
     about = (f".ns.{name}", f".ns.{name}-variant-")
     entries = [
         LogEntry(
@@ -147,7 +153,4 @@ def drawing(log: Sequence[LoggedFact], name: str) -> str:
         for one in log
         if one.subject.endswith(about[0]) or about[1] in one.subject
     ]
-    placed = tree_of(newest_trace(entries, "ns", name))
-    table = trace_table(placed, log[-1].time, BAR_WIDTH).narrowed(False)
-    rows = [[*row[:-1], cut(row[-1], DETAIL_WIDTH)] for row in table.rows]
-    return "\n".join(aligned(Table(table.columns, rows)))
+    return newest_trace(entries, "ns", name)

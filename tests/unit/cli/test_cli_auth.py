@@ -1,5 +1,6 @@
 """`admit auth` without a server: what it prints and refuses."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from admittance.access.roles import ROLES
 from admittance.cli.commands import auth
 from admittance.cli.commands.program import invoke
+from admittance.runtime import contexts
+from admittance.runtime.contexts import Context
 
 DEAD = "nats://127.0.0.1:1"
 
@@ -22,6 +25,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def add(folder: Path, *words: str) -> int:
     return invoke(["auth", "add", *words, "-o", str(folder.parent / f"{words[1]}.creds")])
+
+
+def test_a_missing_folder_names_that_of_the_current_context(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    contexts.write(os.environ, Context(name="local", url=DEAD, creds=str(folder / "admin.creds")))
+    monkeypatch.setenv("ADMIT_AUTH_DIR", str(tmp_path / "nowhere"))
+    assert invoke(["auth", "list"]) == 2
+    assert f"name them with --dir {folder}" in capsys.readouterr().err
 
 
 def test_completed_roles_are_those_of_the_table() -> None:

@@ -43,8 +43,10 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "why"),
     [
         pytest.param("get pods", 'no kind "pods"', id="an unknown kind"),
-        pytest.param("get", "Missing argument", id="no kind"),
-        pytest.param("frobnicate", "No such command", id="an unknown command"),
+        pytest.param("get", "Missing argument .*; `admit get --help` shows", id="no kind"),
+        pytest.param("frobnicate", "No such command .*`admit --help`", id="an unknown command"),
+        pytest.param("auth add user", ".*; `admit auth add --help` shows", id="no user"),
+        pytest.param("-o json apply -f x", "`admit apply` has no output formats", id="no output"),
         pytest.param("get wl --frob", "No such option", id="an unknown option"),
         pytest.param("get wl -o xml", "xml", id="an unknown shape of answer"),
         pytest.param("get wl --namespace= x", "-n/--namespace is empty", id="an empty namespace"),

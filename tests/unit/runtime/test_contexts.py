@@ -143,6 +143,18 @@ def test_a_damaged_or_readable_context_is_one_clear_line(
         Settings.from_env("check", env=env)
 
 
+def test_a_server_that_is_gone_is_reported_with_its_context(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("ADMIT_NATS_URL", raising=False)
+    contexts.write(os.environ, Context(name="gone", url="nats://127.0.0.1:1"))
+    assert invoke(["get", "workloads"]) == 1
+    told = capsys.readouterr().err
+    assert "the server of the context gone: `admit context list` shows others" in told
+    assert told.count("\n") == 1
+
+
 def test_damaged_context_of_another_server_stops_no_command_with_a_url(
     env: dict[str, str], tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from admittance.cli.support.output import aligned
 from admittance.cli.trace.tree import bar, duration, trace_table, tree_of
 from admittance.traces.builder import TraceBuilder
 from support.builders import NOON
-from support.traced_story import LoggedCores, drawing, told_story
+from support.traced_story import LoggedCores, drawing, spans_shown, told_story
 
 PAGE = Path(__file__).parents[3] / "docs" / "traces.md"
 
@@ -19,6 +19,17 @@ PAGE = Path(__file__).parents[3] / "docs" / "traces.md"
 def test_the_page_shows_exactly_the_spans_of_the_story() -> None:
     shown = PAGE.read_text().partition("```text\nSPAN")[2].partition("\n```")[0]
     assert f"SPAN{shown}" == drawing(told_story().log, "train")
+
+
+def test_a_refused_second_submission_does_not_hide_the_workload() -> None:
+    cores = LoggedCores()
+    cores.offer({"a": 4})
+    cores.job("j")
+    cores.done("j")
+    cores.at(60)
+    cores.job("j", gpu=2)
+    [root] = [one for one in spans_shown(cores.log, "j") if one.name == "workload"]
+    assert root.attributes["admittance.outcome"] == "Succeeded"
 
 
 def test_bars_of_open_spans_end_now() -> None:

@@ -324,7 +324,7 @@ def _refusal(target: _Target, said: str, *, takes_keys: bool) -> str:
     if takes_keys:
         return (
             f"{at} demands signed credentials: name a credentials file with --creds or "
-            "ADMIT_NATS_CREDS"
+            "ADMIT_NATS_CREDS; an administrator makes one with `admit auth add`"
         )
     if access.tls_cert:
         return f"{at} knows no user of the client certificate {access.tls_cert}: check its name"

@@ -4,6 +4,7 @@ Imports happen when a command runs, so that help and completion are fast.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -55,7 +56,26 @@ def _folder(typed: Path | None) -> Path:
     if typed is not None:
         return typed
     chosen = os.environ.get("ADMIT_AUTH_DIR")
-    return Path(chosen) if chosen else data_folder(None) / "auth"
+    folder = Path(chosen) if chosen else data_folder(None) / "auth"
+    if not folder.exists() and (used := _folder_of_context()) is not None:
+        raise BadInput(
+            f"{folder} does not exist; the server of the current context has its users in {used}: "
+            f"name them with --dir {used}"
+        )
+    return folder
+
+
+def _folder_of_context() -> Path | None:
+    """The folder of users that has the credentials file of the current context, as that of `admit
+    up` does; None if there is no such folder."""
+    from admittance.runtime.contexts import BadContext, current
+
+    with suppress(BadContext, OSError):
+        used = current(os.environ)
+        if used is not None and used.creds:
+            folder = Path(used.creds).parent
+            return folder if (folder / "users.json").exists() else None
+    return None
 
 
 @with_options(call_options_without_output)

@@ -86,7 +86,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         # The message is empty if no command was given: then typer has printed the help.
         if message := error.format_message():
             # The validator of an option puts "Value error, " before its message.
-            _complain(error, message.replace(": Value error, ", ": "))
+            _complain(error, _with_help(error, message.replace(": Value error, ", ": ")))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
@@ -105,6 +105,14 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             error, f"{type(error).__name__}: {error}; this is a bug, ADMIT_DEBUG=1 shows where"
         )
         return 1
+
+
+def _with_help(error: TyperException, message: str) -> str:
+    """The message of a usage error, with the command that shows the right usage."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return message
+    return f"{message.removesuffix('.')}; `{context.command_path} --help` shows the usage"
 
 
 def _is_expected(error: Exception) -> bool:

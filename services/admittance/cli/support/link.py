@@ -15,7 +15,7 @@ import nats.errors
 
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
-from admittance.cli.support.options import Call
+from admittance.cli.support.options import Call, UrlFrom
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import plain, token
@@ -27,7 +27,7 @@ from admittance.events.requests import (
     SettledReply,
 )
 from admittance.events.subjects import BUCKET, STREAM, USER_FACTS, subject_of, user_subject
-from admittance.runtime import chance, clock
+from admittance.runtime import chance, clock, contexts
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import NOT_PERMITTED, Bus, Outgoing
@@ -41,7 +41,14 @@ from admittance.runtime.bus.outside_reads import (
     read_directly,
 )
 from admittance.runtime.bus.streams import NO_STREAM
-from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, TooBig, Unavailable
+from admittance.runtime.errors import (
+    AccessDenied,
+    AdmittanceError,
+    NoServer,
+    Refused,
+    TooBig,
+    Unavailable,
+)
 from admittance.runtime.server_url import BadUrl, read_urls
 from admittance.runtime.telemetry import logger, tracing
 
@@ -401,7 +408,16 @@ async def link(call: Call) -> AsyncIterator[Link]:
     check_url(call.url)
     # No warnings are logged, so that the error is the only line about a problem.
     logger.errors_only("admit")
-    bus = await Bus.connect(call.url, name="admit", access=call.connection)
+    try:
+        bus = await Bus.connect(call.url, name="admit", access=call.connection)
+    except NoServer as error:
+        if call.url_from is not UrlFrom.CONTEXT:
+            raise
+        name = contexts.current_name(call.environ)
+        raise NoServer(
+            f"{error} (the server of the context {name}: `admit context list` shows others, "
+            "`admit context use NAME` chooses one)"
+        ) from None
     try:
         yield Link(bus, call)
     except nats.errors.Error as error:

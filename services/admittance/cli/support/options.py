@@ -112,7 +112,7 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Output format. Default: a table",
+        help="Output format of commands that show something. Default: a table",
         show_choices=True,
         rich_help_panel="Global options",
     ),
@@ -257,8 +257,12 @@ def call_options(
 def call_options_without_output(
     ctx: typer.Context, nats: NatsOption = None, namespace: NamespaceOption = None
 ) -> Call:
-    """Declares the global options of a command without an output format; returns the call."""
-    return call_of(ctx, nats, namespace)
+    """Declares the global options of a command without an output format; returns the call. Raises
+    BadInput if an output format is given before the command name."""
+    call = call_of(ctx, nats, namespace)
+    if call.output is not Output.TABLE:
+        raise BadInput(f"`admit {ctx.info_name}` has no output formats: leave out -o {call.output}")
+    return call
 
 
 def with_options(options: Callable[..., Any] = call_options) -> Callable[[Command], Command]:

@@ -20,6 +20,7 @@ from admittance.traces.spans import LoggedFact, Span
 
 BAR_WIDTHS: Final = (12, 40)
 """The least and the greatest width of the bars in the table of spans, in characters."""
+EXISTS: Final = "AlreadyExists"
 NUMBERS: Final = 26
 """How many characters of a line the table of spans needs for its columns of numbers and for the
 gaps between columns.
@@ -64,6 +65,8 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
     roots = [one for one in of if one.attributes["admittance.workload"] == name]
     if not roots:
         return []
+    # A submission that was refused because the workload exists has a trace of its own.
+    roots = [one for one in roots if one.attributes.get("admittance.reason") != EXISTS] or roots
     kept = {max(roots, key=lambda one: one.start).span_id}
     # `spans` has no fixed order: ended spans come before their parents, open spans after them. So
     # the loop below searches for children until none is found.
