@@ -91,6 +91,9 @@ class ForkedProcess:
         self._process.join(seconds)
         return self.returncode
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self._process.kill()
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +15,13 @@ from admittance.runtime.bus.streams import all_streams
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import Refused
 from support.cluster import Cluster, Service
+from support.fork_server import run_admit
 from support.nats.logins import NKey, write_secret
 from support.requests import eventually
-from support.servers import ConfiguredServer, within
+from support.servers import ConfiguredServer
 
 pytestmark = pytest.mark.bus
 
-ADMIT = Path(sys.executable).parent / "admit"
 LIMIT = 60.0
 QUEUES = """
 {apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: f}}
@@ -83,19 +81,13 @@ class Story:
         )
         return cluster
 
-    async def admit(self, *words: str, **env: str) -> int | None:
+    async def admit(self, *words: str, **env: str) -> int:
         """Runs a command, keeps what it says, and returns its status."""
-        mine = {key: value for key, value in os.environ.items() if not key.startswith("ADMIT_")}
         config = {"XDG_CONFIG_HOME": str(self.folder), "XDG_DATA_HOME": str(self.folder)}
-        done = await asyncio.create_subprocess_exec(
-            *(ADMIT, *words),
-            env={**mine, **config, "AWS_SECRET_ACCESS_KEY": OTHERS[2], **env},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await within(done.communicate(), LIMIT)
-        self.said += f"$ {words[0]}\n{out.decode()}"
-        return done.returncode
+        planted = {**config, "AWS_SECRET_ACCESS_KEY": OTHERS[2], **env}
+        done = await asyncio.to_thread(run_admit, *words, env=planted)
+        self.said += f"$ {words[0]}\n{done.out}{done.err}"
+        return done.status
 
     async def stored(self) -> str:
         """Every message of every stream, with its headers."""
@@ -148,7 +140,11 @@ async def test_planted_secrets_are_nowhere(tmp_path: Path) -> None:
     queues = tmp_path / "queues.yaml"
     queues.write_text(QUEUES)
     try:
-        assert await story.admit("apply", "-f", str(queues), **good) == 0
+
+        async def applied() -> bool:
+            return await story.admit("apply", "-f", str(queues), **good) == 0
+
+        await eventually(applied, LIMIT)
         script = "env; cat /proc/$PPID/environ"
         job = ("submit", "-q", "q", "--name", "job", "--wait", "--", "sh", "-c", script)
         assert await story.admit(*job, **in_url) == 0

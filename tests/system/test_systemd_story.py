@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.fork_server import run_admit
+from support.fork_server import ForkedProcess, run_admit
 from support.requests import eventually
 from support.service_process import OWN_USER
 
@@ -27,7 +28,7 @@ class Machine:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._processes: list[asyncio.subprocess.Process] = []
+        self._processes: list[asyncio.subprocess.Process | ForkedProcess] = []
         self.url = ""
         for name in ("etc/creds", "var/nats", "state", "credentials"):
             (folder / name).mkdir(parents=True)
@@ -43,7 +44,9 @@ class Machine:
         """Runs the commands of the page that make users."""
         page = (ROOT / "docs" / "systemd.md").read_text()
         (script,) = re.findall(r"^```sh\n(cd .*?)^```$", page, re.M | re.S)
-        process = await asyncio.create_subprocess_exec("bash", "-ec", self.inside(script))
+        # No server runs yet; another one of this machine may have the default port.
+        env = {**os.environ, "ADMIT_NATS_URL": "nats://127.0.0.1:1"}
+        process = await asyncio.create_subprocess_exec("bash", "-ec", self.inside(script), env=env)
         assert await process.wait() == 0
 
     async def start_server(self) -> None:
@@ -82,13 +85,16 @@ class Machine:
         if "ADMIT_RUN_AS" in variables:
             variables["ADMIT_RUN_AS"] = OWN_USER
         (command,) = re.findall(r"^ExecStart=(.+)$", text, re.M)
-        with (self._folder / f"{unit}{service}.log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *command.split(),
-                env={"PATH": "/usr/bin:/bin", "HOME": "/", **variables},
-                stderr=log,
-            )
-        self._processes.append(process)
+        program, *words = command.split()
+        assert os.access(program, os.X_OK), command
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/", **variables}
+        log = self._folder / f"{unit}{service}.log"
+        if program == str(PROGRAMS / "admit"):
+            self._processes.append(ForkedProcess(["admit", *words], env, out=log))
+            return
+        with log.open("wb") as output:
+            server = await asyncio.create_subprocess_exec(program, *words, env=env, stderr=output)
+        self._processes.append(server)
 
     async def stop(self) -> None:
         for process in reversed(self._processes):
