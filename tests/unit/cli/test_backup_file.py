@@ -96,6 +96,25 @@ def test_the_file_belongs_to_its_user_only_and_replaces_an_earlier_one(tmp_path:
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
+def test_a_device_is_written_and_never_replaced() -> None:
+    with pytest.raises(AnswerIsNo, match="/dev/full: No space left"):
+        with open_target("/dev/full") as file:
+            file.write(b"x")
+    with open_target("/dev/null") as file:
+        file.write(b"x")
+    assert Path("/dev/full").is_char_device()
+    assert Path("/dev/null").is_char_device()
+
+
+def test_the_file_of_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    link = tmp_path / "latest"
+    link.symlink_to("monday")
+    with open_target(str(link)) as file:
+        file.write(b"backup")
+    assert link.is_symlink()
+    assert (tmp_path / "monday").read_bytes() == b"backup"
+
+
 def test_a_backup_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
     target = tmp_path / "backup"
     target.write_text("an earlier backup")

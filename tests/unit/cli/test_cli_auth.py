@@ -59,6 +59,17 @@ def test_list_shows_role_purpose_and_expiry(
     assert '"controller": "example.com/budget"' in capsys.readouterr().out
 
 
+def test_without_a_file_the_credentials_get_the_name_of_the_user(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert invoke(["auth", "add", "backup", "saver"]) == 0
+    assert "credentials in saver.creds" in capsys.readouterr().out
+    assert (folder.parent / "saver.creds").stat().st_mode & 0o777 == 0o600
+    # A name with a slash is refused before a file is written.
+    assert invoke(["auth", "add", "backup", "../saver"]) == 2
+
+
 def test_show_groups_subjects_by_purpose(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add(folder, "runner", "first")
     capsys.readouterr()

@@ -126,7 +126,8 @@ async def _stream(bus: Bus, archive: ArchiveWriter, name: str) -> StreamContents
 @contextmanager
 def open_target(path: str) -> Iterator[IO[bytes]]:
     """The file to write, readable only for this user. The file gets the name ``path`` only after
-    everything is written. Raises BadInput, or AnswerIsNo for a full disk."""
+    everything is written; a device or pipe is written directly. Raises BadInput, or AnswerIsNo for
+    a full disk."""
     if path == STANDARD_INPUT:
         if sys.stdout.isatty():
             raise BadInput("a backup is not text: name a file, or redirect standard output")
@@ -134,10 +135,15 @@ def open_target(path: str) -> Iterator[IO[bytes]]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         return
-    final = Path(path)
+    # A file that the path links to is replaced, not the link.
+    final = Path(path).resolve()
     try:
         if final.is_dir():
             raise BadInput(f"{path} is a folder: name a file")
+        if final.exists() and not final.is_file():
+            with _sentences(path), final.open("wb") as file:
+                yield file
+            return
         handle, made = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)  # mode 0600
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror or error}") from None

@@ -128,8 +128,13 @@ def add(
     ],
     name: UserName,
     file: Annotated[
-        Path, typer.Option("-o", metavar="FILE", help="Write the credentials to this new file.")
-    ],
+        Path | None,
+        typer.Option(
+            "-o",
+            metavar="FILE",
+            help="Write the credentials to this new file. Default: NAME.creds in this folder",
+        ),
+    ] = None,
     namespace: Annotated[
         list[str] | None,
         typer.Option("--namespace", "-n", metavar="NAME", help="A namespace; repeatable."),
@@ -149,6 +154,7 @@ def add(
     from admittance.cli.auth import auth
     from admittance.cli.support.times import seconds_of
 
+    file = Path(f"{name}.creds") if file is None else file
     if not str(file) or file.is_dir():
         raise BadInput(f"-o {file}: name a new file")
     span = None if expires is None else seconds_of(expires, "--expires")
