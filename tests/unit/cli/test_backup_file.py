@@ -97,9 +97,9 @@ def test_the_file_belongs_to_its_user_only_and_replaces_an_earlier_one(tmp_path:
 
 
 def test_a_device_is_written_and_never_replaced() -> None:
-    with pytest.raises(AnswerIsNo, match="/dev/full: No space left"):
-        with open_target("/dev/full") as file:
-            file.write(b"x")
+    full = pytest.raises(AnswerIsNo, match="/dev/full: No space left")
+    with full, open_target("/dev/full") as file:
+        file.write(b"x")
     with open_target("/dev/null") as file:
         file.write(b"x")
     assert Path("/dev/full").is_char_device()

@@ -154,7 +154,10 @@ def add(
     from admittance.cli.auth import auth
     from admittance.cli.support.times import seconds_of
 
-    file = Path(f"{name}.creds") if file is None else file
+    if file is None:
+        file = Path(f"{name}.creds")
+        if file.name != str(file):
+            raise BadInput(f"name the file for the credentials of {name} with -o FILE")
     if not str(file) or file.is_dir():
         raise BadInput(f"-o {file}: name a new file")
     span = None if expires is None else seconds_of(expires, "--expires")
