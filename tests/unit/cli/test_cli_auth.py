@@ -27,17 +27,26 @@ def add(folder: Path, *words: str) -> int:
     return invoke(["auth", "add", *words, "-o", str(folder.parent / f"{words[1]}.creds")])
 
 
-def test_a_missing_folder_names_that_of_the_current_context(
+def test_users_of_the_server_of_the_current_context_are_shown_by_default(
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    add(folder, "backup", "ada")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    contexts.write(os.environ, Context(name="local", url=DEAD, creds=str(folder / "admin.creds")))
-    monkeypatch.setenv("ADMIT_AUTH_DIR", str(tmp_path / "nowhere"))
-    assert invoke(["auth", "list"]) == 2
-    assert f"name them with --dir {folder}" in capsys.readouterr().err
+    contexts.write(
+        os.environ, Context(name="local", url=DEAD, creds=str(folder.parent / "ada.creds"))
+    )
+    monkeypatch.delenv("ADMIT_AUTH_DIR")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    capsys.readouterr()
+    # The credentials file is not in the folder of users: the folder is unknown.
+    assert invoke(["auth", "list"]) == 1
+    assert f"{tmp_path}/data/admittance/auth does not exist" in capsys.readouterr().err
+    contexts.write(os.environ, Context(name="local", url=DEAD, creds=str(folder / "ada.creds")))
+    assert invoke(["auth", "list", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "ada\n"
 
 
 def test_completed_roles_are_those_of_the_table() -> None:

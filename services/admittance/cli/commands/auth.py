@@ -46,7 +46,8 @@ FolderOption = Annotated[
     typer.Option(
         "--dir",
         metavar="DIR",
-        help="The folder of users. Default: $ADMIT_AUTH_DIR, or auth in the data folder",
+        help="The folder of users. Default: $ADMIT_AUTH_DIR, that of the current context's server, "
+        "or auth in the data folder",
     ),
 ]
 UserName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the user.")]
@@ -56,13 +57,9 @@ def _folder(typed: Path | None) -> Path:
     if typed is not None:
         return typed
     chosen = os.environ.get("ADMIT_AUTH_DIR")
-    folder = Path(chosen) if chosen else data_folder(None) / "auth"
-    if not folder.exists() and (used := _folder_of_context()) is not None:
-        raise BadInput(
-            f"{folder} does not exist; the server of the current context has its users in {used}: "
-            f"name them with --dir {used}"
-        )
-    return folder
+    if chosen:
+        return Path(chosen)
+    return _folder_of_context() or data_folder(None) / "auth"
 
 
 def _folder_of_context() -> Path | None:
