@@ -420,6 +420,20 @@ def test_a_job_that_does_not_stop_in_time_is_abandoned() -> None:
     assert world.looks.abandoned == {run}
 
 
+def test_a_job_that_does_not_stop_in_time_is_abandoned_when_its_family_ends() -> None:
+    world = World()
+    run = f"ns.p.{world.running()}"
+    world.looks.started(run, "r")
+    world.stop()
+    world.kernel.loop.now += 9.0
+    # The queue lost its policy: the parent is a workload without variants from now on.
+    world.regular("p", GONE)
+    world.put("workload.ns.p0", None)
+    world.put("workload.ns.p1", None)
+    world.whole()
+    assert world.looks.abandoned == {run}
+
+
 def test_a_decision_for_the_better_variant_may_be_written_later() -> None:
     world = World()
     contested(world)

@@ -186,7 +186,7 @@ class Families:
                 continue
             key = self.runs_as.get(run)
             held = self._seen.get(key or "")
-            if held is None or held.usage or self._over(about.metadata.uid):
+            if held is None or held.usage or self._over(about):
                 continue
             evicted = find(about, Type.EVICTED)
             since = evicted.last_transition_time if evicted is not None else None
@@ -195,9 +195,15 @@ class Families:
             else:
                 raise Broken(f"{key} gives up its quota, and {run} runs on {runner}")
 
-    def _over(self, family: str) -> bool:
-        key = self.parents.get(family)
-        return key is None or self._seen[key].where == "finished"
+    def _over(self, about: StoredWorkload) -> bool:
+        """Whether the workload of a parent is gone, has ended, or has the quota itself because it
+        is no parent any more."""
+        found = self._seen.get(workload_key(about.metadata.namespace, about.metadata.name))
+        if found is None or found.workload is None or found.where == "finished":
+            return True
+        if found.workload.metadata.uid != about.metadata.uid:
+            return True
+        return found.role != PARENT and bool(found.usage)
 
     def started(self, run: str, running: dict[str, str], abandoned: set[str]) -> None:
         """A job is started: of no variant, and of no parent that runs already."""
