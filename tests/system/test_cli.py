@@ -439,8 +439,9 @@ def test_a_job_too_big_for_the_bus_is_named_by_its_file(admit: Up) -> None:
     big = JOB.replace("echo hello", "x" * 5_000_000)
     answer = admit("submit", "-f", "-", stdin=big)
     assert answer.status == 2
-    assert "document 1" in answer.err
+    assert "document 1: workload default/" in answer.err
     assert "more than the bus takes" in answer.err
+    assert answer.err.count("\n") == 1
 
 
 def test_a_wait_that_times_out_is_an_answer(admit: Up) -> None:

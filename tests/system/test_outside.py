@@ -274,7 +274,7 @@ async def no_provider_empties_the_bucket(outside: Outside) -> None:
 async def test_a_missing_right_is_named_at_once(outside: Outside) -> None:
     for words, subject in (
         (("get", "workloads"), "admit.api.objects.other"),
-        (("get", "workload", "w"), "$kv.admittance.workload.other.w"),
+        (("get", "workload", "w"), "$KV.admittance.workload.other.w"),
         (("events",), "admit.api.events.other"),
         (("get", "clusterqueues"), "admit.api.objects"),
     ):

@@ -136,6 +136,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
         for one in submissions
     ]
     sequences = await bus.publish_all(submitted)
+    accepted = []
     for number, (one, fact) in enumerate(zip(submissions, submitted, strict=True)):
         if number % AT_ONCE == 0:
             part = slice(number, number + AT_ONCE)
@@ -152,6 +153,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
                 output.error(f"{one.source}: {line}")
             status = max(status, error.status)
             continue
+        accepted.append(one)
         unchanged = reply.outcome == "ignored"
         if unchanged and await _is_edited_variant(bus, one.workload):
             output.error(
@@ -167,11 +169,11 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             output.show_json_line({"namespace": meta.namespace, "name": meta.name})
         else:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
-    await _warn_of_queues(bus, submissions)
-    await _warn_of_min_counts(bus, submissions)
-    files_alone = [one for one in submissions if one.source != COMMAND_LINE]
+    await _warn_of_queues(bus, accepted)
+    await _warn_of_min_counts(bus, accepted)
+    files_alone = [one for one in accepted if one.source != COMMAND_LINE]
     await fit.warn_of_misfits(bus, [(one.subject, one.workload) for one in files_alone])
-    await fit.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
+    await fit.warn_of_images(bus, [(one.subject, one.workload) for one in accepted])
     return status
 
 

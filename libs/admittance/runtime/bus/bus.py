@@ -186,9 +186,10 @@ class Bus:
 
     def _on_denied(self, subject: str) -> None:
         for key, (acks, index) in list(self._waiting.items()):
-            if acks.messages[index].subject.lower() == subject:
+            spelled = acks.messages[index].subject
+            if spelled.lower() == subject:
                 del self._waiting[key]
-                acks.settle(index, Refused(NOT_PERMITTED, self.nc.denied))
+                acks.settle(index, Refused(NOT_PERMITTED, self.nc.denial_of(spelled)))
 
     async def connected(self, timeout: float = 10.0) -> None:
         """Waits for the connection to the bus. Raises Unavailable if there is no connection within

@@ -83,7 +83,8 @@ class ReconnectingClient(Client):
     ``logins``: by the address of a server; a server that the cluster announces gets the first of
     them. A login in ``access`` replaces ``logins``. Files of ``access`` are read at each
     connection. ``on_denied``, ``on_denied_subscription``: called with a subject, in lower case, to
-    which this user may not publish or subscribe. ``denied``: the last such refusal as a sentence;
+    which this user may not publish or subscribe. ``denied``: the last such refusal as a sentence,
+    with the subject in lower case;
     ``denials``: all of this connection, as ``publish SUBJECT`` or ``subscribe SUBJECT`` with the
     monotonic time of the last.
     """
@@ -97,7 +98,7 @@ class ReconnectingClient(Client):
         self._access = access
         self._tasks: set[asyncio.Task[None]] = set()
         self._logins = dict(logins or {})
-        self._asked: dict[str, set[asyncio.Future[Any]]] = {}
+        self._asked: dict[str, dict[asyncio.Future[Any], str]] = {}
         self.on_denied: list[Callable[[str], None]] = []
         self.on_denied_subscription: list[Callable[[str], None]] = []
         self.denied = ""
@@ -147,18 +148,17 @@ class ReconnectingClient(Client):
         await self._process_op_err(error)
 
     def _on_denied_permission(self, text: str) -> PermissionDenied:
-        """Ends the requests that get no answer because of a denied permission. The server's text,
-        and the subject in it, is in lower case."""
+        """Ends the requests that get no answer because of a denied permission. The server's text
+        comes in lower case; the error of a request has the subject as the request spells it."""
         found = _DENIED.search(text)
         what, subject = found.groups() if found else ("", "")
-        error = PermissionDenied(
-            f"this login may not {_DENIED_ACTION[what]} {subject}" if what else text
-        )
-        self.denied = str(error)
+        asked = self._asked.pop(subject, {}) if what == "publish" else {}
+        self.denied = f"this login may not {_DENIED_ACTION[what]} {subject}" if what else text
+        error = PermissionDenied(self.denial_of(*asked.values()))
         if what and len(self.denials) < DENIALS_MAX:
             verb = _DENIED_ACTION[what].partition(" ")[0]
             self.denials[f"{verb} {subject}"] = clock.monotonic()
-        waiting = self._asked.pop(subject, set()) if what == "publish" else set()
+        waiting = set(asked)
         if what == "subscription" and self._resp_sub_prefix is not None:
             answers = self._resp_sub_prefix.decode().lower()
             waiting = set(self._resp_map.values()) if subject.startswith(answers) else set()
@@ -167,6 +167,14 @@ class ReconnectingClient(Client):
         for callback in list(told):
             callback(subject)
         return error
+
+    def denial_of(self, *subjects: str) -> str:
+        """The last refusal as a sentence. If the refusal is about one of ``subjects``, the sentence
+        has that subject as it is spelled there."""
+        for one in subjects:
+            if self.denied.endswith(f" {one.lower()}"):
+                return self.denied.removesuffix(one.lower()) + one
+        return self.denied
 
     async def _process_pong(self) -> None:
         if not self._pongs:
@@ -348,7 +356,7 @@ class ReconnectingClient(Client):
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Msg] = loop.create_future()
         self._resp_map[token] = answer
-        self._asked.setdefault(denied_as, set()).add(answer)
+        self._asked.setdefault(denied_as, {})[answer] = subject
         repeating: asyncio.TimerHandle | None = None
 
         def repeat() -> None:
@@ -368,8 +376,8 @@ class ReconnectingClient(Client):
             if repeating is not None:
                 repeating.cancel()
             self._resp_map.pop(token, None)
-            waiting = self._asked.get(denied_as, set())
-            waiting.discard(answer)
+            waiting = self._asked.get(denied_as, {})
+            waiting.pop(answer, None)
             if not waiting:
                 self._asked.pop(denied_as, None)
 

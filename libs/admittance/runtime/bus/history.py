@@ -92,7 +92,8 @@ async def _ask(bus: Bus, subject: str, data: bytes, *, several: bool) -> list[tu
         except TimeoutError:
             if clock.monotonic() < deadline:
                 continue
-            raise Unavailable(f"no answer on {subject}: {bus.nc.denied or 'timeout'}") from None
+            why = bus.nc.denial_of(subject) or "timeout"
+            raise Unavailable(f"no answer on {subject}: {why}") from None
         except nats.errors.Error as error:
             raise Unavailable(f"no answer on {subject}: {error}") from None
         if status(answers[-1][1]) == "503":
@@ -117,7 +118,7 @@ async def _attempt(
 
     def on_denied(denied: str) -> None:
         if denied in needed and not done.done():
-            done.set_exception(AccessDenied(bus.nc.denied))
+            done.set_exception(AccessDenied(bus.nc.denial_of(subject, inbox)))
 
     subscription = await bus.nc.listen(inbox, on_answer)
     bus.nc.on_denied.append(on_denied)

@@ -87,7 +87,7 @@ async def ask_in_parts(
 
     def on_denied(denied: str) -> None:
         if denied == subject.lower() and not complete.done():
-            complete.set_exception(PermissionDenied(nc.denied))
+            complete.set_exception(PermissionDenied(nc.denial_of(subject)))
 
     subscription = await nc.listen(nc.new_inbox(), on_answer)
     nc.on_denied.append(on_denied)
@@ -252,8 +252,9 @@ class KeyFollower:
                 await nc.unlisten(one)
 
     def _on_denied(self, subject: str) -> None:
-        if any(subject == (self._prefix + pattern).lower() for pattern in self._patterns):
-            self._on_refused(AccessDenied(self._bus.nc.denied))
+        spelled = [self._prefix + pattern for pattern in self._patterns]
+        if any(subject == one.lower() for one in spelled):
+            self._on_refused(AccessDenied(self._bus.nc.denial_of(*spelled)))
 
     def _on_refused(self, error: AccessDenied) -> None:
         self._denied = error

@@ -309,10 +309,14 @@ class Link:
             what = f"cannot publish {messages[0].subject}"
             raise await self._trouble(what, error, writes=True) from None
         answers: list[int | CliError] = []
-        for message, outcome in zip(messages, outcomes, strict=True):
+        for fact, message, outcome in zip(several, messages, outcomes, strict=True):
             if isinstance(outcome, TooBig):
-                size = f"{len(message.data):,} bytes are more than the bus takes in one message"
-                answers.append(BadInput(f"{message.subject}: {size}"))
+                answers.append(
+                    BadInput(
+                        f"workload {fact.namespace}/{fact.name} has {len(message.data):,} bytes, "
+                        f"more than the bus takes in one message ({MAX_PAYLOAD:,})"
+                    )
+                )
             elif isinstance(outcome, Refused):
                 answers.append(await self._trouble(f"cannot publish {message.subject}", outcome))
             else:
