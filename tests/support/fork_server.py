@@ -13,9 +13,12 @@ import runpy
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Final, NamedTuple
 
 from support.servers import LIMIT
@@ -33,9 +36,36 @@ PRELOADED: Final = (
     "admittance.provisioning_check.service",
     "admittance.provider_pool.service",
     "admittance.runner.service",
+    "admittance.cli.apply",
+    "admittance.cli.auth.auth",
+    "admittance.cli.describe",
+    "admittance.cli.doctor.doctor",
+    "admittance.cli.explain",
+    "admittance.cli.get",
+    "admittance.cli.simulate",
+    "admittance.cli.submit",
+    # Its children begin with it, and nats-py imports its part for JetStream late.
+    "support.fork_server",
+    "nats.js.client",
+    "support.frozen_imports",
 )
 _context: Final = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(list(PRELOADED))
+_starting: Final = Lock()
+
+
+@cache
+def _start_fork_server() -> None:
+    """Starts the fork server with this process's search path, which Python 3.11 does not pass on:
+    without it, each fork would import the modules of tests itself."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 class ForkedProcess:
@@ -53,6 +83,8 @@ class ForkedProcess:
         cwd: Path | None = None,
     ) -> None:
         files = (str(stdin or os.devnull), str(out), str(err or out))
+        with _starting:
+            _start_fork_server()
         self._process: ForkServerProcess = _context.Process(
             target=_run, args=(list(arguments), dict(env), files, cwd or Path.cwd()), daemon=True
         )
