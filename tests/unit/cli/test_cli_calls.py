@@ -95,6 +95,8 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         pytest.param("up --nats nats://x --port 1", "--port is", id="a port of another server"),
         pytest.param("up --data-dir /dev/null", "is not a folder", id="a folder that is a file"),
+        pytest.param("up --run-as ada=root", "must be user:NAME=UNIX_USER", id="no rule"),
+        pytest.param("serve runner --run-as *=no-such", "no Unix user 'no-such'", id="no user"),
         pytest.param("up --executor vm", "use one of local, docker", id="no such executor"),
         pytest.param("up --admin here", "HOST:PORT", id="admin port nowhere"),
         pytest.param("serve runner --executor vm", "use one of local", id="nor one"),

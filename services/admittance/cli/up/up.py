@@ -260,11 +260,21 @@ def started_by(options: Options) -> list[str]:
 
 
 def job_rules(call: Call, options: Options) -> JobRules:
-    """What the runner of `admit up` may start. Raises SetupError."""
-    texts, executor = options.rules, options.executor
-    if embeds(call, options):
-        return rules_of_server(texts, executor=executor, insecure=options.insecure)
-    return rules_of(texts, os.environ, executor=executor)
+    """What the runner of `admit up` may start. Raises BadInput."""
+    if not embeds(call, options):
+        return served_rules(options)
+    try:
+        return rules_of_server(options.rules, executor=options.executor, insecure=options.insecure)
+    except SetupError as error:
+        raise BadInput(str(error)) from None
+
+
+def served_rules(options: Options) -> JobRules:
+    """What a runner may start, by its options and variables. Raises BadInput."""
+    try:
+        return rules_of(options.rules, os.environ, executor=options.executor)
+    except SetupError as error:
+        raise BadInput(str(error)) from None
 
 
 def _task(
@@ -321,7 +331,7 @@ async def serve(call: Call, name: str, options: Options) -> int:
     refuse_wrong(options, executor if name == "runner" else None)
     rules = NO_RULES
     if name == "runner":
-        rules = rules_of(options.rules, os.environ, executor=executor)
+        rules = served_rules(options)
         await executor_of(executor, rules).check()
     stop = _stop_on_signals(in_time=grace_of(name) is not None)
     # Imported now and not after the wait for a server and its streams: after an election many
