@@ -434,6 +434,16 @@ def test_a_job_that_does_not_stop_in_time_is_abandoned_when_its_family_ends() ->
     assert world.looks.abandoned == {run}
 
 
+def test_an_admission_that_ends_by_a_clock_that_is_behind_lasted_no_time() -> None:
+    world = World()
+    admission_ends = condition("Admitted", False)
+    admission_ends["lastTransitionTime"] = (START - timedelta(seconds=2)).isoformat()
+    world.regular("w", PENDING)
+    world.regular("w", ADMITTED, admission=admission("f0"))
+    world.regular("w", STOPPING, admission=admission("f0"))
+    world.regular("w", [GONE[0], admission_ends, GONE[2]])
+
+
 def test_a_decision_for_the_better_variant_may_be_written_later() -> None:
     world = World()
     contested(world)

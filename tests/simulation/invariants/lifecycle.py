@@ -166,12 +166,11 @@ class AdmittedSeconds:
         elif admitted is not None and admitted.status == "True":
             if self._since is not None and admitted.last_transition_time is not None:
                 # Where that has moved, one admission has ended and another begun in one write.
-                passed = admitted.last_transition_time - self._since
-                self._ended += int(passed.total_seconds())
+                self._ended += _seconds(self._since, admitted.last_transition_time)
             self._since = admitted.last_transition_time
         elif admitted is not None and self._since is not None:
             assert admitted.last_transition_time is not None
-            self._ended += int((admitted.last_transition_time - self._since).total_seconds())
+            self._ended += _seconds(self._since, admitted.last_transition_time)
             self._since = None
         told = workload.status.accumulated_past_execution_time_seconds or 0
         if not head(workload).active:
@@ -179,3 +178,8 @@ class AdmittedSeconds:
         if told != self._ended:
             return [f"it was admitted for {self._ended} s and says {told} (vi)"]
         return []
+
+
+def _seconds(since: datetime, until: datetime) -> int:
+    """Whole seconds of an admission; 0 if the clock of the service that ended it was behind."""
+    return max(0, int((until - since).total_seconds()))
