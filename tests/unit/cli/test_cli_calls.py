@@ -45,6 +45,7 @@ def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("get pods", 'no kind "pods"', id="an unknown kind"),
         pytest.param("get", "Missing argument .*; `admit get --help` shows", id="no kind"),
         pytest.param("frobnicate", "No such command .*`admit --help`", id="an unknown command"),
+        pytest.param("appli", "Did you mean 'apply'\\? `admit --help`", id="a near command"),
         pytest.param("auth add user", ".*; `admit auth add --help` shows", id="no user"),
         pytest.param("-o json apply -f x", "`admit apply` has no output formats", id="no output"),
         pytest.param("get wl --frob", "No such option", id="an unknown option"),

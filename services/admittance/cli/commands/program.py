@@ -112,7 +112,8 @@ def _with_help(error: TyperException, message: str) -> str:
     context = getattr(error, "ctx", None)
     if context is None:
         return message
-    return f"{message.removesuffix('.')}; `{context.command_path} --help` shows the usage"
+    joint = " " if message.endswith("?") else "; "
+    return f"{message.removesuffix('.')}{joint}`{context.command_path} --help` shows the usage"
 
 
 def _is_expected(error: Exception) -> bool:
