@@ -3,30 +3,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-
 import pytest
 from benchmarks import chaos_cluster, faults
 from benchmarks.chaos_cluster import ChaosPlan
 
-from admittance.cli.bench.system import Child
-from support.fork_server import ForkedProcess
-
-
-async def start_fork(arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> Child:
-    """Starts a service of the fleet as a fork, which imports nothing anew."""
-    config = {"XDG_CONFIG_HOME": str(log.parent)}
-    return Child(
-        ForkedProcess(["admit", *arguments], {**os.environ, **config, **env}, out=log), log
-    )
+from support.forked_system import start
 
 
 async def test_jobs_survive_a_cluster_that_starts_and_breaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(faults, "start", start_fork)
+    monkeypatch.setattr(faults, "start", start)
     kinds = (faults.LEADER_KILLED, faults.QUORUM_PAUSED)
     plan = ChaosPlan(kinds=kinds, scale=0.2, locked=True, kill_every=2.0)
     lines = await chaos_cluster.run_cluster_chaos(plan)

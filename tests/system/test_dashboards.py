@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from admittance.checks import AdmissionCheckController, Pending, Ready, Request, Retry, Verdict
-from admittance.cli.bench.system import embedded
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
@@ -25,6 +24,7 @@ from admittance.workload.phase import Phase
 from support import promql
 from support.builders import a_manifest
 from support.capacity import CHECK, a_config, until_phase
+from support.forked_system import embedded
 from support.prometheus import a_free_port, answer, ask, prometheus
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import within

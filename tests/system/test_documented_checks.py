@@ -18,7 +18,6 @@ import yaml
 from admittance.api.configuration import GATES, RequeuingStrategy, WaitForPodsReady
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.reading.manifest import read
-from admittance.cli.bench.system import embedded
 from admittance.events import facts
 from admittance.runtime.process.settings import Settings
 from admittance.workload.limits import Limits
@@ -26,6 +25,7 @@ from support.builders import NOON
 from support.cores.stepped_scheduler import groups
 from support.cores.timed_cores import TimedCores, cores_with_queue
 from support.fork_server import run_admit
+from support.forked_system import embedded
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from admittance.cli.bench.system import Child, embedded
+from admittance.cli.bench.system import Child
 from support.fork_server import run_admit
+from support.forked_system import embedded
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 

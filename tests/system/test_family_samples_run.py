@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.bench.system import embedded
 from support.fork_server import run_admit
+from support.forked_system import embedded
 
 pytestmark = pytest.mark.bus
 

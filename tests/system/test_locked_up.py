@@ -19,13 +19,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from admittance.cli.bench.system import Child, start
+from admittance.cli.bench.system import Child
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.bus.streams import KV_CLAIMS, all_streams
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
 from support.fork_server import Answer, run_admit
+from support.forked_system import start
 from support.otlp_receiver import OtlpReceiver, otlp_receiver
 from support.requests import eventually
 from support.servers import until, within

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 from pathlib import Path
 
 from support.check_requests import NAME
+from support.fork_server import ForkedProcess
 from support.servers import until
 
-PROGRAM = Path(__file__).with_name("controllers.py")
+PROGRAM = "integration.checks.controllers"
 
 
 class Replicas:
@@ -19,20 +18,14 @@ class Replicas:
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.folder = folder
-        self.processes: list[asyncio.subprocess.Process] = []
+        self.processes: list[ForkedProcess] = []
 
-    async def start(self, which: str, name: str = NAME) -> asyncio.subprocess.Process:
+    async def start(self, which: str, name: str = NAME) -> ForkedProcess:
         number = len(self.processes)
-        with (self.folder / f"log-{number}").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                str(PROGRAM),
-                which,
-                name,
-                str(self.folder),
-                env={**os.environ, "ADMIT_NATS_URL": self.url, "ADMIT_LOG": "json"},
-                stderr=log,
-            )
+        log = self.folder / f"log-{number}"
+        log.touch()
+        env = {**os.environ, "ADMIT_NATS_URL": self.url, "ADMIT_LOG": "json"}
+        process = ForkedProcess([PROGRAM, which, name, str(self.folder)], env, out=log)
         self.processes.append(process)
         return process
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from sample_programs import SAMPLES, Admit, program
 
-from admittance.cli.bench.system import embedded
 from admittance.runtime.bus.bus import Bus
+from support.forked_system import embedded
 
 pytestmark = pytest.mark.bus
 

@@ -15,8 +15,8 @@ import yaml
 from meters import Meters, exporter, prometheus, stand_in
 from sample_programs import SAMPLES, Admit, Program, program
 
-from admittance.cli.bench.system import embedded
 from admittance.runtime import clock
+from support.forked_system import embedded
 
 pytestmark = pytest.mark.bus
 

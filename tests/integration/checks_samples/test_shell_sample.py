@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sample_programs import SAMPLES, Admit, program
 
-from admittance.cli.bench.system import embedded
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.embedded_server import EmbeddedServer
+from support.forked_system import embedded
 
 pytestmark = [
     pytest.mark.bus,

@@ -7,7 +7,6 @@ import base64
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
@@ -36,6 +35,7 @@ from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.reading_endpoints import reading_endpoints
+from support.fork_server import ForkedProcess
 from support.service_process import OWN_USER
 
 LIMIT_SECONDS = 15.0
@@ -275,12 +275,11 @@ class RunnerProcess:
             "ADMIT_CLAIM_SECONDS": str(claim_ttl),
             "ADMIT_RUN_AS": OWN_USER,
         }
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: ForkedProcess | None = None
 
     async def __aenter__(self) -> RunnerProcess:
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "admittance.runner", env=self.env
-        )
+        log = Path(f"{self.env['ADMIT_DATA_DIR']}.log")
+        self.process = ForkedProcess(["admittance.runner"], self.env, out=log)
         return self
 
     async def kill(self) -> None:
