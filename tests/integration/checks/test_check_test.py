@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -149,6 +151,18 @@ def test_the_command_starts_server_and_controller_and_reports(
     report = json.loads(capfd.readouterr().out)
     assert report["passed"]
     assert {one["case"]: one["outcome"] for one in report["outcomes"]}["ends"] == "passed"
+
+
+def test_sigterm_ends_the_command_with_its_server() -> None:
+    words = [Path(sys.executable).parent / "admit", "check-test", STRAY, "--embedded"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as command:
+        assert command.stderr is not None
+        ready = command.stderr.readline()
+        assert ready.startswith("ready nats://127.0.0.1:")
+        command.terminate()
+        assert command.wait(60) == 143
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(ready.strip().rpartition(":")[2])))
 
 
 def test_the_command_fails_when_a_controller_fails(

@@ -28,6 +28,8 @@ from admittance.runtime.connection_options import (
 )
 
 DEFAULT_NAMESPACE: Final = "default"
+TERMINATED: Final = 128 + signal.SIGTERM
+"""Exit status of a command that SIGTERM ended, as shells give it."""
 
 
 class Output(StrEnum):
@@ -303,14 +305,30 @@ def run(work: Coroutine[Any, Any, int | None]) -> None:
     returns.
     """
     # If Ctrl-C comes before the work starts, Python would warn that the coroutine never ran.
-    with closing(work):
+    with closing(work), closing(_cancelled_by_sigterm(work)) as whole:
         # asyncio is imported late: its import would take half of the time of help and completion.
         import asyncio
 
         raise_on_interrupt()
-        status = asyncio.run(work)
+        try:
+            status = asyncio.run(whole)
+        except asyncio.CancelledError:
+            status = TERMINATED
     if status:
         raise typer.Exit(status)
+
+
+async def _cancelled_by_sigterm(work: Coroutine[Any, Any, int | None]) -> int | None:
+    """Awaits the work of a command. SIGTERM cancels the work as Ctrl-C does, so that a server that
+    the command has started does not outlive the command."""
+    import asyncio
+
+    task = asyncio.current_task()
+    assert task is not None
+    # Only the main thread may set signal handlers.
+    with suppress(ValueError, RuntimeError, NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work
 
 
 def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
