@@ -20,7 +20,6 @@ from admittance.runtime.bus.durables import check_durables
 from support.servers import until, within
 
 NAME = "example.com/budget"
-SHOWN = b'{"metadata":{"labels":{"team":"a"}},"spec":{"queueName":"q"}}'
 
 
 def requested(
