@@ -434,6 +434,19 @@ def test_a_job_that_does_not_stop_in_time_is_abandoned_when_its_family_ends() ->
     assert world.looks.abandoned == {run}
 
 
+def test_a_variant_may_go_in_the_write_that_applies_the_end_of_its_job() -> None:
+    world = World()
+    run = f"ns.p.{world.running()}"
+    world.looks.started(run, "r")
+    world.looks.ended(run, "lost")
+    # The queue lost its policy, and then the job was lost without an eviction.
+    world.parent(GONE)
+    fact = Stored(world.number + 1, "admit.workload.stopped.ns.p", b"{}", {}, 0.0)
+    world.looks.logged(fact)
+    world.put("workload.ns.p1", None)
+    world.whole()
+
+
 def test_an_admission_that_ends_by_a_clock_that_is_behind_lasted_no_time() -> None:
     world = World()
     admission_ends = condition("Admitted", False)

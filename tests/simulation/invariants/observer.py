@@ -15,7 +15,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.events.base import Fact
 from admittance.events.codec import decode
 from admittance.events.facts import CheckRequested
-from admittance.events.subjects import CAPACITY, DEADLETTER, OUTPUTS
+from admittance.events.subjects import CAPACITY, DEADLETTER, OUTPUTS, workload_key
 from admittance.workload.conditions import Type, find
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
@@ -83,7 +83,8 @@ class Invariants:
         self.owed: dict[EventKey, str] = {}
         self.said: set[EventKey] = set()
         self.stated: set[tuple[str, int]] = set()
-        self.finished: dict[str, int] = {}
+        self.job_ends: dict[str, int] = {}
+        """By key of a workload, the newest fact that its job has ended or stopped."""
         self.running: dict[str, str] = {}
         self.completed: set[str] = set()
         self.replans = Replans()
@@ -192,8 +193,10 @@ class Invariants:
         old, new = before.workload, after.workload
         allowed = legal(before, after)
         if before.where == "admitted" and not after.where and old is not None:
-            # The job had ended, and that folded into the deletion.
-            allowed = self.finished.get(key, 0) > old.status.log.fact
+            # The job had ended, and that folded into the deletion, of a variant too.
+            owners = (one.name for one in old.metadata.owner_references)
+            keys = (key, *(workload_key(old.metadata.namespace, name) for name in owners))
+            allowed = any(self.job_ends.get(one, 0) > old.status.log.fact for one in keys)
         if before.where != after.where:
             self.moves.add((before.where, after.where))
         if not allowed:
@@ -278,8 +281,8 @@ class Invariants:
         if thing == "check" and what == "requested":
             what, rest = "check_requested", rest.partition(".")[2]
             self._has_parameters(decode(stored.subject, stored.data))
-        elif thing == "workload" and what == "finished":
-            self.finished[f"workload.{rest}"] = stored.sequence
+        elif thing == "workload" and what in ("finished", "stopped"):
+            self.job_ends[f"workload.{rest}"] = stored.sequence
             return
         elif thing != "workload" or what not in OUTPUTS:
             return
