@@ -117,7 +117,7 @@ class Locked:
             # The others may not create streams, and would wait with a warning.
             await eventually(self._has_streams, LIMIT)
         name = self._runner
-        await self.cluster.start("runner", ADMIT_NATS_CREDS=self.creds(name), ADMIT_RUNNER=name)
+        await self.cluster.start("runner", ADMIT_NATS_CREDS=self.creds(name))
 
     async def stop(self) -> None:
         await self.cluster.stop()
