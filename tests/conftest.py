@@ -6,6 +6,7 @@ import asyncio
 import gc
 import ipaddress
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -25,6 +26,9 @@ from support.servers import TestServer
 
 # Collecting makes no garbage to speak of, in each worker of pytest-xdist.
 gc.disable()
+
+# Processes that tests start inherit an ignored SIGHUP, as `nohup make test` leaves it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A test is no benchmark: on a machine that others use, any example may take its time.
 hypothesis.settings.register_profile(
