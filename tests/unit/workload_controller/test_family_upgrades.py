@@ -12,7 +12,8 @@ from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
-from support.cores.family_controller import FamilyController
+from support.builders import an_admission
+from support.cores.family_controller import UPGRADE, FamilyController
 
 J = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
@@ -123,6 +124,26 @@ def test_a_migration_ends_when_a_check_rejects_its_target() -> None:
     house = moving().verdict("a", "slow", "Rejected").stop()
     assert house.starts == [("j", "c")]
     assert house.active() == "bc"
+
+
+def test_a_migration_ends_when_a_late_retry_delays_its_target() -> None:
+    variants = [
+        {"name": "better", "allowedResourceFlavors": ["a", "b"]},
+        {"name": "worse", "allowedResourceFlavors": ["c"]},
+    ]
+    house = FamilyController(checks=CHECKS, policy=UPGRADE | {"explicitVariants": variants})
+    house.family()
+    house.assign("better", admission=an_admission(flavor="a"))
+    house.assign("worse", admission=an_admission(flavor="c"))
+    house.verdict("better", "slow", "Retry")
+    house.assign("better", source="worse", admission=an_admission(flavor="b"))
+    assert house.get("j-variant-better").status.promised is not None
+    house.later(1).verdict("better", "slow", "Retry", cycle=0, requeue_after_seconds=60)
+    assert house.get("j-variant-better").status.promised is None
+    assert house.condition("Requeued", "j-variant-better") == "False: AdmissionCheck"
+    house.later(1).stop()
+    assert house.condition("Admitted") == "False: NoReservation"
+    assert house.active() == "betterworse"
 
 
 def test_preempted_meanwhile() -> None:

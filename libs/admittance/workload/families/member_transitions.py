@@ -93,6 +93,9 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
     ):
         # Only a Rejected check deactivates a variant, so the check's rejection is the cause here.
         return change._replace(workload=with_status(after, stopped_by=str(ActivityReason.REJECTED)))
+    if after is not None and after.status.promised is not None and is_false(after, Type.REQUEUED):
+        # A late Retry with a delay: the variant must not be admitted before the delay has passed.
+        return change._replace(workload=with_status(after, promised=None))
     return change
 
 
