@@ -87,6 +87,8 @@ class Outbox:
                 continue
             elif isinstance(outcome, Refused):
                 done.set_exception(outcome)
+                # Marks the exception as retrieved: the task that waited may have been cancelled.
+                done.exception()
             else:
                 done.set_result(None)
         return (again, reason) if reason is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
@@ -44,3 +45,19 @@ async def test_an_answer_is_published_again_until_the_log_accepts_it() -> None:
     await within(outbox.emptied())
     assert log.asked == [["a", "b", "c"], ["b"], ["b"], ["b"]]
     running.cancel()
+
+
+async def test_a_refusal_after_its_waiter_was_cancelled_is_no_error_of_asyncio() -> None:
+    reported: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+    outbox = Outbox(Log([refusal(10077, "full")]))  # type: ignore[arg-type]
+    waiter = asyncio.shield(outbox.put(Outgoing("a", b"")))
+    waiter.cancel()
+    running = asyncio.create_task(outbox.run())
+    await within(outbox.emptied())
+    running.cancel()
+    await asyncio.wait([running])
+    del running
+    gc.collect()
+    assert reported == []
