@@ -1,9 +1,10 @@
 """Runs the unit tests with each supported Python that this machine has, besides the one that runs.
 
 ``python -m tools.pythons [--quick]`` makes a virtual environment ``.venv-3.12`` and the like from
-the lock, where there is none yet, and prints one line per version. A version that is not found is
-skipped, with the reason. Exit status 1 if a test fails. ``--quick`` leaves out the slow tests that
-depend little on the version of Python.
+the lock, where there is none yet, and prints one line per version. Of the version that runs another
+release is taken: the Python of a distribution is often an early one, such as 3.11.2 of Debian 12. A
+version that is not found is skipped, with the reason. Exit status 1 if a test fails. ``--quick``
+leaves out the slow tests that depend little on the version of Python.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -28,6 +30,8 @@ SLOW: Final = (
     *("test_imports.py", "test_public_names.py"),
 )
 """Tests that ``--quick`` leaves out: most of the time, and nothing of event loops and processes."""
+SYSTEM: Final = Path("/usr/bin")
+"""Where a distribution has its Python."""
 PIP: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
 
 
@@ -39,14 +43,22 @@ class Outcome(NamedTuple):
 
 
 def find(version: str) -> Path | None:
-    """The interpreter of the version: on the path, else among the versions of pyenv."""
+    """An interpreter of the version, of another release than the one that runs: on the path, of the
+    system, or among the versions of pyenv."""
     for path in _candidates(version):
         try:
-            # pyenv puts programs on the path that end with an error for versions not selected.
-            said = subprocess.run([path, "-V"], capture_output=True, text=True, check=False)
+            # pyenv puts programs on the path that end with an error for versions not selected, and
+            # some systems leave out what a virtual environment needs.
+            said = subprocess.run(
+                [path, "-c", "import ensurepip, platform; print(platform.python_version())"],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         except OSError:
             continue
-        if said.stdout.startswith(f"Python {version}."):
+        release = said.stdout.strip()
+        if release.startswith(f"{version}.") and release != platform.python_version():
             return path
     return None
 
@@ -54,6 +66,7 @@ def find(version: str) -> Path | None:
 def _candidates(version: str) -> Iterator[Path]:
     if on_path := shutil.which(f"python{version}"):
         yield Path(on_path)
+    yield SYSTEM / f"python{version}"
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     yield from sorted(root.glob(f"versions/{version}.*/bin/python{version}"), reverse=True)
 
@@ -95,7 +108,7 @@ def run(version: str, *, quick: bool) -> Outcome:
     began = time.monotonic()
     interpreter = find(version)
     if interpreter is None:
-        return Outcome(True, f"Python {version}: skipped: no python{version} on this machine")
+        return Outcome(True, f"Python {version}: skipped: no other python{version} on this machine")
     try:
         python = environment(version, interpreter)
     except subprocess.CalledProcessError as error:
@@ -118,10 +131,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, usage="python -m tools.pythons [--quick]")
     parser.add_argument("--quick", action="store_true", help="leave out the slow tests")
     quick = parser.parse_args().quick
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    others = [version for version in VERSIONS if version != ours]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        outcomes = list(pool.map(lambda version: run(version, quick=quick), others))
+        outcomes = list(pool.map(lambda version: run(version, quick=quick), VERSIONS))
     for outcome in outcomes:
         sys.stdout.write(f"{outcome.text}\n")
     return not all(outcome.passed for outcome in outcomes)

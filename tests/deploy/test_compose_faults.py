@@ -17,6 +17,7 @@ from containers import ROOT, Deployment, docker
 
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
+from support.old_version import unpack
 from system.test_locked_up import Folder, stored
 
 pytestmark = pytest.mark.deploy
@@ -131,7 +132,7 @@ class Recorded(NamedTuple):
 @pytest.fixture
 async def recorded(tmp_path: Path) -> Recorded:
     with tarfile.open(ROOT / "tests" / "recorded" / "2026-11-22.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
+        unpack(packed, tmp_path)
     folder = Folder(tmp_path)
     async with folder.up("--insecure") as system:
         streams = await stored(system.url, NO_OPTIONS)

@@ -21,6 +21,12 @@ from support.service_process import MODULES, variables
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def unpack(packed: tarfile.TarFile, folder: Path) -> None:
+    """Extracts an archive. Python 3.11.2 knows no filters, and later releases want one."""
+    packed.extraction_filter = getattr(tarfile, "data_filter", None)
+    packed.extractall(folder)
+
+
 def build_wheel(commit: str, folder: Path) -> Path:
     """The folder with the modules of the wheel of a commit. Skips the test if the commit is not in
     this clone."""
@@ -31,7 +37,7 @@ def build_wheel(commit: str, folder: Path) -> Path:
         pytest.skip(f"commit {commit} is not in this clone: {made.stderr.decode().strip()}")
     source, site = folder / "source", folder / "site"
     with tarfile.open(fileobj=io.BytesIO(made.stdout)) as packed:
-        packed.extractall(source, filter="data")
+        unpack(packed, source)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
     built = subprocess.run(build, cwd=source, capture_output=True, check=False, text=True)
     assert built.returncode == 0, built.stdout + built.stderr

@@ -26,6 +26,7 @@ from recorded.player import Player, condition
 from recorded.story import CONFIGURATION, NAMESPACE, workload
 from support.cluster import Cluster
 from support.fork_server import Answer, run_admit
+from support.old_version import unpack
 from support.servers import TestServer, until, within
 from support.three_servers import SERVICES, services_on, three_servers
 
@@ -68,7 +69,7 @@ class Stream:
 
 async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: Path) -> None:
     with tarfile.open(RECORDED) as packed:
-        packed.extractall(tmp_path, filter="data")
+        unpack(packed, tmp_path)
     config = tmp_path / "configuration.yaml"
     config.write_text(yaml.safe_dump(CONFIGURATION))
     old = TestServer(tmp_path / "data")

@@ -27,6 +27,7 @@ from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
 from support.fork_server import Answer, run_admit
 from support.forked_system import start
+from support.old_version import unpack
 from support.otlp_receiver import OtlpReceiver, otlp_receiver
 from support.requests import eventually
 from support.servers import until, within
@@ -147,7 +148,7 @@ async def stored(url: str, access: ConnectionOptions) -> dict[str, Any]:
 
 async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_path: Path) -> None:
     with tarfile.open(RECORDED / "2026-11-22.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
+        unpack(packed, tmp_path)
     folder = Folder(tmp_path)
     async with folder.up("--insecure") as open_up:
         before = await stored(open_up.url, NO_OPTIONS)

@@ -22,6 +22,7 @@ from admittance.cli.support.options import Call, Output, UrlFrom
 from recorded.finish import finish_all
 from recorded.player import ADMIT, Player
 from recorded.story import CONFIGURATION, NAMESPACE
+from support.old_version import unpack
 from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
@@ -34,7 +35,7 @@ EXPECTED = json.loads((RECORDED / "2026-11-22.json").read_text())
 def folder(tmp_path: Path) -> Path:
     """A copy of the recorded data folder."""
     with tarfile.open(RECORDED / "2026-11-22.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
+        unpack(packed, tmp_path)
     return tmp_path / "data"
 
 

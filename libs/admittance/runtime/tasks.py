@@ -27,8 +27,12 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
-    except* AdmittanceError as group:
-        raise group.exceptions[0] from None
+    except BaseExceptionGroup as group:
+        # `except*` of Python 3.11.2 would raise the error in a group again.
+        expected, others = group.split(AdmittanceError)
+        if expected is None or others is not None:
+            raise
+        raise expected.exceptions[0] from None
 
 
 GRACE_SECONDS: Final = 2.0
@@ -137,6 +141,8 @@ def process_ends_within(seconds: float = PROCESS_SECONDS) -> None:
 
 async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
     """Whether the event is set now or within ``seconds``; None waits without limit."""
+    if seconds is None or event.is_set():
+        return await event.wait()
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
