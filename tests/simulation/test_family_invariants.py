@@ -11,6 +11,9 @@ import msgspec
 import pytest
 
 from admittance.api.workload import FAMILY_GATE
+from admittance.events import facts
+from admittance.events.codec import encode
+from admittance.events.subjects import subject_of
 from admittance.workload.limits import Limits
 from simulation.invariants.observer import Invariants
 from simulation.invariants.quota import Accounts
@@ -443,6 +446,16 @@ def test_a_variant_may_go_in_the_write_that_applies_the_end_of_its_job() -> None
     world.parent(GONE)
     fact = Stored(world.number + 1, "admit.workload.stopped.ns.p", b"{}", {}, 0.0)
     world.looks.logged(fact)
+    world.put("workload.ns.p1", None)
+    world.whole()
+
+
+def test_a_variant_may_go_with_a_fact_that_does_not_count() -> None:
+    world = World()
+    world.waits(0, 1)
+    # The queue asks for no variant on f1 any more; then a timer of an earlier wait comes.
+    due = facts.TimerDue(namespace="ns", name="p1", kind="requeue")
+    world.looks.logged(Stored(world.number + 1, subject_of(due), encode(due), {}, 0.0))
     world.put("workload.ns.p1", None)
     world.whole()
 

@@ -15,7 +15,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, decode
 from admittance.events.subjects import INPUTS
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import VARIANT, StoredWorkload, head
 from simulation.invariants.fact_rules import Around, Counts, counts
 from simulation.nats.observed import Stored
 from simulation.transcript import Broken
@@ -101,6 +101,9 @@ class Effects:
         before = versions[-1].workload if versions else None
         since = versions[-1].fact if versions else 0
         versions.append(Version(fact, workload))
+        if workload is None and before is not None and head(before).role == VARIANT:
+            # Its queue no longer asks for it: it goes with the next fact about its family.
+            return
         said = next((one.fact for one in self._facts[key] if one.sequence == fact), None)
         if said is None or self.read(key, since, fact) != [fact]:
             return  # Another kind of fact, or several in one write.
