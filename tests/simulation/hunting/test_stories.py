@@ -32,24 +32,29 @@ def test_a_seed_is_the_same_story_in_every_process() -> None:
     assert len({_stories(hashes) for hashes in ("1", "2")}) == 1
 
 
+PLAYED = (("checked", 0), ("checked", 18), ("families", 7), ("exclusive", 29))
+PLAY = f"""
+from simulation.hunting.hunt import PLOTS, run
+for plot, seed in {PLAYED}:
+    played = run(seed, plot=PLOTS[plot], keep=True)
+    print(plot, seed, "broken:", repr(played.broken), played.steps, *played.story, sep="\\n")
+"""
+
+
 def _stories(hashes: str) -> str:
-    command = [sys.executable, "-m", "simulation", "-v"]
-    told = ""
-    for plot, seed in (("checked", 0), ("checked", 18), ("families", 7), ("exclusive", 29)):
-        done = subprocess.run(
-            [*command, "--plot", plot, "--seed", str(seed)],
-            env=os.environ | {"PYTHONHASHSEED": hashes},
-            cwd=Path(__file__).parents[2],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert "every promise was kept" in done.stdout, done.stderr
-        told += done.stdout
-    return told
+    done = subprocess.run(
+        [sys.executable, "-c", PLAY],
+        env=os.environ | {"PYTHONHASHSEED": hashes},
+        cwd=Path(__file__).parents[2],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.count("broken:\n''\n") == len(PLAYED), done.stderr
+    return done.stdout
 
 
 def test_most_runs_do_real_work() -> None:
-    results = play_apart(Part("scenario", range(20)))
-    assert sum(result.finished for result in results) > 40
-    assert sum(result.reservations for result in results) > 60
+    results = play_apart(Part("scenario", range(8)))
+    assert sum(result.finished for result in results) > 16
+    assert sum(result.reservations for result in results) > 24
