@@ -107,6 +107,22 @@ class Folder:
         env = {"ADMIT_NATS_URL": "", "XDG_CONFIG_HOME": str(self.root), **env}
         return await asyncio.to_thread(run_admit, *words, env=env)
 
+    async def add_user(self, name: str, role: str, *words: str) -> str:
+        """The credentials file of a new user that the server knows."""
+        file = str(self.root / f"{name}.creds")
+        added = ("auth", "add", role, name, *words, "--dir", str(self.auth), "-o", file)
+        status, _, err = await self.admit(*added)
+        if status != 0:
+            # On a slow machine the server may answer late; `admit up` tells it again.
+            assert "does not answer" in err, err
+
+            async def is_known() -> bool:
+                _, _, err = await self.admit("--creds", file, "get", "workloads")
+                return "the server does not know them" not in err
+
+            await eventually(is_known, LIMIT)
+        return file
+
     def creds(self, name: str) -> ConnectionOptions:
         return ConnectionOptions(creds=str(self.auth / f"{name}.creds"))
 
@@ -233,9 +249,7 @@ async def test_doctor_finds_a_locked_system_healthy(folder: Folder) -> None:
 
 async def test_doctor_names_unreadable_data_under_a_login(folder: Folder) -> None:
     _, shown, _ = await folder.admit("context", "show", "-o", "json")
-    viewer = str(folder.root / "viewer.creds")
-    words = ("add", "viewer", "v", "--dir", str(folder.auth), "-o", viewer)
-    assert (await folder.admit("auth", *words))[0] == 0
+    viewer = await folder.add_user("v", "viewer")
     url, service = json.loads(shown)["url"], folder.creds("workload-controller")
     bus = await Bus.connect(url, name="test", access=service)
     key = "$KV.admittance.workload.default.broken"
@@ -292,10 +306,8 @@ async def test_admin_reads_objects_of_foreign_kinds(folder: Folder) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def ada(folder: Folder) -> str:
     """The credentials file of a user of the namespace default, with queues and a job there."""
-    file = str(folder.root / "ada.creds")
-    words = ("auth", "add", "user", "ada", "--namespace", "default", "-o", file)
+    file = await folder.add_user("ada", "user", "--namespace", "default")
     for command in (
-        (*words, "--dir", str(folder.auth)),
         ("apply", "-f", str(SAMPLES / "queues.yaml")),
         ("--creds", file, "submit", "-q", "research", "--name", "ada-1", "--", "true"),
         ("--creds", file, "wait", "workload", "ada-1", "--for", "Finished"),
@@ -420,9 +432,7 @@ async def test_lost_credentials_of_a_service_are_made_anew(tmp_path: Path) -> No
 
 
 async def test_jobs_of_other_users_need_a_unix_user_of_their_own(folder: Folder) -> None:
-    creds = folder.root / "mia.creds"
-    words = ("user", "mia", "--namespace", "mine", "--dir", str(folder.auth), "-o", str(creds))
-    assert (await folder.admit("auth", "add", *words))[0] == 0
+    creds = await folder.add_user("mia", "user", "--namespace", "mine")
     queue = folder.root / "queue.yaml"
     queue.write_text(QUEUE)
     assert (await folder.admit("apply", "-f", str(queue)))[0] == 0
@@ -430,7 +440,7 @@ async def test_jobs_of_other_users_need_a_unix_user_of_their_own(folder: Folder)
     status, _, error = await folder.admit(*mine, "by-admin", "--", "true")
     assert status == 0, error
     stolen = ("cat", str(folder.auth / "admin.creds"))
-    status, _, error = await folder.admit("--creds", str(creds), *mine, "by-mia", "--", *stolen)
+    status, _, error = await folder.admit("--creds", creds, *mine, "by-mia", "--", *stolen)
     assert status != 0
     refusal = "the runner has no Unix user for jobs of the user mia in namespace mine"
     for command in ("describe", "explain"):
