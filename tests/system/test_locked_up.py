@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from getpass import getuser
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -397,12 +398,14 @@ async def test_services_lack_no_permission(folder: Folder) -> None:
 
 async def test_user_is_disconnected_when_its_time_is_over(folder: Folder) -> None:
     file = folder.root / "guest.creds"
+    began = monotonic()
     added = await folder.admit(
         *("auth", "add", "viewer", "guest", "--expires", "3s", "-o", str(file)),
         *("--dir", str(folder.auth)),
     )
     assert added == (0, f"added guest (viewer): credentials in {file}\n", "")
-    assert (await folder.admit("--creds", str(file), "get", "workloads"))[0] == 0
+    status, _, _ = await folder.admit("--creds", str(file), "get", "workloads")
+    assert status == 0 or monotonic() - began > 3.0
 
     async def is_gone() -> bool:
         return "guest" not in (await folder.admit("auth", "list", "--dir", str(folder.auth)))[1]
