@@ -8,6 +8,7 @@ import nats.errors
 import psutil
 import pytest
 from nats.aio.msg import Msg
+from nats.aio.transport import TcpTransport
 
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
@@ -59,6 +60,23 @@ async def test_a_cancellation_that_comes_with_an_answer_is_not_lost(bare_bus: Bu
     assert flushing.cancelled()
     assert requesting.cancelled()
     assert await answers(bare_bus)
+
+
+async def test_a_cancellation_that_comes_with_the_connection_is_not_lost(
+    nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`wait_for` of Python 3.11 drops a cancellation that comes together with a line."""
+    read_line = TcpTransport.readline
+
+    async def read_line_and_cancel(transport: TcpTransport) -> bytes:
+        line = await read_line(transport)
+        connecting.cancel()
+        return line
+
+    monkeypatch.setattr(TcpTransport, "readline", read_line_and_cancel)
+    connecting = asyncio.create_task(Bus.connect(nats_server.url, name="test"))
+    await within(asyncio.wait([connecting]))
+    assert connecting.cancelled()
 
 
 async def test_a_request_outlives_a_pause_of_the_server(nats_server: TestServer, bus: Bus) -> None:

@@ -22,6 +22,7 @@ from admittance.runtime.errors import (
     Unavailable,
 )
 from admittance.runtime.server_url import BadUrl, Login, ServerUrl, read_urls, shown
+from admittance.runtime.tasks import cancellation_kept
 from admittance.runtime.telemetry.logger import logger
 
 OLDEST_SERVER: Final = (2, 12)
@@ -149,8 +150,9 @@ async def _open(
         nc = Connection(logins, access)
         target = _Target(shown(url), server.login or next(iter(logins.values()), None), access)
         try:
-            await _connect(nc, server, name, access, min(CONNECT_SECONDS, max(0.5, left)))
-            await check(nc, target)
+            with cancellation_kept():
+                await _connect(nc, server, name, access, min(CONNECT_SECONDS, max(0.5, left)))
+                await check(nc, target)
         except AdmittanceError as error:
             nc.abandon()
             failures.append(error)
