@@ -39,8 +39,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "tls_first": "--tls-first",
 }
 """The command line option of each field of `ConnectionOptions`. Every user of the machine can read
-the options of a process, so no
-option takes a password or a token itself."""
+the options of a process, so no option takes a password or a token itself."""
 PASSWORDS: Final = frozenset({"password", "password_file"})
 LOGINS: Final = frozenset({"creds", "user", "token", "token_file"}) | PASSWORDS
 YES_OR_NO: Final = {"1": True, "true": True, "0": False, "false": False, "": False}

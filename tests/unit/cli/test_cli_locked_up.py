@@ -15,7 +15,7 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
-from admittance.cli.up.up import refuse_unprotected
+from admittance.cli.up.up import refuse_unprotected, refuse_unused
 from admittance.runner.jobs.rule_options import RuleTexts
 from admittance.runtime import contexts
 from admittance.runtime.auth_store import AuthStore
@@ -55,6 +55,14 @@ def test_server_elsewhere_without_credentials_is_refused(
 ) -> None:
     with pytest.raises(BadInput, match=complaint):
         refuse_unprotected(Call(url=url, url_from=UrlFrom.OPTION), insecure)
+
+
+@pytest.mark.parametrize("option", ["--creds", "--tls-ca"])
+def test_options_of_a_connection_are_refused_beside_an_own_server(option: str) -> None:
+    name = option.removeprefix("--").replace("-", "_")
+    with pytest.raises(BadInput, match=f"^{option} is for a server that runs already: name that"):
+        refuse_unused(Call(given={name: "file"}))
+    refuse_unused(Call(given={name: None}, environ={"ADMIT_NATS_CREDS": "file"}))
 
 
 def test_users_and_their_keys_stay_from_start_to_start(tmp_path: Path) -> None:

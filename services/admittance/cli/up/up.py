@@ -35,7 +35,12 @@ from admittance.runner.launcher import EXECUTORS, executor_of
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import DEFAULT_URL, NO_OPTIONS, ConnectionOptions
+from admittance.runtime.connection_options import (
+    DEFAULT_URL,
+    NO_OPTIONS,
+    OPTIONS,
+    ConnectionOptions,
+)
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import (
     AccessDenied,
@@ -121,7 +126,9 @@ async def up(call: Call, options: Options) -> int:
     if executor is not None:
         # The runner checks the executor as well, but only after everything else has started.
         await executor_of(executor, job_rules(call, options)).check()
-    if not embeds(call, options):
+    if embeds(call, options):
+        refuse_unused(call)
+    else:
         refuse_unprotected(call, options.insecure)
     stop = _stop_on_signals()
     collect_garbage_less_often()
@@ -200,6 +207,16 @@ async def _server_tasks(server: EmbeddedServer, lock: Lock | None) -> list[Servi
         ServiceTask("nats-server", lambda serves: watch(server, serves, probes)),
         ServiceTask("users", remove_expired),
     ]
+
+
+def refuse_unused(call: Call) -> None:
+    """Raises BadInput for options of the connection beside a server that `admit up` starts: it
+    makes the users and credentials of that server itself."""
+    if typed := [OPTIONS[name] for name in OPTIONS if call.given.get(name)]:
+        raise BadInput(
+            f"{typed[0]} is for a server that runs already: name that server with --nats URL, or "
+            f"leave out {typed[0]}"
+        )
 
 
 def refuse_unprotected(call: Call, insecure: bool) -> None:
