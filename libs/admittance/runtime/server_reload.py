@@ -184,17 +184,20 @@ log = logger()
 
 
 async def remove_expired_users(
-    store: AuthStore, told: Callable[[Sequence[User]], Awaitable[None]]
+    store: AuthStore,
+    told: Callable[[Sequence[User]], Awaitable[None]],
+    *,
+    known: Sequence[object] | None = None,
 ) -> None:
     """Removes each user from the store when the user expires, until cancelled. ``told`` is called
     with the removed users and reloads the servers: at the start, when users expire, and when
     another process has changed the users; after a failure ``told`` is called again. Errors
     of the store and of ``told`` are logged, and the next reading of the store tries again.
+    ``known``: what the servers have read of the store, as `AuthStore.known_by_servers`. None: not
+    known, since a process that removed users may have ended before it could tell the servers.
     """
     throttle = LogThrottle()
     untold: list[User] = []
-    # A process that removed users may have ended before it could tell the servers.
-    known: Sequence[object] | None = None
     while True:
         pause = LOOK_SECONDS
         try:

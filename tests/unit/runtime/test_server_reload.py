@@ -41,6 +41,25 @@ async def test_a_cancellation_that_a_reload_loses_ends_the_removal(tmp_path: Pat
     assert removing.cancelled()
 
 
+async def test_servers_that_know_the_users_are_told_of_changes_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_reload, "LOOK_SECONDS", 0.01)
+    store = AuthStore(tmp_path / "auth")
+    store.create("")
+    users: list[list[str]] = []
+
+    async def told(_: Sequence[User]) -> None:
+        users.append([user.name for user in store.users])
+
+    telling = asyncio.create_task(remove_expired_users(store, told, known=store.known_by_servers))
+    await asyncio.sleep(0)
+    store.add(User(name="bob", role="viewer", key=""), tmp_path / "bob.creds")
+    await until(lambda: bool(users))
+    await cancel_and_wait(telling)
+    assert users == [["bob"]]
+
+
 @pytest.mark.parametrize("jwt", [False, True], ids=["nkeys", "jwts"])
 async def test_servers_are_told_what_an_ended_process_did_not_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jwt: bool

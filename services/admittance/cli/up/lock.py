@@ -50,6 +50,7 @@ class Lock:
         now = clock.now()
         users = [User(name=name, role=role, key="", created=now) for name, role in self._roles()]
         self._store.provide(users)
+        self._known = self._store.known_by_servers
 
     def _roles(self) -> list[tuple[str, str]]:
         services = [name for name, one in SERVICES.items() if one.together or name == TELEMETRY]
@@ -85,7 +86,9 @@ class Lock:
         async def told(_: Sequence[User]) -> None:
             await self._reload(server)
 
-        await remove_expired_users(self._store, told)
+        # The server has read the users at its start or in `apply`. While a server reads them, it
+        # refuses new connections, so services would be interrupted.
+        await remove_expired_users(self._store, told, known=self._known)
 
     async def _reload(self, server: EmbeddedServer) -> None:
         await reload(server.url, self._store.system_seed_file, NO_OPTIONS)
