@@ -29,8 +29,8 @@ from admittance.provisioning.records import Record, RecordSpec, read_record
 from admittance.runner.admissions import view
 from admittance.runner.claims import read_claim, read_holder
 from admittance.runtime.bus.bucket import Entry
+from admittance.runtime.leader.barriers import read_echo
 from admittance.runtime.leader.lease_store import instance_of
-from admittance.scheduler.service import read_echo
 from admittance.scheduler.usage_keys import read_usage
 from admittance.scheduling.scheduler import Scheduler
 from admittance.timers.core import Schedules

@@ -23,10 +23,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.events.codec import encode
-from admittance.events.names import token
 from admittance.events.requests import SettledReply
-from admittance.events.system import BarrierEcho
 from admittance.lease import Fence
 from admittance.workload.stored import StoredWorkload
 
@@ -101,14 +98,6 @@ class Commit(NamedTuple):
     outcomes: dict[int, SettledReply]
     through: int
     rest: list[LogMessage]
-
-
-def echo_put(echo: Echo) -> tuple[str, bytes]:
-    """Bucket key and value of a barrier's echo."""
-    return (
-        f"barrier.{token(echo.domain)}",
-        encode(BarrierEcho(domain=echo.domain, epoch=echo.epoch)),
-    )
 
 
 BURST: Final = 500

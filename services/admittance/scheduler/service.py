@@ -20,8 +20,8 @@ from admittance.api.kinds import KINDS
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import Assigned, Decision
-from admittance.events.names import plain, token
-from admittance.events.reader import Reader, SetAside, Unreadable, reason_of
+from admittance.events.names import plain
+from admittance.events.reader import SetAside, Unreadable, reason_of
 from admittance.events.requests import (
     Explain,
     ExplainReply,
@@ -34,12 +34,12 @@ from admittance.events.requests import (
     QueuesReply,
 )
 from admittance.events.subjects import BUCKET, USAGE, subject_of
-from admittance.events.system import BarrierEcho
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Fenced, Refused, Unavailable, is_temporary
+from admittance.runtime.leader.barriers import read_echo
 from admittance.runtime.leader.leader_elected_service import leader_metrics
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import fence
@@ -431,18 +431,6 @@ class SchedulerService:
             leads=leads,
             details=self._leading.standby_details(domains),
         )
-
-
-_echo = Reader(BarrierEcho)
-
-
-def read_echo(key: str, value: bytes) -> BarrierEcho:
-    """Returns the echo of a barrier that is stored at the key of the bucket. Raises Unreadable for
-    an invalid value."""
-    echo = _echo(value)
-    if not echo.domain or key != f"barrier.{token(echo.domain)}":
-        raise Unreadable(f"the key is not that of the barrier of domain {echo.domain}")
-    return echo
 
 
 _KIND_OF_TOKEN: Final[Mapping[str, str]] = {

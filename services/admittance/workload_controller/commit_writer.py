@@ -18,11 +18,9 @@ import structlog
 from admittance.control.commit import (
     Commit,
     DeadLetterLimiter,
-    Echo,
     LogMessage,
     Message,
     Put,
-    echo_put,
 )
 from admittance.control.controller import HEADER_FACT, Controller
 from admittance.control.fold import fold
@@ -38,6 +36,7 @@ from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_lette
 from admittance.runtime.bus.puller import Delivery
 from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
+from admittance.runtime.leader.barriers import write_echoes
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.tracing import extract, trace_id
 from admittance.workload import stored
@@ -314,17 +313,6 @@ def outgoing_of(message: Message) -> Outgoing:
     if message.trace:
         headers[HEADER_TRACE] = message.trace
     return Outgoing(message.subject, message.data, headers)
-
-
-async def write_echoes(bus: Bus, echoes: Iterable[Echo]) -> None:
-    """Writes the echoes of barriers to the bucket. Writing the same echo again changes nothing."""
-    puts = []
-    for one in echoes:
-        key, value = echo_put(one)
-        puts.append(bucket.put_message(key, value, expected=None))
-    for outcome in await bus.publish_all(puts):
-        if isinstance(outcome, Refused):
-            raise outcome
 
 
 def split_groups(puts: Sequence[Put]) -> tuple[list[Put], list[list[Put]]]:

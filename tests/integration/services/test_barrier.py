@@ -7,9 +7,10 @@ import pytest
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.runtime.bus.bucket import get
+from admittance.runtime.bus.bucket import get, put_message, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
+from admittance.runtime.leader.barriers import READS, read_echo, write_echoes
 from admittance.runtime.leader.lease_store import fence, read_epoch
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest, an_admission
@@ -50,6 +51,36 @@ async def test_a_scheduler_reads_its_predecessor_s_last_decision_first(
     controller.resume()
     await eventually(lambda: _refused(bus, "a"))
     assert [one.metadata.name for one in await workloads(bus) if holds_quota(one)] == ["b"]
+
+
+async def test_an_echo_never_goes_back_to_an_earlier_epoch(bus: Bus) -> None:
+    """A former leader of the workload-controller may write late."""
+    earlier = await take_epoch(bus, DOMAIN, "one", expected=0)
+    epoch = await take_epoch(bus, DOMAIN, "two", expected=earlier)
+    for written in (epoch, earlier):
+        await write_echoes(bus, [(DOMAIN, written)])
+        assert await _echoed(bus) == epoch
+
+
+async def test_an_echo_replaces_what_is_none_of_this_log(bus: Bus) -> None:
+    epoch = await take_epoch(bus, DOMAIN, "one", expected=0)
+    for stale in (b"junk", b'{"domain":"queue-cq","epoch":1000}'):
+        await bus.publish(put_message(f"barrier.{DOMAIN}", stale, expected=None))
+        await write_echoes(bus, [(DOMAIN, epoch)])
+        assert await _echoed(bus) == epoch
+
+
+async def test_echoes_of_many_domains_are_written(bus: Bus) -> None:
+    epoch = await take_epoch(bus, DOMAIN, "one", expected=0)
+    await write_echoes(bus, [(f"queue-{number}", epoch) for number in range(2 * READS + 1)])
+    found = await read_all(bus, "barrier.>")
+    assert len(found) == 2 * READS + 1
+
+
+async def _echoed(bus: Bus) -> int:
+    entry = await get(bus, f"barrier.{DOMAIN}")
+    assert entry is not None
+    return read_echo(entry.key, entry.value or b"").epoch
 
 
 async def _there(bus: Bus, *names: str) -> bool:

@@ -30,7 +30,7 @@ from admittance.runtime.bus.outside_reads import read_directly
 from admittance.runtime.bus.streams import NO_STREAM
 from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 from admittance.runtime.leader import lease_store
-from admittance.scheduler.service import read_echo
+from admittance.runtime.leader.barriers import read_echo
 from admittance.scheduler.usage_keys import read_usage
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload_controller.checkpoints import all_checkpoints
