@@ -241,9 +241,7 @@ async def test_changed_name_needs_new_credentials(locked: Locked) -> None:
 
 async def test_expired_user_is_disconnected(locked: Locked) -> None:
     store = locked.store
-    user = User(
-        name="ada", role="viewer", key="", expires=clock.now() + timedelta(milliseconds=400)
-    )
+    user = User(name="ada", role="viewer", key="", expires=clock.now() + timedelta(seconds=2))
     store.add(user, locked.creds("ada"))
 
     async def tell(_: object) -> None:
@@ -258,6 +256,25 @@ async def test_expired_user_is_disconnected(locked: Locked) -> None:
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     await client.close()
+
+
+@pytest.mark.parametrize("locked", ["nkeys"], indirect=True)
+async def test_user_connects_while_the_server_reads_its_users_again(locked: Locked) -> None:
+    """nats-server refuses every login for some milliseconds of a reload."""
+    creds = await locked.add("viewer", "ada")
+    reloads = 5
+
+    async def connect_again_and_again() -> None:
+        while reloads:
+            async with connected(locked, creds):
+                pass
+
+    connecting = [asyncio.create_task(connect_again_and_again()) for _ in range(4)]
+    while reloads:
+        await reload(locked.server.url(), locked.store.system_seed_file, NO_OPTIONS)
+        reloads -= 1
+        await asyncio.sleep(0.3)
+    await within(asyncio.gather(*connecting))
 
 
 async def test_command_removes_expired_users_until_it_is_stopped(locked: Locked) -> None:

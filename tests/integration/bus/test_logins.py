@@ -201,6 +201,7 @@ async def _prepared(way: Way) -> None:
 
 
 async def test_a_service_logs_in_by_variables(way: Way) -> None:
+    await _prepared(way)
     stop = asyncio.Event()
 
     async def run(bus: Bus, _: Settings, *, stop: asyncio.Event) -> None:

@@ -284,6 +284,11 @@ class ReconnectingClient(Client):
         pongs, self._pongs = self._pongs, []
         _fail((*pongs, *self._resp_map.values()), nats.errors.ConnectionReconnectingError())
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # nats-py lets requests wait for an answer until their time limit.
+        self._fail_waiting()
+        await super()._close(status, do_cbs)
+
     # Writing. ---------------------------------------------------------------------------
 
     async def _send_ping(self, future: asyncio.Future[Any] | None = None) -> None:

@@ -35,6 +35,9 @@ CONNECT_SECONDS: Final = 2.0
 """Time limit for connecting to one server."""
 CONNECT_ALL_SECONDS: Final = 3.0
 """Time limit for connecting to any of the servers."""
+RELOAD_SECONDS: Final = 0.2
+"""Pause before a refused login is tried once more: while a nats-server reads its users again, for
+some milliseconds, it refuses every login."""
 JETSTREAM_SECONDS: Final = 1.8
 """Time limit for the first answer of JetStream on a new connection."""
 ASK_AGAIN_SECONDS: Final = 0.3
@@ -147,24 +150,28 @@ async def _open(
     failures: list[AdmittanceError] = []
     for number, server in enumerate(order):
         left = (deadline - clock.monotonic()) / (len(order) - number)
-        nc = Connection(logins, access)
         target = _Target(shown(url), server.login or next(iter(logins.values()), None), access)
-        try:
-            with cancellation_kept():
-                await _connect(nc, server, name, access, min(CONNECT_SECONDS, max(0.5, left)))
-                await check(nc, target)
-        except AdmittanceError as error:
+        for pause in (0.0, RELOAD_SECONDS):
+            await asyncio.sleep(pause)
+            nc = Connection(logins, access)
+            try:
+                with cancellation_kept():
+                    await _connect(nc, server, name, access, min(CONNECT_SECONDS, max(0.5, left)))
+                    await check(nc, target)
+            except AdmittanceError as error:
+                failure, final = error, True
+            except (TimeoutError, OSError, ValueError, LookupError, nats.errors.Error) as error:
+                failure, final = _failure(nc, target, error), not _is_login_refused(nc, error)
+            except BaseException:
+                nc.abandon()
+                raise
+            else:
+                nc._setup_server_pool([one.address for one in order if one is not server])
+                return nc, target
             nc.abandon()
-            failures.append(error)
-        except (TimeoutError, OSError, ValueError, LookupError, nats.errors.Error) as error:
-            failures.append(_failure(nc, target, error))
-            nc.abandon()
-        except BaseException:
-            nc.abandon()
-            raise
-        else:
-            nc._setup_server_pool([one.address for one in order if one is not server])
-            return nc, target
+            if final:
+                break
+        failures.append(failure)
     # If several servers failed, the error that a person can fix is raised, not the error that a
     # server does not answer.
     raise min(failures, key=lambda failure: isinstance(failure, NoServer))
@@ -231,8 +238,7 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
     if isinstance(error, nats.errors.SecureConnWantedError):
         instead = "drop the TLS options" if access.demands_tls else "use nats:// instead of tls://"
         return AccessDenied(f"{at} has no TLS: {instead}, or enable TLS there")
-    # A server may close the connection before the client reads the reason that the server sends.
-    if _is_refusal(error) or (info.get("auth_required") and isinstance(error, ConnectionError)):
+    if _is_login_refused(nc, error):
         return AccessDenied(_refusal(target, str(error).lower(), takes_keys="nonce" in info))
     if isinstance(error, ConnectionRefusedError):
         return NoServer(
@@ -256,6 +262,15 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
 
 
 _FIRST: Final = "; if it wants the TLS handshake first, use --tls-first or ADMIT_NATS_TLS_FIRST=1"
+
+
+def _is_login_refused(nc: Connection, error: BaseException) -> bool:
+    """Whether the server has refused the first connection because of its login."""
+    # A server may close the connection before the client reads the reason that the server sends.
+    return _is_refusal(error) or (
+        bool(nc._server_info.get("auth_required"))
+        and isinstance(error, ConnectionError | nats.errors.UnexpectedEOF)
+    )
 
 
 def _is_refusal(error: BaseException) -> bool:
@@ -361,6 +376,8 @@ async def _check_server(nc: Connection, target: _Target) -> None:
         except nats.errors.NoRespondersError:
             missing = SetupError(_no_jetstream(at))
         except (nats.errors.Error, TimeoutError):
+            if nc.is_closed:
+                raise nc.last_error or ConnectionResetError from None
             missing = Unavailable(
                 f"JetStream of {at} does not answer: perhaps its servers elect a leader, or "
                 "fewer than half of them run"
