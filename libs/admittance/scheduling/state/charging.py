@@ -3,7 +3,7 @@ plans of preemption, the shared quota of a family, and the usage of LocalQueues.
 
 A reservation may be stored before its victims have stopped, so that its checks can decide first.
 The reservation (the planner) counts as usage, and quota that the victims hold and the planner will
-get counts once: see `shared_quota.PlanQuota`, which is recomputed when a plan, the quota of a
+get counts once: see `plan_quota.PlanQuota`, which is recomputed when a plan, the quota of a
 planner or victim, or the cohort tree changes. Plans are read from stored workloads, so the next
 leader continues with the same plans. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0016-…`.
 
@@ -18,15 +18,10 @@ from collections.abc import Iterable, Iterator
 from admittance.events.shapes import Admission, PendingPreemption, PlannedVictim
 from admittance.family import rules_of
 from admittance.quota.cell import Cell
+from admittance.scheduling.state.plan_quota import Plan, PlanLevel, PlanQuota, connected
 from admittance.scheduling.state.queue import enqueue, is_in_own_class, remove_from_queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import (
-    FamilyQuota,
-    PlanQuota,
-    SharedLevel,
-    remove_usage,
-    restore_usage,
-)
+from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
 from admittance.scheduling.state.workload_info import (
     Charge,
     Domain,
@@ -156,11 +151,33 @@ def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | No
     workload to treat as if it had no usage."""
     unshare_quota(domain)
     domain.plan_quota_varies = False
+    plans = list(_measured_plans(state, domain, absent))
+    if not domain.plan_quota_varies:
+        for some in connected(plans):
+            _share(domain, PlanQuota(some))
+        return
+    # What a workload adds to the usage of a cell depends on the others, so each plan is measured
+    # beside what those before it share.
+    for plan in _measured_plans(state, domain, absent):
+        _share(domain, PlanQuota([plan]))
+
+
+def _measured_plans(
+    state: SchedulerState, domain: Domain, absent: WorkloadInfo | None
+) -> Iterator[Plan[WorkloadInfo]]:
     for planner in sorted(domain.planners, key=_oldest_first):
         if planner.charge is not None:
             victims = [one for one in outstanding_victims(state, planner) if one is not absent]
             for cell, _ in planner.charge.cells if victims else ():
-                _share_plan_quota(domain, planner, cell, victims)
+                plan = _measured_plan(domain, planner, cell, victims)
+                if plan is not None:
+                    yield plan
+
+
+def _share(domain: Domain, shared: PlanQuota[WorkloadInfo]) -> None:
+    domain.plan_quotas.append(shared)
+    for workload in shared.members:
+        workload.shared_quotas = [*(workload.shared_quotas or ()), shared]
 
 
 def remove_planner_usage(state: SchedulerState, domain: Domain, planner: WorkloadInfo) -> None:
@@ -185,8 +202,8 @@ def unshare_quota(domain: Domain) -> None:
     """Ends all shared quota of the domain's planners and victims: each of them is charged
     in full."""
     for shared in domain.plan_quotas:
-        shared.exclude(shared.planner)
-        for one in (shared.planner, *shared.victims):
+        shared.end()
+        for one in shared.members:
             one.shared_quotas = [one.family_quota] if one.family_quota is not None else None
     domain.plan_quotas.clear()
 
@@ -210,12 +227,11 @@ def _oldest_first(planner: WorkloadInfo) -> tuple[float, str]:
     return (since.timestamp() if since is not None else float("inf")), planner.uid
 
 
-def _share_plan_quota(
+def _measured_plan(
     domain: Domain, planner: WorkloadInfo, cell: Cell, victims: list[WorkloadInfo]
-) -> None:
-    """Makes the quota that the planner shares with its victims, of one flavor and resource, count
-    once. Finds the shared amount by subtracting planner and victims for a while and measuring by
-    how much the usage of each cell falls."""
+) -> Plan[WorkloadInfo] | None:
+    """Measures what planner and victims add to the usage of the cells above them, of one flavor and
+    resource, by subtracting them for a while. None: they share nothing of it."""
     path: list[Cell] = []
     here: Cell | None = cell
     while here is not None:
@@ -223,35 +239,29 @@ def _share_plan_quota(
         here = here.parent
     met = {one: at for one in victims if (at := _meeting(domain, path, one)) is not None}
     if not met:
-        return
+        return None
     among = list(met)
     cells = path[min(met.values()) :]
-    before = (
-        [shared for shared in domain.plan_quotas if shared.levels[-1].cell is path[-1]]
-        if domain.plan_quota_varies
-        else []
-    )
+    before = [
+        plan
+        for shared in (domain.plan_quotas if domain.plan_quota_varies else ())
+        for plan in shared.plans
+        if plan.levels[-1].cell is path[-1]
+    ]
     # Usage below a node does not count above it while it fits into quota that the node does not
     # lend. Therefore each of two planners below one node may seem to add to the parent's usage what
     # only both of them together add.
     others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
     mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
     if not any(mine):
-        return
-    others = list(
-        dict.fromkeys(one for shared in before for one in shared.victims if one not in met)
-    )
+        return None
+    others = list(dict.fromkeys(one for plan in before for one in plan.victims if one not in met))
     falls = _falls(cells, [*(one for one in others if one is not planner), *among])[-len(among) :]
     levels = [
-        SharedLevel(
-            above, mine[at], {one: fall[at] for one, fall in zip(among, falls, strict=True)}
-        )
+        PlanLevel(above, mine[at], {one: fall[at] for one, fall in zip(among, falls, strict=True)})
         for at, above in enumerate(cells)
     ]
-    shared = PlanQuota(planner, among, levels)
-    domain.plan_quotas.append(shared)
-    for workload in (planner, *among):
-        workload.shared_quotas = [*(workload.shared_quotas or ()), shared]
+    return Plan(planner, among, levels)
 
 
 def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | None:

@@ -1,5 +1,5 @@
 """Shared quota: quota that two or more workloads hold and that must count once. Only this module
-corrects the usage in the cohort tree for shared quota.
+and `plan_quota` correct the usage in the cohort tree for shared quota.
 
 `FamilyQuota`: quota that the variants of one family share. Of each flavor and resource only the
 largest amount among the variants counts, because no two variants of a family run at once. Every
@@ -8,17 +8,17 @@ a variant for a while therefore frees the amount that would be free if the varia
 excluded variants can be included again in any order. All variants of a family are in one
 ClusterQueue and so in the same cells. Source: `docs/spec/lifecycle.md#4.6`.
 
-`PlanQuota`: quota that a reservation (the planner) shares with the victims that it plans to
-preempt. At every node above planner and victims, only the larger of the planner's amount and the
-victims' amount counts, and the smaller one is subtracted. Source: `docs/spec/lifecycle.md#2.7`."""
+`plan_quota.PlanQuota`: quota that a reservation (the planner) shares with the victims that it plans
+to preempt. Source: `docs/spec/lifecycle.md#2.7`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from admittance.events.shapes import PendingPreemption
 from admittance.quota.cell import Cell, FlavorResource
+from admittance.scheduling.state.plan_quota import PlanQuota
 
 Amounts = Iterable[tuple[Cell, int]]
 
@@ -188,10 +188,7 @@ class FamilyQuota(Generic[Member]):
         if workload.loses_quota:
             return False
         fr = cell.fr
-        if any(
-            isinstance(one, PlanQuota) and one.levels[0].cell.fr == fr
-            for one in workload.shared_quotas or ()
-        ):
+        if any(isinstance(one, PlanQuota) and one.fr == fr for one in workload.shared_quotas or ()):
             return False
         # Two siblings that plan to preempt the same victim have no `PlanQuota` with each other.
         # Therefore a sibling's quota of a flavor and resource is not reliable while one of the
@@ -291,64 +288,6 @@ def _noted(notes: dict[Cell, int], cell: Cell, amount: int) -> dict[Cell, int]:
 
 def _holds(charge: QuotaCharge, fr: FlavorResource) -> bool:
     return any(cell.fr == fr for cell, _ in charge.cells)
-
-
-class SharedLevel(NamedTuple, Generic[Member]):
-    """A cell of a node above a planner and its victims. ``mine``: what the planner adds to the
-    cell's usage; ``loads``: what each victim adds."""
-
-    cell: Cell
-    mine: int
-    loads: dict[Member, int]
-
-
-class PlanQuota(Generic[Member]):
-    """The quota that a planner shares with its victims, for one flavor and resource.
-
-    ``levels``: the cells from the lowest node above planner and victims up to the root.
-    ``subtracted``: the amounts subtracted from the cells now, because planner and victims both hold
-    them. A planner or victim that is excluded does not count. If victims share quota with each
-    other, ``subtracted`` is exact when all victims are excluded, and may otherwise be too small."""
-
-    __slots__ = ("_out", "levels", "planner", "subtracted", "victims")
-
-    def __init__(
-        self, planner: Member, victims: list[Member], levels: list[SharedLevel[Member]]
-    ) -> None:
-        self.planner = planner
-        self.victims = victims
-        self.levels = levels
-        self._out: set[Member] = set()
-        self.subtracted: list[tuple[Cell, int]] = []
-        self._set()
-
-    def exclude(self, workload: Member) -> None:
-        """Excludes a planner or victim for a while from the quota that planner and victims
-        share."""
-        self._out.add(workload)
-        self._set()
-
-    def include(self, workload: Member) -> None:
-        """Undoes `exclude`: the planner or victim counts in the quota that planner and victims
-        share again."""
-        self._out.remove(workload)
-        self._set()
-
-    def _set(self) -> None:
-        for cell, amount in self.subtracted:
-            cell.charge(amount)
-        self.subtracted.clear()
-        if self.planner in self._out:
-            return
-        without = [level.cell.usage for level in self.levels]
-        for (cell, mine, loads), used in zip(self.levels, without, strict=True):
-            load = sum(much for one, much in loads.items() if one not in self._out)
-            # A subtraction at a lower cell lowers the usage of the cells above by the same amount
-            # or by less.
-            off = min(mine, load) - (used - cell.usage)
-            if off:
-                cell.charge(-off)
-                self.subtracted.append((cell, off))
 
 
 def remove_all_usage(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:

@@ -32,8 +32,9 @@ from admittance.scheduling.state.equivalence import (
     ScanRecord,
 )
 from admittance.scheduling.state.flavor_plan import FlavorPlan
+from admittance.scheduling.state.plan_quota import PlanQuota
 from admittance.scheduling.state.requests import RequestShape
-from admittance.scheduling.state.shared_quota import FamilyQuota, PlanQuota
+from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
 class Inadmissible(NamedTuple):

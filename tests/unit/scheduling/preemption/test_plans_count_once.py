@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from admittance.scheduling.state.config import Config, FairSharing
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups
 
@@ -65,3 +66,32 @@ def test_several_plans_with_one_victim_leave_room_for_all_of_them() -> None:
     cores.submit("n", "b", "1", priority=-3)
     cores.settle()
     assert cores.phase("n") == "Pending"
+
+
+def test_plans_that_share_a_victim_leave_nothing_of_it_to_a_third() -> None:
+    cores = SteppedCores(Config(preemption=True, fair_sharing=FairSharing()))
+    cores.put(
+        "AdmissionCheck",
+        "c",
+        {"controllerName": "ctl-c", "preemptionPolicy": "AfterCheckPassedOrOnDemand"},
+    )
+    cores.queue("a", "co", resourceGroups=groups(default="1"))
+    cores.queue(
+        "b",
+        "co",
+        resourceGroups=groups(default="3"),
+        preemption=LOWER | {"reclaimWithinCohort": "Any"},
+        admissionChecks=["c"],
+    )
+    cores.stubborn |= {"one", "three"}
+    for name, cpu, priority in (("one", "1", 3), ("three", "3", -1)):
+        cores.submit(name, "a", cpu, priority=priority)
+        cores.settle()
+    for name, cpu, priority in (("early", "1", 0), ("large", "3", 2), ("late", "1", 2)):
+        cores.submit(name, "b", cpu, priority=priority)
+        cores.settle()
+    assert cores.phases("early", "large", "late") == ["QuotaReserved"] * 3
+    # When both victims are gone, there is room for the large and the late one.
+    cores.verdict("late", "c", "Ready")
+    cores.settle()
+    assert cores.phases("early", "large", "late") == ["Pending", "QuotaReserved", "QuotaReserved"]

@@ -1,0 +1,66 @@
+"""What planners share with their victims, held against every way in which the plans may end."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admittance.scheduling.state.plan_quota import shared_by_plans
+
+Plans = dict[str, list[str]]
+
+
+def most_held(amounts: dict[str, int], plans: Plans) -> int:
+    """The most that workloads may hold of which none is a victim of another one."""
+    names = list(amounts)
+    subsets = chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
+    return max(
+        sum(amounts[one] for one in some)
+        for some in subsets
+        if not any(set(plans.get(one, ())) & set(some) for one in some)
+    )
+
+
+def counted_twice(amounts: dict[str, int], plans: Plans) -> int:
+    return shared_by_plans(
+        {one: amounts[one] for one in plans},
+        {one: {victim: amounts[victim] for victim in victims} for one, victims in plans.items()},
+    )
+
+
+@st.composite
+def some_plans(draw: st.DrawFn) -> tuple[dict[str, int], Plans]:
+    names = [f"w{number}" for number in range(draw(st.integers(2, 8)))]
+    amounts = {name: draw(st.integers(1, 6)) for name in names}
+    # A planner comes after its victims.
+    plans = {
+        name: draw(st.lists(st.sampled_from(names[:place]), min_size=1, unique=True))
+        for place, name in enumerate(names)
+        if place and draw(st.booleans())
+    }
+    planned = {one for name, victims in plans.items() for one in (name, *victims)}
+    return {name: amounts[name] for name in names if name in planned}, plans
+
+
+@given(some_plans())
+def test_what_counts_is_the_most_that_may_come_to_be_held(
+    case: tuple[dict[str, int], Plans],
+) -> None:
+    amounts, plans = case
+    assert sum(amounts.values()) - counted_twice(amounts, plans) == most_held(amounts, plans)
+
+
+def test_with_many_planners_that_are_victims_no_less_counts_than_may_be_held() -> None:
+    names = [f"w{number}" for number in range(10)]
+    amounts = {name: 1 + number % 4 for number, name in enumerate(names)}
+    plans = {name: names[max(0, place - 3) : place] for place, name in enumerate(names) if place}
+    counts = sum(amounts.values()) - counted_twice(amounts, plans)
+    assert most_held(amounts, plans) <= counts < sum(amounts.values())
+
+
+def test_hundreds_of_common_victims_are_counted() -> None:
+    victims = [f"v{number}" for number in range(600)]
+    amounts = dict.fromkeys(victims, 1) | {"a": 500, "b": 500}
+    assert counted_twice(amounts, {"a": victims[:400], "b": victims[200:]}) == 600
