@@ -483,3 +483,16 @@ def test_a_decision_for_the_better_variant_may_be_written_later() -> None:
     world.regular("w2", PENDING)
     world.regular("w2", RESERVED, admission=admission("f0", 1))
     preempt(world, "w2", "p0")
+
+
+def test_a_variant_may_get_what_it_was_promised_before_the_better_one_was_blocked() -> None:
+    world = World()
+    contested(world)
+    world.variant(0, PENDING)
+    world.variant(1, BLOCKED, promised=admission("f1"))
+    world.variant(0, BLOCKED)
+    world.regular("w1", PENDING)
+    world.variant(1, RESERVED, admission=admission("f1"))
+    world.looks.exclusive.acknowledged(world.number)
+    world.variant(0, BLOCKED, **OPEN)
+    preempt(world, "w0", "p0")

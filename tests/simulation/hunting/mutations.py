@@ -277,7 +277,7 @@ def _hanging(rng: Random) -> Scenario:
 
 MUTATIONS: Final = {
     "a deposed leader would hand out quota a second time": Mutation(
-        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 66
+        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 0
     ),
     "what was stored and not synced would be lost with the machine": Mutation(
         (Patch(core.Server, "unsynced_seconds", 2.0), Patch(Stream, "keeps_replaced", True)),
@@ -298,7 +298,7 @@ MUTATIONS: Final = {
         14,
     ),
     "decisions made before a quota was cut would be applied after it": Mutation(
-        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 0
+        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 9
     ),
     "quota would be handed on that no workload has given up": Mutation(
         (Patch(Bus, "atomic", _torn),), preempting, _OVER_QUOTA, 0
@@ -313,13 +313,13 @@ MUTATIONS: Final = {
         19,
     ),
     "checks that come later would never be asked": Mutation(
-        (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 17
+        (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 10
     ),
     "a verdict on an earlier reservation would judge this one": Mutation(
         (Patch(*_TRANSITION, _of_any_cycle),),
         checked,
         "does not count|no controller said|no verdict says",
-        0,
+        3,
     ),
     "a slow check would never be heard beside a fast one": Mutation(
         (Patch(*_TRANSITION, _without_rounds),),
@@ -337,7 +337,7 @@ MUTATIONS: Final = {
         41,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
-        (Patch(run_manager, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 22
+        (Patch(run_manager, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 36
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
@@ -349,7 +349,7 @@ MUTATIONS: Final = {
         (Patch(check_verdicts, "with_paced_retry", _unpaced),),
         checked,
         "sends it round at once",
-        29,
+        117,
     ),
     "a lost schedule would never come due": Mutation(
         (
@@ -390,10 +390,10 @@ MUTATIONS: Final = {
         ),
         exclusive,
         "others have gone for",
-        105,
+        2,
     ),
     "a sibling would take what another has only once others have gone": Mutation(
-        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 147
+        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 102
     ),
     "variants of no parent would stay": Mutation(
         (
@@ -433,7 +433,7 @@ MUTATIONS: Final = {
         1,
     ),
     "a request that is not kept would be sent": Mutation(
-        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 104
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 132
     ),
 }
 """By what would happen without the mechanism."""

@@ -86,7 +86,7 @@ class Exclusive:
             self._opened.pop(key, None)
             self._closed.setdefault(key, after.revision)
         if _gets(before, after):
-            for wrong in self._passed_over(key, after):
+            for wrong in self._passed_over(key, before, after):
                 raise Broken(f"{key} gets quota, and {wrong}")
             if new.status.pending_preemption is not None and not is_open(new):
                 raise Broken(f"{key} plans to preempt, and its gate is closed (4.8)")
@@ -158,8 +158,10 @@ class Exclusive:
             if by is not None and workload_key(*by.by.split("/", 1)) == key:
                 yield victim
 
-    def _passed_over(self, key: str, after: Seen) -> Iterator[str]:
-        """Why a better sibling has the first chance, while none of them is admitted."""
+    def _passed_over(self, key: str, before: Seen, after: Seen) -> Iterator[str]:
+        """Why a better sibling has the first chance, while none of them is admitted. A variant that
+        gets what it was promised was chosen when it was promised."""
+        chosen_before = before.workload is not None and before.workload.status.promised is not None
         assert after.workload is not None
         members = self._families.members(after.family)
         alive = {name: one.workload for name, one in members.items() if one.workload is not None}
@@ -174,7 +176,8 @@ class Exclusive:
             if not self._is_offered(one):
                 continue
             since = self._blocked.get(name)
-            if since is not None and since < fact and not is_open(one) and not any_open:
+            waits = since is not None and since < fact and not is_open(one) and not any_open
+            if since is not None and waits and not chosen_before:
                 self._suspects.append(_Suspect(key, name, since, fact))
             if is_open(one) and not members[name].usage and list(self._stopping(name)):
                 yield f"{name} is better and its victims have not stopped (4.8)"
