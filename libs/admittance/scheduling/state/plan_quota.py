@@ -14,6 +14,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from admittance.quota.cell import Cell, FlavorResource
 
 Member = TypeVar("Member", bound=Hashable)
+_Taker = frozenset[tuple[Member, int]]
 Left = TypeVar("Left", bound=Hashable)
 Right = TypeVar("Right", bound=Hashable)
 
@@ -44,11 +45,11 @@ class PlanQuota(Generic[Member]):
     hold them. A planner or victim that is excluded does not count. If victims share quota with each
     other, ``subtracted`` is exact when all victims are excluded, and may otherwise be too small."""
 
-    __slots__ = ("_cells", "_out", "plans", "subtracted")
+    __slots__ = ("_levels", "_out", "plans", "subtracted")
 
     def __init__(self, plans: list[Plan[Member]]) -> None:
         self.plans = plans
-        self._cells: list[tuple[Cell, list[tuple[Member, PlanLevel[Member]]]]] = _by_cell(plans)
+        self._levels = _by_cell(plans)
         self._out: set[Member] = set()
         self.subtracted: list[tuple[Cell, int]] = []
         self._set()
@@ -68,12 +69,16 @@ class PlanQuota(Generic[Member]):
         """Excludes a planner or victim for a while from the quota that planners and victims
         share."""
         self._out.add(workload)
+        for level in self._levels:
+            level.change(workload, -1)
         self._set()
 
     def include(self, workload: Member) -> None:
         """Undoes `exclude`: the planner or victim counts in the quota that planners and victims
         share again."""
         self._out.remove(workload)
+        for level in self._levels:
+            level.change(workload, 1)
         self._set()
 
     def end(self) -> None:
@@ -84,57 +89,83 @@ class PlanQuota(Generic[Member]):
 
     def _set(self) -> None:
         self.end()
-        without = [cell.usage for cell, _ in self._cells]
-        for (cell, levels), used in zip(self._cells, without, strict=True):
+        without = [level.cell.usage for level in self._levels]
+        for level, used in zip(self._levels, without, strict=True):
             # A subtraction at a lower cell lowers the usage of the cells above by the same amount
             # or by less.
-            off = self._counted_twice(levels) - (used - cell.usage)
+            off = level.counted_twice(self._out) - (used - level.cell.usage)
             if off:
-                cell.charge(-off)
-                self.subtracted.append((cell, off))
-
-    def _counted_twice(self, levels: list[tuple[Member, PlanLevel[Member]]]) -> int:
-        out = self._out
-        there = [one for one in levels if one[0] not in out]
-        if len(there) == 1:
-            ((_, level),) = there
-            return min(level.mine, sum(m for one, m in level.loads.items() if one not in out))
-        return shared_by_plans(
-            {planner: level.mine for planner, level in there},
-            {
-                planner: {one: much for one, much in level.loads.items() if one not in out}
-                for planner, level in there
-            },
-        )
+                level.cell.charge(-off)
+                self.subtracted.append((level.cell, off))
 
 
 def connected(plans: Iterable[Plan[Member]]) -> list[list[Plan[Member]]]:
     """Groups the plans: plans of the same flavor and resource below one root are in one group if
     they have a workload in common."""
-    groups: list[list[Plan[Member]]] = []
-    places: list[set[tuple[int, Member]]] = []
-    for plan in plans:
-        root = id(plan.levels[-1].cell)
-        mine = {(root, one) for one in (plan.planner, *plan.victims)}
-        joined = [plan]
-        for index in reversed(range(len(groups))):
-            if not mine.isdisjoint(places[index]):
-                joined = groups.pop(index) + joined
-                mine |= places.pop(index)
-        groups.append(joined)
-        places.append(mine)
-    return groups
+    groups: dict[int, list[Plan[Member]]] = {}
+    places: dict[tuple[int, Member], int] = {}
+    for number, plan in enumerate(plans):
+        met = sorted({places[key] for key in _keys(plan) if key in places})
+        place = met[0] if met else number
+        joined = [*(one for other in met[1:] for one in groups.pop(other)), plan]
+        groups.setdefault(place, []).extend(joined)
+        for one in joined:
+            places.update(dict.fromkeys(_keys(one), place))
+    return list(groups.values())
 
 
-def _by_cell(
-    plans: list[Plan[Member]],
-) -> list[tuple[Cell, list[tuple[Member, PlanLevel[Member]]]]]:
-    """The cells of all plans, those of lower nodes first, each with the levels of the plans."""
-    found: dict[int, tuple[Cell, list[tuple[Member, PlanLevel[Member]]]]] = {}
+def _keys(plan: Plan[Member]) -> list[tuple[int, Member]]:
+    root = id(plan.levels[-1].cell)
+    return [(root, one) for one in (plan.planner, *plan.victims)]
+
+
+class _Level(Generic[Member]):
+    """The levels of all plans at one cell."""
+
+    __slots__ = ("_cover", "_loads", "_planners", "cell")
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self._planners: dict[Member, int] = {}
+        self._loads: dict[Member, dict[Member, int]] = {}
+        self._cover: _Cover[Member] | None = None
+
+    def add(self, planner: Member, level: PlanLevel[Member]) -> None:
+        self._planners[planner] = level.mine
+        self._loads[planner] = level.loads
+
+    def complete(self) -> None:
+        """Must be called after the last `add`."""
+        victims = {one for loads in self._loads.values() for one in loads}
+        if len(self._planners) > 1 and victims.isdisjoint(self._planners):
+            self._cover = _Cover(self._planners, self._loads)
+
+    def change(self, workload: Member, sign: int) -> None:
+        """Subtracts (``sign`` -1) or adds what the workload holds."""
+        if self._cover is not None:
+            self._cover.change(workload, sign)
+
+    def counted_twice(self, out: set[Member]) -> int:
+        """How much of the usage counts twice without the workloads in ``out``."""
+        if self._cover is not None:
+            return self._cover.given()
+        there = {one: much for one, much in self._planners.items() if one not in out}
+        loads = {p: {v: m for v, m in self._loads[p].items() if v not in out} for p in there}
+        if len(there) == 1:
+            ((planner, mine),) = there.items()
+            return min(mine, sum(loads[planner].values()))
+        return shared_by_plans(there, loads)
+
+
+def _by_cell(plans: list[Plan[Member]]) -> list[_Level[Member]]:
+    """The cells of all plans, those of lower nodes first."""
+    found: dict[int, _Level[Member]] = {}
     for plan in plans:
         for level in plan.levels:
-            found.setdefault(id(level.cell), (level.cell, []))[1].append((plan.planner, level))
-    return sorted(found.values(), key=lambda one: -_depth(one[0]))
+            found.setdefault(id(level.cell), _Level(level.cell)).add(plan.planner, level)
+    for one in found.values():
+        one.complete()
+    return sorted(found.values(), key=lambda one: -_depth(one.cell))
 
 
 def _depth(cell: Cell) -> int:
@@ -170,7 +201,7 @@ def shared_by_plans(
             enemies.setdefault(planner, set()).add(one)
     both = [one for one in planners if one in held]
     if not both:
-        return most_given(*_alike(planners, loads))
+        return _Cover(planners, loads).given()
     held |= {one: max(much, held.get(one, 0)) for one, much in planners.items()}
     if len(both) > MOST_BOTH:
         ways = {one: {other: min(held[one], held[other]) for other in enemies[one]} for one in held}
@@ -185,31 +216,58 @@ def shared_by_plans(
         ways = {p: {v: m for v, m in loads[p].items() if v not in gone} for p in left}
         rest = sum(much for one, much in held.items() if one not in gone)
         stays = sum(held[one] for one in staying)
-        most = max(most, stays + rest - most_given(*_alike(left, ways)))
+        most = max(most, stays + rest - _Cover(left, ways).given())
     return sum(held.values()) - most
 
 
-def _alike(
-    planners: Mapping[Member, int], loads: Mapping[Member, Mapping[Member, int]]
-) -> tuple[
-    Mapping[Member, int],
-    Mapping[frozenset[Member], int],
-    Mapping[Member, Mapping[frozenset[Member], int]],
-]:
-    """Takes victims of the same planners as one, since a plan may have hundreds of victims."""
-    planners_of: dict[Member, list[Member]] = {}
-    for planner, victims in loads.items():
-        for one in victims:
-            planners_of.setdefault(one, []).append(planner)
-    kind_of = {one: frozenset(found) for one, found in planners_of.items()}
-    given: dict[frozenset[Member], int] = {}
-    ways: dict[Member, dict[frozenset[Member], int]] = {}
-    for one, kind in kind_of.items():
-        given[kind] = given.get(kind, 0) + max(loads[planner][one] for planner in kind)
-        for planner in kind:
-            way = ways.setdefault(planner, {})
-            way[kind] = way.get(kind, 0) + loads[planner][one]
-    return planners, given, ways
+class _Cover(Generic[Member]):
+    """Planners and victims of which none is both. Planners with the same victims count as one taker
+    of quota, and victims of the same planners as one giver: a plan may have hundreds of victims,
+    and a victim hundreds of planners."""
+
+    __slots__ = ("_giver", "_gives", "_held", "_loads", "_planners", "_taker", "_wants", "_ways")
+
+    def __init__(
+        self, planners: Mapping[Member, int], loads: Mapping[Member, Mapping[Member, int]]
+    ) -> None:
+        self._planners = planners
+        self._taker = {one: frozenset(loads[one].items()) for one in planners}
+        self._loads = {taker: dict(taker) for taker in self._taker.values()}
+        self._wants: dict[_Taker[Member], int] = {}
+        for one, much in planners.items():
+            self._wants[self._taker[one]] = self._wants.get(self._taker[one], 0) + much
+        self._held: dict[Member, int] = {}
+        takers: dict[Member, list[_Taker[Member]]] = {}
+        for taker, victims in self._loads.items():
+            for one, much in victims.items():
+                self._held[one] = max(self._held.get(one, 0), much)
+                takers.setdefault(one, []).append(taker)
+        self._giver = {one: frozenset(found) for one, found in takers.items()}
+        self._gives = dict.fromkeys(self._giver.values(), 0)
+        self._ways = {
+            taker: dict.fromkeys([self._giver[one] for one in victims], 0)
+            for taker, victims in self._loads.items()
+        }
+        for one in self._giver:
+            self._give(one, 1)
+
+    def change(self, workload: Member, sign: int) -> None:
+        """Subtracts (``sign`` -1) or adds what the workload holds."""
+        taker = self._taker.get(workload)
+        if taker is not None:
+            self._wants[taker] += sign * self._planners[workload]
+        elif workload in self._giver:
+            self._give(workload, sign)
+
+    def _give(self, victim: Member, sign: int) -> None:
+        giver = self._giver[victim]
+        self._gives[giver] += sign * self._held[victim]
+        for taker in giver:
+            self._ways[taker][giver] += sign * self._loads[taker][victim]
+
+    def given(self) -> int:
+        """What the planners can get from the victims."""
+        return most_given(self._wants, self._gives, self._ways)
 
 
 def most_given(
@@ -222,10 +280,11 @@ def most_given(
     (Edmonds and Karp)."""
     wanted, left = dict(takers), dict(givers)
     flow: dict[Right, dict[Left, int]] = {giver: {} for giver in givers}
+    exhausted: set[Right] = set()
     total = 0
     for taker in takers:
         while wanted[taker] > 0:
-            path = _path(taker, left, flow, ways)
+            path = _path(taker, left, flow, ways, exhausted)
             if not path:
                 break
             # From the taker: a way to a giver, back to a taker that gets something from it, and so
@@ -250,15 +309,17 @@ def _path(
     left: Mapping[Right, int],
     flow: Mapping[Right, Mapping[Left, int]],
     ways: Mapping[Left, Mapping[Right, int]],
+    exhausted: set[Right],
 ) -> list[tuple[Left, Right]]:
     """The shortest augmenting path of the taker: pairs of a taker and the giver from which it gets
-    more; empty if there is none."""
+    more; empty if there is none. Then the givers that were reached are added to ``exhausted``: no
+    later path leads through them."""
     came: dict[Right, tuple[Left, Right | None]] = {}
     reached: dict[Left, Right | None] = {taker: None}
     ahead = [taker]
     for to in ahead:
         for giver, most in ways.get(to, {}).items():
-            if giver in came or flow[giver].get(to, 0) >= most:
+            if giver in came or giver in exhausted or flow[giver].get(to, 0) >= most:
                 continue
             came[giver] = to, reached[to]
             if left[giver] > 0:
@@ -267,6 +328,7 @@ def _path(
                 if much > 0 and other not in reached:
                     reached[other] = giver
                     ahead.append(other)
+    exhausted.update(came)
     return []
 
 

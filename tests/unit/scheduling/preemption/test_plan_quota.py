@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import chain, combinations
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.scheduling.state.plan_quota import shared_by_plans
+from admittance.scheduling.state.plan_quota import Plan, PlanLevel, PlanQuota, shared_by_plans
 
 Plans = dict[str, list[str]]
 
@@ -52,6 +53,45 @@ def test_what_counts_is_the_most_that_may_come_to_be_held(
     assert sum(amounts.values()) - counted_twice(amounts, plans) == most_held(amounts, plans)
 
 
+class Root:
+    """The cell of a cohort."""
+
+    parent = None
+
+    def __init__(self, usage: int) -> None:
+        self.usage = usage
+
+    def charge(self, amount: int) -> None:
+        self.usage += amount
+
+
+@given(some_plans().filter(lambda case: bool(case[1])), st.data())
+def test_excluded_workloads_do_not_count(
+    case: tuple[dict[str, int], Plans], data: st.DataObject
+) -> None:
+    amounts, plans = case
+    root: Any = Root(sum(amounts.values()))
+    shared = PlanQuota(
+        [
+            Plan(one, victims, [PlanLevel(root, amounts[one], {v: amounts[v] for v in victims})])
+            for one, victims in plans.items()
+        ]
+    )
+    assert root.usage == most_held(amounts, plans)
+    out = data.draw(
+        st.lists(st.sampled_from(sorted(amounts)), unique=True) if amounts else st.just([])
+    )
+    for one in out:
+        root.charge(-amounts[one])
+        shared.exclude(one)
+    left = {one: much for one, much in amounts.items() if one not in out}
+    assert root.usage == most_held(left, plans)
+    for one in out:
+        root.charge(amounts[one])
+        shared.include(one)
+    assert root.usage == most_held(amounts, plans)
+
+
 def test_with_many_planners_that_are_victims_no_less_counts_than_may_be_held() -> None:
     names = [f"w{number}" for number in range(10)]
     amounts = {name: 1 + number % 4 for number, name in enumerate(names)}
@@ -64,3 +104,9 @@ def test_hundreds_of_common_victims_are_counted() -> None:
     victims = [f"v{number}" for number in range(600)]
     amounts = dict.fromkeys(victims, 1) | {"a": 500, "b": 500}
     assert counted_twice(amounts, {"a": victims[:400], "b": victims[200:]}) == 600
+
+
+def test_hundreds_of_plans_with_one_victim_are_counted() -> None:
+    planners = [f"p{number}" for number in range(600)]
+    amounts = dict.fromkeys(planners, 1) | {"v": 400}
+    assert counted_twice(amounts, {one: ["v"] for one in planners}) == 400
