@@ -61,6 +61,11 @@ async def test_a_subject_of_no_stream_is_unavailable_after_a_while(bus: Bus) -> 
         await bus.publish(Outgoing("nowhere.at.all", b""), timeout=0.1)
 
 
+async def test_the_error_about_an_answer_that_is_late_names_the_subject(bus: Bus) -> None:
+    with pytest.raises(Unavailable, match="nowhere"):
+        await bus.publish(Outgoing("nowhere.at.all", b""), timeout=0.0)
+
+
 async def test_a_batch_is_stored_as_a_whole_or_not_at_all(bus: Bus) -> None:
     one = await bus.publish(bucket.put_message("workload.a.one", b"1", expected=0))
     batch = [

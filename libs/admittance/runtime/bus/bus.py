@@ -434,9 +434,10 @@ class Bus:
             async with asyncio.timeout(max(0.0, until - clock.monotonic())):
                 await acks.done
         except TimeoutError:
-            if acks.give_up_at < deadline:
+            if not acks.left or acks.give_up_at < deadline:
                 return acks.outcomes
-            raise Unavailable("the bus did not acknowledge in time") from None
+            late = acks.messages[acks.outcomes.index(None)].subject
+            raise Unavailable(f"the bus did not acknowledge {late} in time") from None
         except nats.errors.Error as error:
             raise Unavailable(f"the bus does not take messages: {error}") from None
         finally:
