@@ -4,133 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from random import Random
-from typing import Any
 
 import msgspec
 import pytest
 
-from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.workload.limits import Limits
-from simulation.invariants.observer import Invariants
+from simulation.family_world import (
+    ADMITTED,
+    GONE,
+    OPEN,
+    PENDING,
+    PREEMPTED,
+    RESERVED,
+    STOPPING,
+    World,
+    admission,
+    condition,
+    preempted_by,
+)
 from simulation.invariants.quota import Accounts
-from simulation.kernel import Kernel
-from simulation.loop import START, VirtualLoop
+from simulation.loop import START
 from simulation.nats.observed import Stored
-from simulation.plots.configuration import manifest
 from simulation.transcript import Broken
-
-NOW = START.isoformat()
-Spec = dict[str, Any]
-
-
-def condition(kind: str, status: bool, reason: str = "so") -> Spec:
-    return {
-        "type": kind,
-        "status": "True" if status else "False",
-        "reason": reason,
-        "lastTransitionTime": NOW,
-    }
-
-
-PENDING = [condition("QuotaReserved", False, "PendingEvaluation")]
-RESERVED = [condition("QuotaReserved", True)]
-ADMITTED = [*RESERVED, condition("Admitted", True)]
-STOPPING = [*ADMITTED, condition("Evicted", True, "FlavorMigration")]
-GONE = [
-    condition("QuotaReserved", False),
-    condition("Admitted", False),
-    condition("Evicted", True, "FlavorMigration"),
-]
-PREEMPTED = [condition("QuotaReserved", False), condition("Evicted", True, "Preempted")]
-BLOCKED = [
-    condition("QuotaReserved", False, "AdmissionGated"),
-    condition("BlockedOnPreemptionGates", True),
-]
-OPEN = {"preemptionGates": [{"name": FAMILY_GATE, "position": "Open"}]}
-
-
-def admission(flavor: str, cpu: int = 2) -> Spec:
-    row = {"name": "main", "flavors": {"cpu": flavor}, "resourceUsage": {"cpu": str(cpu)}}
-    return {"clusterQueue": "q", "podSetAssignments": [row | {"count": 1}]}
-
-
-class World:
-    """Writes to the bucket, looked at as in a run."""
-
-    def __init__(self, quota: int = 4) -> None:
-        self.kernel = Kernel(Random(0), VirtualLoop())  # type: ignore[abstract]
-        self.looks = Invariants(self.kernel, timedelta(), Limits(drain=timedelta(seconds=9)))
-        self.number = 0
-        flavors = [
-            {"name": name, "resources": [{"name": "cpu", "nominalQuota": quota}]}
-            for name in ("f0", "f1")
-        ]
-        group = {"coveredResources": ["cpu"], "flavors": flavors}
-        policy = {"migrationConstraints": {"mode": "UpgradeOnly"}}
-        spec = {"resourceGroups": [group], "concurrentAdmission": policy}
-        self.put("clusterqueue.q", manifest("ClusterQueue", "q", spec))
-        local = manifest("LocalQueue", "l", {"clusterQueue": "q"}, namespace="ns")
-        self.put("localqueue.ns.l", local)
-
-    def put(self, key: str, about: Spec | None) -> int:
-        self.number += 1
-        data = b"" if about is None else msgspec.json.encode(about)
-        headers = {"KV-Operation": "DEL", "Admit-Fact": str(self.number)} if about is None else {}
-        self.looks.stored(Stored(self.number, key, data, headers, self.kernel.now))
-        return self.number
-
-    def workload(
-        self, name: str, spec: Spec, meta: Spec, conditions: list[Spec], **more: Any
-    ) -> int:
-        status = {"conditions": conditions, "log": {"fact": self.number + 1}, **more}
-        about = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "status": status}
-        about |= {"metadata": {"namespace": "ns", "name": name, "uid": name, **meta}}
-        return self.put(f"workload.ns.{name}", about | {"spec": {"queueName": "l"} | spec})
-
-    def parent(self, conditions: list[Spec], **more: Any) -> int:
-        return self.workload("p", {"role": "parent"}, {}, conditions, **more)
-
-    def variant(self, place: int, conditions: list[Spec], **more: Any) -> int:
-        owner = {"kind": "Workload", "name": "p", "uid": "p", "apiVersion": "v"}
-        spec = {"role": "variant", "variant": f"f{place}", "siblingIndex": place}
-        meta = {"ownerReferences": [owner]}
-        return self.workload(f"p{place}", spec, meta, conditions, **more)
-
-    def regular(self, name: str, conditions: list[Spec], **more: Any) -> int:
-        return self.workload(name, {}, {}, conditions, **more)
-
-    def whole(self) -> None:
-        self.looks.whole()
-
-    def waits(self, *places: int) -> None:
-        """A family with these variants, none of which has quota."""
-        self.parent(PENDING)
-        for place in places:
-            self.variant(place, PENDING)
-        self.whole()
-
-    def running(self) -> int:
-        """A family whose variant on f1 is admitted. The revision of the admission."""
-        self.waits(0, 1)
-        return self.admit(1)
-
-    def admit(self, place: int) -> int:
-        where = admission(f"f{place}")
-        self.variant(place, ADMITTED, admission=where)
-        revision = self.parent(ADMITTED, admission=where, admittedVariant=f"p{place}")
-        self.whole()
-        return revision
-
-    def stop(self, **more: Any) -> None:
-        where = admission("f1")
-        self.variant(1, STOPPING, admission=where)
-        self.parent(STOPPING, admission=where, admittedVariant="p1", **more)
-        self.whole()
-
 
 BREACHES: list[tuple[Callable[[World], None], str]] = []
 
@@ -306,80 +203,6 @@ def a_promise_is_left_over(world: World) -> None:
     world.looks.families.at_rest(heals=True)
 
 
-def preempted_by(name: str) -> Spec:
-    grounds = {"clusterQueue": "q", "byClusterQueue": "q", "priority": 0, "byPriority": 1}
-    return {"preemptedBy": {"by": f"ns/{name}", "byUid": name, "grounds": grounds}}
-
-
-def preempt(world: World, name: str, by: str) -> None:
-    """The variant ``by`` takes what the workload has."""
-    times = [{"by": f"ns/{by}", "byUid": by, "count": 1, "seen": world.number}]
-    world.regular(name, PREEMPTED, **preempted_by(by), preemptions=times)
-
-
-def contested(world: World) -> None:
-    """Two variants that need victims, and two that may be."""
-    queue = world.looks.queues["q"]
-    policy = msgspec.structs.replace(queue.spec.preemption, within_cluster_queue="LowerPriority")
-    spec = msgspec.structs.replace(queue.spec, preemption=policy)
-    world.looks.queues["q"] = msgspec.structs.replace(queue, spec=spec)
-    world.parent(PENDING)
-    for place in (0, 1):
-        world.regular(f"w{place}", PENDING)
-        world.regular(f"w{place}", RESERVED, admission=admission(f"f{place}", 4))
-        world.variant(place, BLOCKED)
-    world.whole()
-
-
-@breaks("gate is closed")
-def a_variant_preempts_behind_a_closed_gate(world: World) -> None:
-    contested(world)
-    preempt(world, "w0", "p0")
-
-
-@breaks("others have gone for")
-def two_siblings_have_victims(world: World, seconds: float = 0.0) -> None:
-    contested(world)
-    world.variant(0, PENDING, **OPEN)
-    preempt(world, "w0", "p0")
-    world.variant(0, RESERVED, admission=admission("f0"), **OPEN)
-    world.kernel.loop.now += seconds
-    world.variant(1, BLOCKED, **OPEN)
-    preempt(world, "w1", "p1")
-
-
-@breaks("others have gone for")
-def a_second_sibling_has_victims_after_five_minutes(world: World) -> None:
-    two_siblings_have_victims(world, 301.0)
-
-
-@breaks("gate is closed")
-def a_plan_is_made_behind_a_closed_gate(world: World) -> None:
-    contested(world)
-    plan = {"victims": [{"namespace": "ns", "name": "w0", "uid": "w0", "since": NOW}]}
-    world.variant(0, RESERVED, admission=admission("f0"), pendingPreemption=plan)
-
-
-@breaks("had no chance")
-def the_worse_variant_is_reserved_before_the_better(world: World) -> None:
-    contested(world)
-    world.regular("w1", PENDING)
-    world.variant(1, RESERVED, admission=admission("f1"))
-    world.looks.exclusive.acknowledged(world.number)
-    world.variant(0, BLOCKED, **OPEN)
-    preempt(world, "w0", "p0")
-
-
-@breaks("victims have not stopped")
-def the_worse_variant_is_reserved_while_victims_stop(world: World) -> None:
-    contested(world)
-    world.variant(0, PENDING, **OPEN)
-    world.regular("w0", ADMITTED, admission=admission("f0", 4))
-    world.regular("w0", STOPPING, admission=admission("f0", 4), **preempted_by("p0"))
-    world.regular("w1", PENDING)
-    world.variant(1, RESERVED, admission=admission("f1"))
-
-
 @breaks("by its sibling")
 def a_sibling_is_a_victim(world: World) -> None:
     world.parent(PENDING)
@@ -468,31 +291,3 @@ def test_an_admission_that_ends_by_a_clock_that_is_behind_lasted_no_time() -> No
     world.regular("w", ADMITTED, admission=admission("f0"))
     world.regular("w", STOPPING, admission=admission("f0"))
     world.regular("w", [GONE[0], admission_ends, GONE[2]])
-
-
-def test_a_decision_for_the_better_variant_may_be_written_later() -> None:
-    world = World()
-    contested(world)
-    world.regular("w0", PENDING)
-    world.regular("w1", PENDING)
-    world.number += 9
-    world.variant(1, RESERVED, admission=admission("f1"))
-    before = {"log": {"fact": world.number - 1}}
-    world.variant(0, RESERVED, admission=admission("f0"), **before, **OPEN)
-    world.looks.exclusive.acknowledged(world.number)
-    world.regular("w2", PENDING)
-    world.regular("w2", RESERVED, admission=admission("f0", 1))
-    preempt(world, "w2", "p0")
-
-
-def test_a_variant_may_get_what_it_was_promised_before_the_better_one_was_blocked() -> None:
-    world = World()
-    contested(world)
-    world.variant(0, PENDING)
-    world.variant(1, BLOCKED, promised=admission("f1"))
-    world.variant(0, BLOCKED)
-    world.regular("w1", PENDING)
-    world.variant(1, RESERVED, admission=admission("f1"))
-    world.looks.exclusive.acknowledged(world.number)
-    world.variant(0, BLOCKED, **OPEN)
-    preempt(world, "w0", "p0")

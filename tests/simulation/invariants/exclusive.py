@@ -57,6 +57,10 @@ class Exclusive:
         self._opened: dict[str, datetime] = {}
         self._closed: dict[str, int] = {}
         """Key of a variant to the revision at which its gate was found closed."""
+        self._last_open: dict[str, int] = {}
+        """Uid of a parent to the revision at which one of its variants lost its open gate."""
+        self._chosen: dict[str, tuple[int, int]] = {}
+        """Key of a workload to its newest assignment, and the revision its scheduler had seen."""
 
     def saw(self, key: str, before: Seen, after: Seen, now: datetime) -> None:
         """A version of any workload; ``now``: the true time."""
@@ -70,6 +74,8 @@ class Exclusive:
             return
         if new is None or not head(new).active or (before.usage and not after.usage):
             self._victims.pop(key, None)
+        if key in self._opened and (new is None or not is_open(new)):
+            self._last_open[before.family] = after.revision
         if new is None:
             self._blocked.pop(key, None)
             self._opened.pop(key, None)
@@ -96,8 +102,10 @@ class Exclusive:
         if isinstance(decision, Refused) and decision.refusal.reason == GATED:
             return
         self._judged.setdefault(key, []).append(sequence)
-        if isinstance(decision, Assigned) and (decision.preempts or decision.pending_preemption):
-            self._has_waited(key)
+        if isinstance(decision, Assigned):
+            self._chosen[key] = sequence, decision.seen
+            if decision.preempts or decision.pending_preemption:
+                self._has_waited(key)
         self._sure = [one for one in self._sure if one.better != key]
 
     def acknowledged(self, through: int) -> None:
@@ -169,7 +177,7 @@ class Exclusive:
             return
         mine = head(after.workload).sibling_index or 0
         fact = after.workload.status.log.fact
-        any_open = any(is_open(one) for one in alive.values())
+        any_open = any(is_open(one) for one in alive.values()) or self._was_open(key, after)
         for name, one in alive.items():
             if name == key or (head(one).sibling_index or 0) >= mine or not competes(one):
                 continue
@@ -181,6 +189,13 @@ class Exclusive:
                 self._suspects.append(_Suspect(key, name, since, fact))
             if is_open(one) and not members[name].usage and list(self._stopping(name)):
                 yield f"{name} is better and its victims have not stopped (4.8)"
+
+    def _was_open(self, key: str, after: Seen) -> bool:
+        """When it was chosen, as far as its scheduler had seen, a sibling had an open gate."""
+        assert after.workload is not None
+        sequence, seen = self._chosen.get(key, (0, 0))
+        lost = self._last_open.get(after.family, 0)
+        return sequence == after.workload.status.log.fact and lost > seen
 
     def _is_offered(self, variant: StoredWorkload) -> bool:
         """Its queue still has a variant of that name."""
