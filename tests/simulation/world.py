@@ -34,12 +34,12 @@ from admittance.scheduler import service as scheduler
 from admittance.scheduling.scheduler import Scheduler
 from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
-from simulation.actors.checks import Checks
-from simulation.actors.courses import Course
-from simulation.actors.provider import Capacity, UnreliableProvider
-from simulation.actors.service_runs import LEASE_SECONDS, ServiceRun, beating
-from simulation.actors.users import Admin, Publisher
-from simulation.actors.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
+from simulation.environment.checks import Checks
+from simulation.environment.courses import Course
+from simulation.environment.provider import Capacity, UnreliableProvider
+from simulation.environment.service_runs import LEASE_SECONDS, ServiceRun, beating
+from simulation.environment.users import Admin, Publisher
+from simulation.environment.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
 from simulation.faults import Faults
 from simulation.invariants.observer import Invariants
 from simulation.kernel import Kernel

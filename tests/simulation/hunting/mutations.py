@@ -45,8 +45,8 @@ from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
 from simulation import world
-from simulation.actors.courses import Courses
-from simulation.actors.virtual_machine import VirtualMachine
+from simulation.environment.courses import Courses
+from simulation.environment.virtual_machine import VirtualMachine
 from simulation.nats import core
 from simulation.nats.stream import Stream
 from simulation.plots.catalog import (

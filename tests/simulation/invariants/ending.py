@@ -16,7 +16,7 @@ from admittance.scheduling.scheduler import Scheduler
 from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.families.roles import wanted_tags
 from admittance.workload.stored import StoredWorkload, head
-from simulation.actors.users import Publisher
+from simulation.environment.users import Publisher
 from simulation.invariants import reference_quota
 from simulation.invariants.observer import Invariants
 from simulation.invariants.seen import Seen

@@ -1,4 +1,4 @@
-"""The simulated nats-server and its streams, as observers and the actors outside see them."""
+"""The simulated nats-server and its streams, as observers and the environment see them."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import Any
 from admittance.events import facts
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.limits import Limits
-from simulation.actors.checks import CheckBehavior
-from simulation.actors.courses import Courses
+from simulation.environment.checks import CheckBehavior
+from simulation.environment.courses import Courses
 from simulation.plots.checked_queues import CheckedQueues
 from simulation.plots.configuration import NAMESPACE, cpu
 from simulation.plots.scenario import (

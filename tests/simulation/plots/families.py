@@ -16,8 +16,8 @@ from admittance.events.base import Fact
 from admittance.family import variant_name
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload.limits import Limits
-from simulation.actors.checks import CheckBehavior
-from simulation.actors.courses import Courses
+from simulation.environment.checks import CheckBehavior
+from simulation.environment.courses import Courses
 from simulation.plots.checked import reactivations, repairs, user_changes
 from simulation.plots.configuration import API, NAMESPACE, cpu
 from simulation.plots.family_queues import FamilyQueues

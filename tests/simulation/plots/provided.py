@@ -6,7 +6,7 @@ from random import Random
 
 from admittance.provider_pool.manifests import KIND as POOL
 from admittance.provisioning.observed_state import CONTROLLER, GROUP, KIND
-from simulation.actors.provider import CLASS
+from simulation.environment.provider import CLASS
 from simulation.plots import checked as other
 from simulation.plots.checked_queues import CheckedQueues
 from simulation.plots.configuration import Manifests, Spec, manifest

@@ -18,8 +18,8 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits, PodsReadyLimits
-from simulation.actors.checks import CheckBehavior, Outage
-from simulation.actors.courses import Courses
+from simulation.environment.checks import CheckBehavior, Outage
+from simulation.environment.courses import Courses
 from simulation.plots.configuration import NAMESPACE, Manifests, Queues, manifest
 
 ACTIVE_SECONDS: Final = 60.0

@@ -30,7 +30,7 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import task_group
-from simulation.actors.programs import Program, Replica
+from simulation.environment.programs import Program, Replica
 from simulation.loop import VirtualLoop
 
 DELAYS: Final = (None, None, 0, 1, "5s", 20)

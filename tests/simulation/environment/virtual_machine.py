@@ -24,7 +24,7 @@ from admittance.runner.launcher import LocalExecutor
 from admittance.runner.machine import OtherRun, RunFiles, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
-from simulation.actors.courses import Course
+from simulation.environment.courses import Course
 from simulation.kernel import Kernel
 from simulation.loop import Process, VirtualLoop
 from simulation.nats.observed import Outgoing

@@ -40,7 +40,7 @@ from admittance.runtime.process.settings import Settings
 from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload
-from simulation.actors.programs import Program, Replica
+from simulation.environment.programs import Program, Replica
 from simulation.loop import VirtualLoop
 from simulation.nats.observed import Server, Stored
 from simulation.nats.stream import Message
