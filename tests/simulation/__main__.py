@@ -12,6 +12,7 @@ import argparse
 import os
 import signal
 import sys
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from simulation.hunting.figures import Figures, Tally, begun, figures_of
@@ -24,9 +25,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m simulation")
     parser.add_argument("--seed", type=int, help="play this seed, and tell its story")
     parser.add_argument("--shorten", action="store_true", help="find a shorter story of the seed")
-    parser.add_argument("--seeds", default="100", help="play N seeds, or those of A..B")
+    parser.add_argument(
+        "--seeds", type=_seeds, default="100", help="play N seeds, or those of A..B"
+    )
     parser.add_argument("--plot", choices=sorted(PLOTS), help="what about (default: all in turn)")
-    parser.add_argument("-j", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("-j", type=_processes, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell whole stories")
     parser.add_argument("--figures", type=Path, help="store the figures of the hunt in this file")
     parser.add_argument("--sum", type=Path, nargs="+", metavar="FILE", help="add these figures")
@@ -41,13 +44,14 @@ def main() -> int:
         if asked.shorten:
             return _shorten(asked.seed, plot)
         return _story(run(asked.seed, plot=PLOTS[plot], keep=True), verbose=asked.verbose)
-    first, dots, last = asked.seeds.partition("..")
-    seeds = range(int(first), int(last) + 1) if dots else range(int(first))
-    tally = (
-        Tally(begun(seeds, asked.plot or "", asked.figures), asked.figures)
-        if asked.figures
-        else Tally()
-    )
+    seeds = asked.seeds
+    try:
+        tally = Tally(begun(seeds, asked.plot or "", asked.figures), asked.figures)
+        tally.store()
+    except OSError as error:
+        parser.error(f"{asked.figures} cannot be written: {error.strerror}")
+    except ValueError as error:
+        parser.error(str(error))
     figures = tally.figures
     if figures.seeds:
         sys.stdout.write(f"{figures.seeds} seeds are played: the hunt goes on at {figures.next}\n")
@@ -56,19 +60,40 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: interrupted.append(number))
     plots = [asked.plot] if asked.plot else sorted(PLOTS)
-    found = hunt(seeds, plots, asked.j, tally, ends=lambda: bool(interrupted))
+    again = ": the same command goes on" if asked.figures else ""
+    try:
+        found = hunt(seeds, plots, asked.j, tally, ends=lambda: bool(interrupted))
+    except BrokenProcessPool:
+        return _told(figures, f"\na process of the hunt was killed{again}") or 1
     if found is not None:
         sys.stdout.write(
             f"\nafter {figures.seeds} seeds, seed {found.result.seed} of the plot {found.plot}\n"
         )
         _shorten(found.result.seed, found.plot)
-        again = f"python -m simulation --plot {found.plot} --seed {found.result.seed}"
-        sys.stdout.write(f"play it again, in tests/: {again} -v\n")
+        command = f"python -m simulation --plot {found.plot} --seed {found.result.seed}"
+        sys.stdout.write(f"play it again, in tests/: {command} -v\n")
         return 1
     if interrupted:
-        more = ": the same command goes on" if asked.figures else ""
-        return _told(figures, f"\ninterrupted{more}") or 130
+        return _told(figures, f"\ninterrupted{again}") or 130
     return _told(figures, "every promise was kept")
+
+
+def _seeds(text: str) -> range:
+    """The seeds that ``N`` or ``A..B`` names. Raises ArgumentTypeError if it names none."""
+    first, dots, last = text.partition("..")
+    numbers = (first, last) if dots else (first,)
+    if not all(number.isascii() and number.isdigit() for number in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor two, as in 500..999")
+    seeds = range(int(first), int(last) + 1) if dots else range(int(first))
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"{text!r} has no seeds")
+    return seeds
+
+
+def _processes(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
+    return int(text)
 
 
 def _told(figures: Figures, last: str) -> int:

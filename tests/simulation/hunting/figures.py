@@ -68,6 +68,10 @@ class Tally:
     def played(self, following: int) -> None:
         """Stores the figures: all seeds before ``following`` are played."""
         self.figures.next = following
+        self.store()
+
+    def store(self) -> None:
+        """Writes the file, if there is one. Raises OSError if that is impossible."""
         if self._file is not None:
             new = self._file.with_suffix(".new")
             new.write_bytes(msgspec.json.format(_encode(self.figures)) + b"\n")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from simulation.__main__ import main
 from simulation.hunting import hunt as hunting
 from simulation.hunting.figures import Figures, Tally, begun, figures_of
 from simulation.hunting.hunt import Found, hunt, kind_of, parts_of, shortened
@@ -63,6 +65,35 @@ def test_a_hunt_ends_at_the_first_broken_seed(monkeypatch: pytest.MonkeyPatch) -
     assert len(played) == tally.figures.seeds < 4 * hunting.PART
     assert "10 of 1000 seeds" in said.getvalue()
     assert hunt(range(20), ["scenario"], 1, Tally(), said) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds", "many"], "'many' is neither a number nor two, as in 500..999"),
+        (["--seeds", "5..x"], "'5..x' is neither a number nor two"),
+        (["--seeds", "0"], "'0' has no seeds"),
+        (["--seeds", "9..1"], "'9..1' has no seeds"),
+        (["-j", "0"], "'0' is no number of processes"),
+        (["--plot", "none"], "invalid choice: 'none'"),
+        (["--figures", "nowhere/at/all.json"], "nowhere/at/all.json cannot be written"),
+        (["--figures", "README.md"], "README.md has no figures of a hunt"),
+        (["--sum", "nowhere.json"], "nowhere.json has no figures of a hunt"),
+    ],
+)
+def test_a_wrong_option_of_a_hunt_gets_one_error(
+    options: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "README.md").write_text("about")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["simulation", *options])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert message in capsys.readouterr().err
 
 
 def test_a_hunt_plays_each_seed_once() -> None:
