@@ -63,8 +63,8 @@ def main() -> int:
     again = ": the same command goes on" if asked.figures else ""
     try:
         found = hunt(seeds, plots, asked.j, tally, ends=lambda: bool(interrupted))
-    except BrokenProcessPool:
-        return _told(figures, f"\na process of the hunt was killed{again}") or 1
+    except BrokenProcessPool as error:
+        return _told(figures, f"\n{error}{again}") or 1
     if found is not None:
         sys.stdout.write(
             f"\nafter {figures.seeds} seeds, seed {found.result.seed} of the plot {found.plot}\n"

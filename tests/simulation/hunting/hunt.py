@@ -14,6 +14,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -94,7 +95,8 @@ def play(part: Part) -> list[Result]:
 
 def play_apart(part: Part) -> list[Result]:
     """The results as `play` returns them, of a process of their own. Its memory is given back as a
-    whole, so nothing is spent on finding what earlier stories left behind: a sixth of the time."""
+    whole, so nothing is spent on finding what earlier stories left behind: a sixth of the time.
+    Raises BrokenProcessPool if the process was killed."""
     freeze_modules()
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
@@ -108,7 +110,8 @@ def play_apart(part: Part) -> list[Result]:
             results: list[Result] = receiving.recv()
         except EOFError:
             process.join()
-            raise RuntimeError(f"the process of {part} ended: {process.exitcode}") from None
+            what = f"the process of {part} was killed: {process.exitcode}"
+            raise BrokenProcessPool(what) from None
         finally:
             process.kill()
             process.join()

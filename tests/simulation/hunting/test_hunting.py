@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -170,3 +172,17 @@ def test_a_seed_that_does_not_end_is_a_failure_with_its_story() -> None:
     assert result.steps == 2001
     assert len(result.story) > 20
     assert "NoRest" in result.story[-1]
+
+
+def test_a_hunt_whose_process_is_killed_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hunting, "run", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(sys, "argv", ["simulation", "--seeds", "30", "-j", "2"])
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    try:
+        assert main() == 1
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+    assert capsys.readouterr().out.endswith("\nthe process of checked-0 was killed: -9\n")
