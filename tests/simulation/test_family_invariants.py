@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from admittance.events.subjects import subject_of
 from simulation.family_world import (
     ADMITTED,
     GONE,
+    NOW,
     OPEN,
     PENDING,
     PREEMPTED,
@@ -27,6 +29,7 @@ from simulation.family_world import (
 from simulation.invariants.quota import Accounts
 from simulation.loop import START
 from simulation.nats.observed import Stored
+from simulation.plots.configuration import manifest
 from simulation.transcript import Broken
 
 BREACHES: list[tuple[Callable[[World], None], str]] = []
@@ -291,3 +294,51 @@ def test_an_admission_that_ends_by_a_clock_that_is_behind_lasted_no_time() -> No
     world.regular("w", ADMITTED, admission=admission("f0"))
     world.regular("w", STOPPING, admission=admission("f0"))
     world.regular("w", [GONE[0], admission_ends, GONE[2]])
+
+
+RETRY = {"strategy": "static", "baseDelay": "1s"}
+
+
+def check(world: World, **more: Any) -> None:
+    about = manifest("AdmissionCheck", "k", {"controllerName": "c", **more})
+    world.put("admissioncheck.k", about)
+
+
+def late_retry(world: World) -> int:
+    """The sequence on the log of a Retry for a cycle that is over."""
+    rows = [{"name": "k", "state": "Pending"}]
+    world.regular("w", PENDING, admissionChecks=rows, admissionCycle=4)
+    said = facts.CheckReported(
+        namespace="ns", name="w", controller="c", check="k", cycle=2, state="Retry"
+    )
+    sequence = world.number + 1
+    world.looks.logged(Stored(sequence, subject_of(said), encode(said), {}, 0.0))
+    return sequence
+
+
+def test_a_late_retry_with_a_delay_that_had_no_effect_is_found() -> None:
+    world = World()
+    check(world, retry=RETRY)
+    with pytest.raises(Broken, match="had no effect"):
+        world.looks.effects.acknowledged(late_retry(world))
+
+
+def test_a_check_may_get_a_delay_after_its_late_retry_was_dropped() -> None:
+    world = World()
+    check(world)
+    dropped = late_retry(world)
+    check(world, retry=RETRY)
+    world.looks.effects.acknowledged(dropped)
+
+
+def test_a_check_may_lose_its_delay_before_the_effect_of_its_late_retry_is_stored() -> None:
+    world = World()
+    check(world, retry=RETRY)
+    fact = late_retry(world)
+    check(world)
+    world.number = fact - 1
+    row = {"name": "k", "state": "Retry", "lastTransitionTime": NOW, "requeueAfterSeconds": 1}
+    waits = [*PENDING, condition("Requeued", False, "AdmissionCheck")]
+    until = (START + timedelta(seconds=1)).isoformat()
+    more = {"admissionCycle": 4, "requeueState": {"requeueAt": until}}
+    world.regular("w", waits, admissionChecks=[row], **more)

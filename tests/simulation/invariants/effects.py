@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -35,8 +35,11 @@ class Version(NamedTuple):
 
 
 class Heard(NamedTuple):
+    """``check``: that of a verdict, as it was when the verdict came; None: there was none."""
+
     sequence: int
     fact: Fact
+    check: Any
 
 
 class Effects:
@@ -72,9 +75,11 @@ class Effects:
             fact = decode(stored.subject, stored.data)
         except Undecodable:
             return
-        self._facts[key].append(Heard(stored.sequence, fact))
+        check = None
         if isinstance(fact, facts.CheckReported):
+            check = self._around.checks.get(fact.check)
             self.verdicts[key, fact.check].append((stored.sequence, fact))
+        self._facts[key].append(Heard(stored.sequence, fact, check))
 
     def read(self, key: str, since: int, through: int) -> list[int]:
         """What the workload-controller read about it after ``since``, up to ``through``."""
@@ -104,11 +109,11 @@ class Effects:
         if workload is None and before is not None and head(before).role == VARIANT:
             # Its queue no longer asks for it: it goes with the next fact about its family.
             return
-        said = next((one.fact for one in self._facts[key] if one.sequence == fact), None)
+        said = next((one for one in self._facts[key] if one.sequence == fact), None)
         if said is None or self.read(key, since, fact) != [fact]:
             return  # Another kind of fact, or several in one write.
-        if counts(before, said, self._around) is Counts.NO:
-            raise Broken(f"{key}: {_name(said)} moved it, and does not count (2.5)")
+        if self._counts(before, said) is Counts.NO:
+            raise Broken(f"{key}: {_name(said.fact)} moved it, and does not count (2.5)")
 
     def acknowledged(self, through: int) -> None:
         """The workload-controller will not read again up to there."""
@@ -132,8 +137,21 @@ class Effects:
                 # that had to wait may also hold facts of the next batch.
                 return
             met = version
-        if counts(met.workload, heard.fact, self._around) is Counts.YES:
+        if self._counts(met.workload, heard) is Counts.YES:
             raise Broken(f"{key}: {_name(heard.fact)} counts, and had no effect")
+
+    def _counts(self, met: StoredWorkload | None, heard: Heard) -> Counts:
+        """Whether a fact counts. A verdict may do either if its check has changed since the verdict
+        came, and it counts by one of the two only."""
+        found = counts(met, heard.fact, self._around)
+        if not isinstance(heard.fact, facts.CheckReported):
+            return found
+        name = heard.fact.check
+        if self._around.checks.get(name) is heard.check:
+            return found
+        checks = {**self._around.checks, name: heard.check}
+        then = counts(met, heard.fact, self._around._replace(checks=checks))
+        return found if found is then else Counts.OPEN
 
 
 def _between(sequences: list[int], since: int, through: int) -> list[int]:
