@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import sys
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
@@ -232,17 +233,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
-            self.ready.clear()
-            self._timers.clear()
-            for task in self.tasks():
-                # Not "destroyed but pending": that is what happened to its process.
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with suppress(BaseException):
-                    task.get_coro().close()
-            self.kept.clear()
+            with warnings.catch_warnings():
+                # What a process had not awaited when it ended.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                self._close_all()
         finally:
             sys.unraisablehook = hook
             asyncio._set_running_loop(None)
+
+    def _close_all(self) -> None:
+        self.ready.clear()
+        self._timers.clear()
+        for task in self.tasks():
+            # Not "destroyed but pending": that is what happened to its process.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            with suppress(BaseException):
+                task.get_coro().close()
+        self.kept.clear()
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from random import Random
 from typing import Any
@@ -194,6 +195,24 @@ def test_an_abandoned_generator_is_closed_in_its_process(loop: VirtualLoop) -> N
     Process(loop, "p").start(main())
     loop.play(2.0)
     assert closed == ["p"]
+
+
+def test_the_end_of_a_story_says_nothing_about_coroutines_that_wait() -> None:
+    async def never() -> None:
+        raise AssertionError
+
+    async def waits() -> None:
+        later = never()
+        await asyncio.sleep(9)
+        await later
+
+    loop = VirtualLoop()
+    Process(loop, "p").start(waits())
+    loop.play(1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        loop.close()
+    assert said == []
 
 
 def test_an_exception_of_no_task_is_a_complaint(loop: VirtualLoop) -> None:

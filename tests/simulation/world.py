@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import warnings
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -49,6 +50,7 @@ from simulation.nats.observed import Server, Stored
 from simulation.outside import forbidden
 from simulation.plots.scenario import Fault, Plot
 from simulation.transcript import Transcript, describe
+from simulation.waits import same_in_every_version
 
 SPARED: Final = 3
 """In every third seed the server has faults, too, and in every third the runners."""
@@ -126,6 +128,7 @@ class World:
         with collector_off(), ExitStack() as stack:
             stack.enter_context(clock.replaced(self.loop.wall, self.loop.time))
             stack.enter_context(chance.replaced(self.rng))
+            stack.enter_context(same_in_every_version())
             stack.enter_context(patch.object(scheduler, "config_of", lambda _: config))
             stack.enter_context(patch.object(scheduler, "SchedulerService", self._shell))
             for module in (workload_controller, retry_timer):
@@ -375,7 +378,10 @@ def collector_off() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.collect()
+        with warnings.catch_warnings():
+            # What a process had not awaited when it ended.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gc.collect()
         gc.enable()
 
 
