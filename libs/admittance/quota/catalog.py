@@ -114,8 +114,9 @@ class Catalog:
         self._newest: dict[str, int] = {}
         self._flavor_users: dict[str, set[str]] = {}
         self._check_users: dict[str, set[str]] = {}
-        self._locals_of_queue: dict[str, set[tuple[str, str]]] = {}
-        self._locals_of_namespace: dict[str, set[tuple[str, str]]] = {}
+        # Dictionaries keep the order in which the LocalQueues came, which a set would not.
+        self._locals_of_queue: dict[str, dict[tuple[str, str], None]] = {}
+        self._locals_of_namespace: dict[str, dict[tuple[str, str], None]] = {}
 
     # Change. --------------------------------------------------------------------------------
 
@@ -200,13 +201,13 @@ class Catalog:
         before = self.local_queues.get(key)
         if before is not None:
             queues.append(before.spec.cluster_queue)
-            self._locals_of_queue[before.spec.cluster_queue].discard(key)
-            self._locals_of_namespace[key[0]].discard(key)
+            self._locals_of_queue[before.spec.cluster_queue].pop(key, None)
+            self._locals_of_namespace[key[0]].pop(key, None)
         _put(self.local_queues, key, obj)
         if obj is not None:
             queues.append(obj.spec.cluster_queue)
-            self._locals_of_queue.setdefault(obj.spec.cluster_queue, set()).add(key)
-            self._locals_of_namespace.setdefault(key[0], set()).add(key)
+            self._locals_of_queue.setdefault(obj.spec.cluster_queue, {})[key] = None
+            self._locals_of_namespace.setdefault(key[0], {})[key] = None
         return self._domains(queues)
 
     def _users(self, queues: Iterable[str]) -> set[str]:

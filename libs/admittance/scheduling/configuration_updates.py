@@ -5,6 +5,7 @@ Source: `docs/spec/scheduling.md#1.3, #3.5, #3.7`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -39,8 +40,9 @@ def apply_object(
     old = state.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
     if kind in ("ClusterQueue", "Cohort"):
         charging.unshare_all_quota(state)
-    touched = state.catalog.apply(kind, namespace, name, obj, revision)
-    affected = state.catalog.affected
+    # The names are sorted: the order of the domains' next cycles must not depend on hashes.
+    touched = sorted(state.catalog.apply(kind, namespace, name, obj, revision))
+    affected = sorted(state.catalog.affected)
     # The workload-controller refuses decisions that were made from an older configuration, so such
     # decisions in flight are undone.
     for domain_name in touched:
@@ -178,7 +180,9 @@ def _same_quotas(old: ClusterQueue | None, new: Any) -> bool:
     )
 
 
-def _place(state: SchedulerState, touched: set[str], kind: str, name: str, *, quotas: bool) -> None:
+def _place(
+    state: SchedulerState, touched: Sequence[str], kind: str, name: str, *, quotas: bool
+) -> None:
     """Puts every queue of the touched cohort trees into the domain to which the queue belongs now.
     ``quotas``: quotas or the shape of a tree may have changed, so scans of flavors begin at the
     first flavor again.

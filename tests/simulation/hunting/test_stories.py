@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+
+import pytest
+from tools.pythons import ROOT, VERSIONS
 
 from simulation.hunting.hunt import PART, SUITE, Part, parts_of, parts_of_suite, play_apart
 from simulation.plots.catalog import PLOTS
@@ -29,10 +33,16 @@ def test_a_seed_is_always_the_same_story() -> None:
 
 
 def test_a_seed_is_the_same_story_in_every_process() -> None:
-    assert len({_stories(hashes) for hashes in ("1", "2")}) == 1
+    assert len({_stories(hashes) for hashes in ("1", "4")}) == 1
 
 
-PLAYED = (("checked", 0), ("checked", 18), ("families", 7), ("exclusive", 29))
+PLAYED = (
+    *(("checked", 0), ("checked", 18), ("families", 7), ("exclusive", 29)),
+    # With `asyncio` as it comes they are other stories in Python 3.11 than in later versions.
+    *(("planned", 700015), ("reconfigured", 700027)),
+    # Of two queues that a check concerns, the one whose name had the smaller hash went first.
+    ("scenario", 800018),
+)
 PLAY = f"""
 from simulation.hunting.hunt import PLOTS, run
 for plot, seed in {PLAYED}:
@@ -41,11 +51,20 @@ for plot, seed in {PLAYED}:
 """
 
 
-def _stories(hashes: str) -> str:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_seed_is_the_same_story_in_every_version_of_python(version: str) -> None:
+    python = ROOT / f".venv-{version}" / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"`make test-pythons` has not installed another Python {version}")
+    assert _stories("1", python) == _stories("1")
+
+
+@cache
+def _stories(hashes: str, python: str | Path = sys.executable) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", PLAY],
+        [python, "-c", PLAY],
         env=os.environ | {"PYTHONHASHSEED": hashes},
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT / "tests",
         check=False,
         capture_output=True,
         text=True,
