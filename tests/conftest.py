@@ -20,8 +20,8 @@ import structlog
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.telemetry import logger
-from simulation.loop import VirtualLoop
 from simulation.nats.simulated_server import SimulatedServer
+from simulation.virtual_time.loop import VirtualLoop
 from support.servers import TestServer
 
 # Collecting makes no garbage to speak of, in each worker of pytest-xdist.

@@ -11,10 +11,10 @@ import msgspec
 from admittance.api.workload import FAMILY_GATE
 from admittance.workload.limits import Limits
 from simulation.invariants.observer import Invariants
-from simulation.kernel import Kernel
-from simulation.loop import START, VirtualLoop
 from simulation.nats.observed import Stored
 from simulation.plots.configuration import manifest
+from simulation.virtual_time.kernel import Kernel
+from simulation.virtual_time.loop import START, VirtualLoop
 
 NOW = START.isoformat()
 Spec = dict[str, Any]

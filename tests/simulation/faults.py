@@ -12,10 +12,10 @@ from admittance.events.names import token
 from admittance.events.subjects import EPOCH, STREAM
 from admittance.lease import CONTROLLER
 from admittance.runtime.bus.streams import KV_LOG
-from simulation.loop import Process
 from simulation.nats.network import STALE_SECONDS
 from simulation.nats.observed import Stored
 from simulation.plots.scenario import ACTIVE_SECONDS, Fault
+from simulation.virtual_time.loop import Process
 
 if TYPE_CHECKING:
     from simulation.world import World

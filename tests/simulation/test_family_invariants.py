@@ -27,10 +27,10 @@ from simulation.family_world import (
     preempted_by,
 )
 from simulation.invariants.quota import Accounts
-from simulation.loop import START
 from simulation.nats.observed import Stored
 from simulation.plots.configuration import manifest
 from simulation.transcript import Broken
+from simulation.virtual_time.loop import START
 
 BREACHES: list[tuple[Callable[[World], None], str]] = []
 

@@ -43,14 +43,14 @@ from simulation.environment.users import Admin, Publisher
 from simulation.environment.virtual_machine import CLAIM_SECONDS, RunnerOfWorld, VirtualMachine
 from simulation.faults import Faults
 from simulation.invariants.observer import Invariants
-from simulation.kernel import Kernel
-from simulation.loop import Process, VirtualLoop
 from simulation.nats.network import Network
 from simulation.nats.observed import Server, Stored
-from simulation.outside import forbidden
 from simulation.plots.scenario import Fault, Plot
 from simulation.transcript import Transcript, describe
-from simulation.waits import same_in_every_version
+from simulation.virtual_time.kernel import Kernel
+from simulation.virtual_time.loop import Process, VirtualLoop
+from simulation.virtual_time.outside import forbidden
+from simulation.virtual_time.waits import same_in_every_version
 
 SPARED: Final = 3
 """In every third seed the server has faults, too, and in every third the runners."""

@@ -10,8 +10,8 @@ from typing import TypeAlias
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.supervise import serve
-from simulation.loop import Process
 from simulation.nats.simulated_server import SimulatedServer
+from simulation.virtual_time.loop import Process
 from support.servers import TestServer, within
 from support.service_process import MODULES, ServiceProcess, variables
 

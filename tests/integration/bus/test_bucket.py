@@ -13,7 +13,7 @@ from admittance.runtime.bus.bus import EXPECTED, Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.leader import lease_store
 from admittance.runtime.tasks import cancel_and_wait
-from simulation.loop import VirtualLoop
+from simulation.virtual_time.loop import VirtualLoop
 from support.nats import leases
 from support.servers import TestServer, until, within
 

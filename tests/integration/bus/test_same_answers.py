@@ -12,8 +12,8 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.wire import description, parse_headers, status
-from simulation.loop import VirtualLoop
 from simulation.nats.simulated_server import SimulatedServer
+from simulation.virtual_time.loop import VirtualLoop
 from support.servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus

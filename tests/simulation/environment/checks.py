@@ -31,7 +31,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import task_group
 from simulation.environment.programs import Program, Replica
-from simulation.loop import VirtualLoop
+from simulation.virtual_time.loop import VirtualLoop
 
 DELAYS: Final = (None, None, 0, 1, "5s", 20)
 """Seconds that a Retry asks for."""

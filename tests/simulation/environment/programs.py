@@ -12,7 +12,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_within
-from simulation.loop import Process, VirtualLoop
+from simulation.virtual_time.loop import Process, VirtualLoop
 
 
 class Replica:

@@ -41,10 +41,10 @@ from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload
 from simulation.environment.programs import Program, Replica
-from simulation.loop import VirtualLoop
 from simulation.nats.observed import Server, Stored
 from simulation.nats.stream import Message
 from simulation.transcript import Broken
+from simulation.virtual_time.loop import VirtualLoop
 
 CLASS: Final = "capacity"
 WEIGHTS: Final = {

@@ -13,7 +13,7 @@ from admittance.runtime.bus.streams import KV_CLAIMS
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import alive_key
-from simulation.loop import Process
+from simulation.virtual_time.loop import Process
 
 if TYPE_CHECKING:
     from simulation.world import World

@@ -7,9 +7,9 @@ from typing import Any
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from simulation.kernel import Kernel
 from simulation.nats.observed import DONE, MESSAGE_ID, Outgoing, Server
 from simulation.transcript import Transcript
+from simulation.virtual_time.kernel import Kernel
 
 
 class Publisher:

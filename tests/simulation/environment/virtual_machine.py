@@ -25,9 +25,9 @@ from admittance.runner.machine import OtherRun, RunFiles, RunIdentity, RunJourna
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from simulation.environment.courses import Course
-from simulation.kernel import Kernel
-from simulation.loop import Process, VirtualLoop
 from simulation.nats.observed import Outgoing
+from simulation.virtual_time.kernel import Kernel
+from simulation.virtual_time.loop import Process, VirtualLoop
 
 CLAIM_SECONDS: Final = 12.0
 """TTL of the claims of runners, shorter than many jobs."""

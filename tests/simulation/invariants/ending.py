@@ -21,9 +21,9 @@ from simulation.invariants import reference_quota
 from simulation.invariants.observer import Invariants
 from simulation.invariants.seen import Seen
 from simulation.invariants.siblings import PARENT, VARIANT
-from simulation.kernel import Kernel
 from simulation.nats.observed import Outgoing, Server
 from simulation.transcript import Broken
+from simulation.virtual_time.kernel import Kernel
 
 ROUNDS = 20
 

@@ -35,9 +35,9 @@ from simulation.invariants.quota import Accounts, Replans, worlds
 from simulation.invariants.rows import Paced
 from simulation.invariants.seen import Manifests, Seen, legal
 from simulation.invariants.siblings import VARIANT, Families
-from simulation.kernel import Kernel
 from simulation.nats.observed import Stored
 from simulation.transcript import Broken
+from simulation.virtual_time.kernel import Kernel
 
 EventKey = tuple[str, int, str]
 """Uid, revision, and what was to be said."""

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from simulation.loop import START
 from simulation.nats.consumer import Consumer
 from simulation.nats.core import Server
 from simulation.nats.stream import Answer, Message, Refusal, Stream
 from simulation.nats.subjects import header_block, is_literal, matching
+from simulation.virtual_time.loop import START
 
 PAGE: Final = 256
 """Consumers in one answer."""

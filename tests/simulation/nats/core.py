@@ -7,9 +7,9 @@ from random import Random
 from typing import Final, Protocol
 
 from admittance.runtime.wire import parse_headers
-from simulation.loop import VirtualLoop
 from simulation.nats.stream import Answer, Stream
 from simulation.nats.subjects import Matches, is_literal, matching, status_block
+from simulation.virtual_time.loop import VirtualLoop
 
 MAX_PAYLOAD: Final = 1024 * 1024
 

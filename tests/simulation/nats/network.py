@@ -19,9 +19,9 @@ from nats.aio.client import PING_PROTO, Client, Srv
 from admittance.runtime.bus.connection import Connection, Subscription
 from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import NoServer
-from simulation.loop import Process, VirtualLoop
 from simulation.nats import core
 from simulation.nats.core import Server, commands
+from simulation.virtual_time.loop import Process, VirtualLoop
 
 TOGETHER_SECONDS: Final = 0.0002
 """What is sent within this time arrives together."""

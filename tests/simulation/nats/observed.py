@@ -10,12 +10,12 @@ import msgspec
 from admittance.events import subjects
 from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
 from admittance.runtime.bus import streams
-from simulation.kernel import Kernel
 from simulation.nats import core
 from simulation.nats.api import Api
 from simulation.nats.stream import FENCE, Message
 from simulation.nats.stream import Stream as NatsStream
 from simulation.nats.subjects import header_block
+from simulation.virtual_time.kernel import Kernel
 
 MESSAGE_ID: Final = "Nats-Msg-Id"
 OPERATION: Final = "KV-Operation"

@@ -16,10 +16,10 @@ import structlog
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import bus
 from admittance.sdk.threads import Threads
-from simulation.loop import VirtualLoop
 from simulation.nats.api import Api
 from simulation.nats.core import Server
 from simulation.nats.network import Network, calm
+from simulation.virtual_time.loop import VirtualLoop
 
 RESTART_SECONDS: Final = 0.3
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from simulation.loop import START, VirtualLoop
 from simulation.nats.subjects import Matches, header_block, matching
+from simulation.virtual_time.loop import START, VirtualLoop
 
 if TYPE_CHECKING:
     from simulation.nats.consumer import Consumer

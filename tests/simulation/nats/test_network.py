@@ -11,9 +11,9 @@ import pytest
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import NoServer
-from simulation.loop import Process, VirtualLoop
 from simulation.nats.network import Network
 from simulation.nats.simulated_server import SimulatedServer
+from simulation.virtual_time.loop import Process, VirtualLoop
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import TypeAlias
 
-from simulation.loop import START, VirtualLoop
+from simulation.virtual_time.loop import START, VirtualLoop
 
 Call: TypeAlias = Callable[[], None]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from simulation.loop import START, NoRest, Process, VirtualLoop
+from simulation.virtual_time.loop import START, NoRest, Process, VirtualLoop
 
 
 @pytest.fixture

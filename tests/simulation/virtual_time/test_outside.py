@@ -16,9 +16,9 @@ from unittest.mock import patch
 import pytest
 
 from admittance.scheduling.scheduler import Scheduler
-from simulation.loop import Process, VirtualLoop
-from simulation.outside import TouchedOutside, forbidden
 from simulation.run import run
+from simulation.virtual_time.loop import Process, VirtualLoop
+from simulation.virtual_time.outside import TouchedOutside, forbidden
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from simulation.loop import VirtualLoop
+from simulation.virtual_time.loop import VirtualLoop
 
 
 class TouchedOutside(Exception):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from simulation.loop import VirtualLoop
-from simulation.waits import same_in_every_version
+from simulation.virtual_time.loop import VirtualLoop
+from simulation.virtual_time.waits import same_in_every_version
 
 
 @pytest.fixture

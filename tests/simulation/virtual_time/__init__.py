@@ -1,0 +1,1 @@
+"""Time that jumps to the next event, and processes that are killed, paused and watched."""
