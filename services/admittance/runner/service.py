@@ -251,6 +251,8 @@ async def _serve(
 
 async def _begin(manager: RunManager, puller: Puller) -> None:
     await resume_runs(manager)
+    # Before any job is claimed: if this runner dies, the result of a job is found by its folder.
+    await manager.retry(manager.other_folders.announce)
     # The consumer of facts is made before the bucket is read: changes after the reading arrive as
     # facts.
     await manager.retry(puller.start)
@@ -347,9 +349,9 @@ async def _check_runs(manager: RunManager) -> None:
 
 async def _clean_up(manager: RunManager, seconds: float, runs: int) -> None:
     while True:
-        await manager.retry(manager.other_folders.announce)
         await remove_expired_output(manager, seconds, runs)
         await asyncio.sleep(CLEANUP_SECONDS)
+        await manager.retry(manager.other_folders.announce)
 
 
 async def remove_expired_output(manager: RunManager, seconds: float, runs: int) -> None:

@@ -127,6 +127,20 @@ async def test_the_result_of_a_dead_runner_counts_for_a_runner_with_its_folder(
     assert len(starts(testbed)) == 2
 
 
+async def test_a_runner_says_where_its_folder_is_before_it_claims_a_job(
+    testbed: RunnerTestbed,
+) -> None:
+    await testbed.admit("train", "sleep 60")
+    async with testbed.runner("a"):
+        await testbed.wait_for_fact("started", "train")
+        name = (testbed.tmp / "a/runner/id").read_text()
+        claim = await get(testbed.bus, run_key(NAMESPACE, "train", 1), bucket=CLAIMS)
+        folder = await get(testbed.bus, f"_runner.{name}", bucket=CLAIMS)
+        assert claim is not None
+        assert folder is not None
+        assert folder.revision < claim.revision
+
+
 async def test_a_result_that_came_too_late_ends_the_rerun_before_it_starts(
     testbed: RunnerTestbed,
 ) -> None:
