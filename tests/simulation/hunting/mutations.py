@@ -277,16 +277,16 @@ def _hanging(rng: Random) -> Scenario:
 
 MUTATIONS: Final = {
     "a deposed leader would hand out quota a second time": Mutation(
-        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 0
+        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 34
     ),
     "what was stored and not synced would be lost with the machine": Mutation(
         (Patch(core.Server, "unsynced_seconds", 2.0), Patch(Stream, "keeps_replaced", True)),
         scenario,
         "counts, and had no effect|is lost",
-        42,
+        6,
     ),
     "a new leader would not know what its predecessor handed out": Mutation(
-        (Patch(LeaderElector, "take", _take_without_barrier),), _usurped, _OVER_QUOTA, 3
+        (Patch(LeaderElector, "take", _take_without_barrier),), _usurped, _OVER_QUOTA, 4
     ),
     "facts read again after a crash would be applied twice": Mutation(
         (Patch(controller, "Workloads", _Forgetful),), _fallen, "fact .* after|went from", 2
@@ -295,10 +295,10 @@ MUTATIONS: Final = {
         (Patch(Controller, "settle_load", _settle_load_in_silence),),
         preempting,
         "was never said",
-        14,
+        0,
     ),
     "decisions made before a quota was cut would be applied after it": Mutation(
-        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 9
+        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 6
     ),
     "quota would be handed on that no workload has given up": Mutation(
         (Patch(Bus, "atomic", _torn),), preempting, _OVER_QUOTA, 0
@@ -310,7 +310,7 @@ MUTATIONS: Final = {
         (Patch(VirtualMachine, "renewed_at", property(lambda _: 1e9, lambda *_: None)),),
         scenario,
         f"gives up its quota, and .* runs on|{_RUNS_TWICE}",
-        19,
+        23,
     ),
     "checks that come later would never be asked": Mutation(
         (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 10
@@ -319,7 +319,7 @@ MUTATIONS: Final = {
         (Patch(*_TRANSITION, _of_any_cycle),),
         checked,
         "does not count|no controller said|no verdict says",
-        3,
+        21,
     ),
     "a slow check would never be heard beside a fast one": Mutation(
         (Patch(*_TRANSITION, _without_rounds),),
@@ -334,10 +334,10 @@ MUTATIONS: Final = {
         (Patch(*_TRANSITION, _without_drain), Patch(run_manager, "HUNG_SECONDS", inf)),
         checked,
         "stuck in its eviction",
-        41,
+        3,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
-        (Patch(run_manager, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 36
+        (Patch(run_manager, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 2
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
@@ -390,10 +390,10 @@ MUTATIONS: Final = {
         ),
         exclusive,
         "others have gone for",
-        2,
+        51,
     ),
     "a sibling would take what another has only once others have gone": Mutation(
-        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 102
+        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 266
     ),
     "variants of no parent would stay": Mutation(
         (
@@ -414,7 +414,7 @@ MUTATIONS: Final = {
         (Patch(next_step, "verdict_of_request", _ready_too_soon),),
         provided,
         "without its capacity",
-        14,
+        19,
     ),
     "bookings would outlive their workloads": Mutation(
         (Patch(next_step, "cancel_reason", lambda *_: ""),),
