@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from benchmarks.junk import RAW, nested_lists, with_mutations
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from admittance.api.meta import ObjectMeta
@@ -130,6 +130,8 @@ def test_a_reader_raises_nothing_but_unreadable(case: Case, seed: int, raw: byte
             encode(str(error))
 
 
+# Only the number of the last applied fact is wrong: the workload is read, and its job runs on.
+@example(seed=72907, stage="running")
 @given(seed=SEEDS, stage=st.sampled_from(sorted(STAGES)))
 def test_a_leader_continues_with_any_value_at_a_workload_key(seed: int, stage: str) -> None:
     data = with_mutations(random.Random(seed), STAGES[stage][1])
@@ -138,10 +140,10 @@ def test_a_leader_continues_with_any_value_at_a_workload_key(seed: int, stage: s
     leader.revision, leader.sequence = 60, 100
     for key in leader.controller.settle_load(3, 100):
         leader.controller.outbox(key, NOON)
-    unreadable = KEY in leader.controller.unreadable
+    is_absent = leader.controller.workloads.get(KEY).unreadable
     afterwards(leader)
-    # Its last fact deletes it: the name is free again.
-    assert not unreadable or leader.controller.workloads.get(KEY).workload is None
+    # Its last fact deletes it: the name is free again. A job that runs would have to stop first.
+    assert not is_absent or leader.controller.workloads.get(KEY).workload is None
 
 
 @given(seed=SEEDS, key=st.sampled_from(sorted(VALUES)))
