@@ -134,7 +134,14 @@ class Stage:
         await self.bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
     async def runs(self, name: str) -> None:
+        """Waits until the job runs and its runner has said so: an eviction that comes between the
+        two is answered with ``stopped`` alone."""
         await self.eventually(lambda: self.state(name).with_suffix(".state.on").exists())
+
+        async def is_told() -> bool:
+            return "started" in await self.told(name)
+
+        await eventually(is_told, LIMIT)
 
     async def saved(self, name: str) -> None:
         await self.eventually(self.state(name).exists)
