@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -42,10 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     compute only. Long files come first and short ones last, so that workers end together."""
     files = {item.path: item.nodeid.split("/", 2)[1] for item in items}
     waiting = sorted((f for f in files if files[f] in ("system", "integration")), key=_by_folder)
-    stories = sorted((f for f in files if files[f] == "simulation"), key=_by_length)
+    tests = Counter(item.path for item in items)
+    stories = [f for f in files if files[f] == "simulation"]
+    stories.sort(key=lambda file: ("seeds" not in file.name, -tests[file]))
     place = {file: number / len(waiting) for number, file in enumerate(waiting)}
-    # Two at once, as there are cores; a third of the waiting files later the next two.
-    place |= {file: number // 2 / 3 - 0.01 for number, file in enumerate(stories)}
+    # Two at once, as there are cores; a quarter of the waiting files later the next two.
+    place |= {file: number // 2 / 4 - 0.01 for number, file in enumerate(stories)}
     items.sort(key=lambda item: place.get(item.path, 1.0))
 
 
@@ -62,10 +65,6 @@ def _by_folder(file: Path) -> tuple[bool, int]:
     if name in LONGEST:
         return False, LONGEST.index(name)
     return "system" not in file.parts, len(LONGEST)
-
-
-def _by_length(file: Path) -> bool:
-    return "seeds" not in file.name
 
 
 def pytest_collection_finish() -> None:

@@ -52,7 +52,7 @@ SHARES: Final = {
     "scenario": 10,
 }
 """How many hundredths of the suite's seeds belong to each plot: all plots get about the same time
-(`exclusive` takes 370 ms a seed, `checked` 86)."""
+(`exclusive` takes 260 ms a seed, `checked` 120)."""
 SHORTENED: Final = ("faults", "admin_changes", "user_facts")
 """The parts of a scenario of which something can be left out."""
 
