@@ -34,8 +34,8 @@ PART: Final = 10
 """Seeds that a process plays at once."""
 NICE: Final = 5
 """By how much a process with stories yields to others."""
-TURN_SECONDS: Final = 0.05
-"""How often a part looks for a core."""
+LOOK_SECONDS: Final = 0.02
+"""How often the first part that waits looks for a core."""
 AHEAD: Final = 4
 """Parts for each process that are begun before the first of them is done."""
 SUITE: Final = int(os.environ.get("ADMIT_SEEDS", "1500"))
@@ -141,17 +141,23 @@ def parts_of_suite(*plots: str) -> list[Part]:
 
 @contextmanager
 def a_core() -> Iterator[None]:
-    """Waits until this user's test runs play stories on fewer cores than there are. Stories do
-    nothing but compute: with more of them at once each finds its caches filled by another, which
-    takes a tenth more time."""
+    """Waits until this user's test runs play stories on fewer cores than there are, in turn.
+    Stories do nothing but compute: with more of them at once each finds its caches filled by
+    another, which takes a tenth more time."""
     with ExitStack() as files:
-        cores = [
-            files.enter_context(Path(gettempdir(), f"admit-stories-{os.getuid()}-{core}").open("w"))
-            for core in range(os.cpu_count() or 1)
-        ]
-        while not any(_is_locked_now(core) for core in cores):
-            time.sleep(TURN_SECONDS)
+        # The first of those that wait looks for a core, the others wait for it in turn. Without
+        # that, a process that plays one part after the other would keep its core.
+        with _lock_file("first") as first:
+            fcntl.flock(first, fcntl.LOCK_EX)
+            cores = [files.enter_context(_lock_file(core)) for core in range(os.cpu_count() or 1)]
+            while not any(_is_locked_now(core) for core in cores):
+                time.sleep(LOOK_SECONDS)
         yield
+
+
+def _lock_file(name: object) -> TextIO:
+    """A file in the folder of temporary files; closing it ends its lock."""
+    return Path(gettempdir(), f"admit-stories-{os.getuid()}-{name}").open("w")
 
 
 def _is_locked_now(file: TextIO) -> bool:
