@@ -72,8 +72,11 @@ class Operator:
         account: dict[str, Any] = {"type": "account", "limits": {**limits, **stored}}
         account["revocations"] = {one.public: int(time.time()) for one in revoked}
         system = {"type": "account", "limits": limits}
+        # A server that reads its configuration again refuses another JWT of its operator, such as
+        # one of the next second.
+        operator = self._key.jwt(self._key, "test", {"type": "operator"}, iat=1)
         return (
-            f"operator: {self._key.jwt(self._key, 'test', {'type': 'operator'})}\n"
+            f"operator: {operator}\n"
             f"system_account: {self._system.public}\n"
             "resolver: MEMORY\n"
             "resolver_preload: {\n"
