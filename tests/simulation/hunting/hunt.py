@@ -141,7 +141,7 @@ def parts_of_suite(*plots: str) -> list[Part]:
 
 @contextmanager
 def a_core() -> Iterator[None]:
-    """Waits until this user's test runs play stories on fewer cores than there are, in turn.
+    """Waits in turn until this user's test runs play stories on fewer cores than there are.
     Stories do nothing but compute: with more of them at once each finds its caches filled by
     another, which takes a tenth more time."""
     with ExitStack() as files:

@@ -90,13 +90,13 @@ def test_runner_without_unix_users_runs_all_jobs_as_its_own() -> None:
 
 
 def test_images_and_folders_outside_the_rules_are_refused() -> None:
-    rules = JobRules(images=("example.com/team/*",), folders=("/srv/work",))
+    rules = JobRules(images=("example.com/team/*",), folders=("/srv/jobs",))
     rules.check_image("example.com/team/train:1")
-    rules.check_folder("/srv/work/a")
-    rules.check_folder("/srv/work")
+    rules.check_folder("/srv/jobs/a")
+    rules.check_folder("/srv/jobs")
     with pytest.raises(CannotRun, match="may not run the image example"):
         rules.check_image("example.com/other")
-    for folder in ("/srv/workshop", "/srv", "/etc"):
+    for folder in ("/srv/jobshop", "/srv", "/etc"):
         with pytest.raises(CannotRun, match=f"may not start jobs in the folder {folder}"):
             rules.check_folder(folder)
 
