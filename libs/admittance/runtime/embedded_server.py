@@ -3,7 +3,8 @@ parent left running.
 
 Files of the folder:
 
-- ``nats/``: JetStream's files; ``nats.conf``: written at every start; ``nats.log``.
+- ``nats/``: JetStream's files; ``nats.conf``: written at every start; ``nats.log`` and at most two
+  older parts of it, ``nats.log.<time>``.
 - ``nats.json``: pid, start time and port of the server, so that the next start can adopt it.
 - ``lock``: locked (flock) while an `admit up` lives. The server does not inherit the lock, so after
   a ``kill -9`` of `admit up` the next `admit up` can lock the folder and adopt the server.
@@ -125,6 +126,10 @@ async def greets(port: int) -> bool:
 
 SYNC_DEFAULT: Final = "2m"
 """How often nats-server writes to the disk if no setting says otherwise."""
+LOG_BYTES_MAX: Final = 10 << 20
+"""The size in bytes at which the server begins a new log file."""
+LOG_FILES_MAX: Final = 3
+"""The most log files of the server; the server removes the oldest one."""
 START_TIMEOUT: Final = 30.0
 """Seconds within which a started server must open its port; before that, the server reads its
 store, perhaps millions of messages."""
@@ -402,6 +407,10 @@ class EmbeddedServer:
             "# Written by `admit up` at every start.",
             f'listen: "127.0.0.1:{port}"',
             f"server_name: {quoted(self._member.name if self._member else NAME)}",
+            # Each refused message is a line: without a limit, any client could fill the disk.
+            f"logfile: {quoted(str(self.data_dir / 'nats.log'))}",
+            f"logfile_size_limit: {LOG_BYTES_MAX}",
+            f"logfile_max_num: {LOG_FILES_MAX}",
             "jetstream {",
             f"  store_dir: {quoted(str(self.data_dir / 'nats'))}",
         ]

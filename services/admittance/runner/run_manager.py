@@ -348,7 +348,9 @@ class RunManager:
         said = msgspec.structs.replace(fact, time=self.clock())
         message = Outgoing(subject_of(fact), encode(said), headers)
         await self.retry(lambda: self.admissions.bus.publish(message))
-        log.info("fact_published", what=what, run=key, namespace=fact.namespace, workload=fact.name)
+        log.debug(
+            "fact_published", what=what, run=key, namespace=fact.namespace, workload=fact.name
+        )
 
     async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeats a request until the bus answers, and returns the answer."""

@@ -342,7 +342,9 @@ class SchedulerService:
             }
             if trace:
                 headers[HEADER_TRACE] = follow(trace)
-            log.info(
+            # The workload-controller logs each reservation and admission that it stores.
+            write = log.debug if isinstance(decision, Assigned) else log.info
+            write(
                 f"workload_{type(decision).__name__.lower()}",
                 namespace=decision.namespace,
                 workload=decision.name,

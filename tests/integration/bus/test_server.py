@@ -101,6 +101,22 @@ async def test_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await EmbeddedServer(tmp_path / "data").start()
 
 
+async def test_the_log_of_the_server_is_bounded_whatever_clients_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "LOG_BYTES_MAX", 4096)
+    server = EmbeddedServer(tmp_path / "data")
+    port = int((await server.start()).rpartition(":")[2])
+    for _ in range(60):
+        with socket.create_connection(("127.0.0.1", port)) as client, client.makefile("rb") as said:
+            client.sendall(b"NO_SUCH_VERB " + b"x" * 200 + b"\r\n")
+            said.read()
+    logs = list((tmp_path / "data").glob("nats.log*"))
+    assert len(logs) == server_module.LOG_FILES_MAX
+    assert sum(log.stat().st_size for log in logs) < 3 * 5000
+    await server.stop()
+
+
 async def test_a_missing_binary_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
