@@ -21,7 +21,7 @@ from admittance.api.kinds import KINDS, OUR_GROUPS, Kind
 from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA
 from admittance.api.manifests import STRUCTS
 from admittance.api.names import LABEL_PATTERN, SUBDOMAIN_MAX
-from admittance.api.reading.upgrade import MODES
+from admittance.api.reading.upgrade_policy import MODES
 from admittance.api.validation.field_rules import rules_at
 from admittance.api.workload import QUEUE_LABEL
 
@@ -189,7 +189,16 @@ def _other_spellings(components: Mapping[str, Any]) -> None:
     spec["admissionchecks"] = spec["admissionChecks"]
     flavor = components["FlavorQuotas"]["properties"]
     flavor["admissionchecks"] = flavor["admissionChecks"]
-    constraints = _closed({"lastAcceptableFlavorName": {"type": ["string", "null"]}})
+    variant = components["ExplicitVariant"]
+    variant["properties"]["maxDeleteDelaySeconds"] = variant["properties"]["deleteDelaySeconds"]
+    name = {"type": ["string", "null"]}
+    constraints = _closed(
+        {
+            "lastAcceptableFlavorName": dict(name),
+            "minTargetExplicitVariant": dict(name),
+            "explicitVariants": components["ConcurrentAdmission"]["properties"]["explicitVariants"],
+        }
+    )
     migration = _closed(
         {"mode": {"enum": [*MODES, "", None]}, "constraints": _or_null(constraints)}
     )

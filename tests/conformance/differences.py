@@ -39,6 +39,9 @@ VALIDATION: Final[dict[tuple[str, str], Difference]] = {
     ): Difference(
         "the field itself is named instead of the mapping around it", (("Forbidden", _LAST),)
     ),
+    ("TestValidateClusterQueue", "ConcurrentAdmissionPolicy with more than 16 flavors"): Difference(
+        "32 flavors are allowed, as in Kueue since 0.20"
+    ),
     (
         "TestValidateClusterQueue",
         "ConcurrentAdmissionPolicy with invalid LastAcceptableFlavorName",

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from admittance.api.limits import (
+    FLAVOR_VARIANTS_DEFAULT,
     FLAVOR_VARIANTS_MAX,
     MANIFEST_BYTES_MAX,
-    VARIANTS_MAX,
     Natural,
     field_rule,
     one_of,
@@ -99,7 +99,9 @@ class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
     ClusterQueue without explicit variants, where each flavor is a variant of every workload.
     """
 
-    max_flavors: Annotated[int, field_rule(minimum=1, maximum=FLAVOR_VARIANTS_MAX)] = VARIANTS_MAX
+    max_flavors: Annotated[int, field_rule(minimum=1, maximum=FLAVOR_VARIANTS_MAX)] = (
+        FLAVOR_VARIANTS_DEFAULT
+    )
 
 
 class AdmissionCheckRetries(Strict, frozen=True, kw_only=True):
@@ -221,6 +223,7 @@ WITHOUT_EFFECT: Final = (
 GATES: Final = {
     "ACRequeueAfter": True,
     "AdmissionFairSharing": True,
+    "AdmissionFairSharingAnchorAtQuotaReservation": True,
     "ConcurrentAdmission": True,
     "PartialAdmission": True,
 }

@@ -34,7 +34,9 @@ GROUPS_MAX: Final = 16
 PER_GROUP_MAX: Final = 64
 CHECKS_MAX: Final = 64
 VARIANTS_MAX: Final = 16
-"""The most variants of a workload; a deployment may raise the limit for flavors as variants."""
+"""The most explicit variants of a ClusterQueue."""
+FLAVOR_VARIANTS_DEFAULT: Final = 32
+"""The most flavors that are variants, unless ``concurrentAdmission.maxFlavors`` is set."""
 FLAVOR_VARIANTS_MAX: Final = 64
 """The highest value of ``concurrentAdmission.maxFlavors`` in a configuration."""
 POD_SETS_MAX: Final = 18

@@ -31,11 +31,13 @@ from admittance.api.pods import PodTemplate
 
 
 class PodSet(Strict, frozen=True, kw_only=True):
-    """Pods with the same template. ``min_count`` None: either all pods are admitted, or none."""
+    """Pods with the same template. ``min_count`` None: either all pods are admitted, or none; 0:
+    the workload may also start without pods of this pod set.
+    """
 
     name: Label = "main"
     count: Natural = 1
-    min_count: Positive | None = None
+    min_count: Natural | None = None
     template: PodTemplate = PodTemplate()
     topology_request: Any = None
 

@@ -51,6 +51,15 @@ def a_variant(name: str, *flavors: str) -> dict[str, Any]:
     return {"name": name, "allowedResourceFlavors": flavors}
 
 
+def explicit(name: str, flavor: str = "a", **delays: int) -> dict[str, Any]:
+    return {"name": name, "allowedResourceFlavors": [flavor], **delays}
+
+
+def constrained(**constraints: Any) -> dict[str, Any]:
+    """Kueue's ``concurrentAdmissionPolicy`` with these constraints."""
+    return {"migration": {"mode": "TryPreferredFlavors", "constraints": constraints}}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "field"),
     [
@@ -150,13 +159,83 @@ def test_both_spellings_in_one_queue_are_refused(version: str) -> None:
         pytest.param(
             {"migration": {"mode": "RetainFirstAdmission"}, "explicitVariants": []},
             "explicitVariants",
-            id="what only the proposal has",
+            id="explicit variants stand below constraints",
+        ),
+        pytest.param(
+            constrained(minTargetExplicitVariant="z", explicitVariants=[explicit("y")]),
+            "migration.constraints.minTargetExplicitVariant",
+            id="a worst target that is no explicit variant",
+        ),
+        pytest.param(
+            constrained(explicitVariants=[explicit("y", "gold")]),
+            "migration.constraints.explicitVariants[0].allowedResourceFlavors[0]",
+            id="a variant with a flavor that is not on offer",
+        ),
+        pytest.param(
+            constrained(explicitVariants=[explicit("y", maxDeleteDelaySeconds=-1)]),
+            "migration.constraints.explicitVariants[0].maxDeleteDelaySeconds",
+            id="a negative delay",
+        ),
+        pytest.param(
+            constrained(
+                explicitVariants=[
+                    explicit("y", maxDeleteDelaySeconds=1, deleteDelaySeconds=1)
+                ]
+            ),
+            "migration.constraints.explicitVariants[0].maxDeleteDelaySeconds",
+            id="both names of a delay",
+        ),
+        pytest.param(constrained(maxFlavor="a"), "migration.constraints.maxFlavor", id="unknown"),
+        pytest.param(
+            {"migration": {"constraints": []}}, "migration.constraints", id="constraints as a list"
         ),
     ],
 )  # fmt: skip
 def test_a_problem_in_kueues_spelling_is_named_in_that_spelling(policy: Any, field: str) -> None:
     found = complaints("ClusterQueue", a_queue("a", concurrentAdmissionPolicy=policy))
     assert [one.field for one in found] == [f"{POLICY}Policy.{field}"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        pytest.param(
+            constrained(
+                minTargetExplicitVariant="x",
+                explicitVariants=[
+                    explicit("x", maxDeleteDelaySeconds=7),
+                    explicit("y", createDelaySeconds=3),
+                ],
+            ),
+            {
+                "migrationConstraints": {"mode": "UpgradeOnly", "minVariant": "x"},
+                "explicitVariants": [
+                    explicit("x", deleteDelaySeconds=7),
+                    explicit("y", createDelaySeconds=3),
+                ],
+            },
+            id="explicit variants of Beta",
+        ),
+        pytest.param(
+            {"migration": {"mode": "RetainFirstAdmission", "constraints": None}},
+            {"migrationConstraints": {"mode": "NoMigration"}},
+            id="no constraints",
+        ),
+    ],
+)
+def test_the_beta_spelling_of_a_policy_is_read_as_the_proposals(theirs: Any, ours: Any) -> None:
+    read_queues = [
+        accept(
+            {
+                "apiVersion": V2,
+                "kind": "ClusterQueue",
+                "metadata": {"name": "x"},
+                "spec": a_queue("a", **policy),
+            }
+        ).manifest
+        for policy in ({"concurrentAdmissionPolicy": theirs}, {"concurrentAdmission": ours})
+    ]
+    assert read_queues[0] == read_queues[1]
 
 
 OWNER = {"apiVersion": V2, "kind": "Workload", "name": "p", "uid": "u-1"}
@@ -237,7 +316,7 @@ def test_without_settings_the_most_configurable_flavors_are_accepted() -> None:
     queue = {"apiVersion": V2, "kind": "ClusterQueue", "metadata": {"name": "x"},
              "spec": a_queue(*(f"f{i}" for i in range(40)), **families())}  # fmt: skip
     text = json.dumps(queue)
-    with pytest.raises(ManifestError, match="at most 16"):
+    with pytest.raises(ManifestError, match="at most 32"):
         read(text, "file")
     assert len(read(text, "file", flavors_max=64)) == 1
     assert decode_object(queue).manifest.metadata.name == "x"
@@ -246,8 +325,8 @@ def test_without_settings_the_most_configurable_flavors_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("written", "set_"),
     [
-        pytest.param("", {}, id="sixteen, and families, by default"),
-        pytest.param("concurrentAdmission: {maxFlavors: 32}", {"flavors_max": 32}, id="32"),
+        pytest.param("", {}, id="32 flavors, and families, by default"),
+        pytest.param("concurrentAdmission: {maxFlavors: 16}", {"flavors_max": 16}, id="16"),
         pytest.param(
             "featureGates: {ConcurrentAdmission: false}", {"families": False}, id="the gate off"
         ),
@@ -259,7 +338,7 @@ def test_without_settings_the_most_configurable_flavors_are_accepted() -> None:
     ],
 )
 def test_a_deployment_sets_the_most_flavors(written: str, set_: dict[str, Any]) -> None:
-    limits = Limits(**{"pacing_max": timedelta(seconds=60), **set_})
+    limits = Limits(**{"pacing_max": timedelta(seconds=60), "flavors_max": 32, **set_})
     text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{written}\n"
     found = limits_of(read_configuration(text, "file").configuration)
     assert found == limits

@@ -13,7 +13,7 @@ import yaml
 from yaml import events
 
 from admittance.api.checks import Foreign
-from admittance.api.limits import VARIANTS_MAX
+from admittance.api.limits import FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import Manifest
 from admittance.api.problems import (
     DUPLICATE,
@@ -52,7 +52,7 @@ def read(
     source: str,
     *,
     namespace: str = "default",
-    flavors_max: int = VARIANTS_MAX,
+    flavors_max: int = FLAVOR_VARIANTS_DEFAULT,
 ) -> list[Document]:
     """The valid objects of a text, YAML or JSON. Raises one ManifestError with all problems.
 

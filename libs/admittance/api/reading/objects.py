@@ -9,7 +9,7 @@ import msgspec
 
 from admittance.api.checks import Foreign
 from admittance.api.kinds import KINDS, Kind, unknown_kind
-from admittance.api.limits import VARIANTS_MAX
+from admittance.api.limits import FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import STRUCTS, Manifest, with_defaults
 from admittance.api.meta import ObjectMeta
 from admittance.api.problems import (
@@ -128,7 +128,7 @@ def accept(
     namespace: str = "",
     document: str = "",
     priority_of: Callable[[str], int | None] | None = None,
-    flavors_max: int = VARIANTS_MAX,
+    flavors_max: int = FLAVOR_VARIANTS_DEFAULT,
 ) -> AcceptedManifest:
     """One valid object with its defaults. Raises ManifestError.
 
@@ -210,7 +210,7 @@ class ManifestReader:
             raise self.error([Problem("", f"the manifest cannot be stored: {error}")]) from error
 
     def validated(
-        self, value: Any, namespace: str, *, flavors_max: int = VARIANTS_MAX
+        self, value: Any, namespace: str, *, flavors_max: int = FLAVOR_VARIANTS_DEFAULT
     ) -> AcceptedManifest:
         """The value as a valid manifest. Raises ManifestError, with each field spelled as in the
         manifest.

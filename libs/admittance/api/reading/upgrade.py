@@ -10,11 +10,8 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from admittance.api.kinds import GROUP, V1ALPHA1, V1BETA1, V1BETA2
-from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, TYPE, Problem, shown
-from admittance.api.reading.conform import Plain, resolve
-
-MODES: Final = {"TryPreferredFlavors": "UpgradeOnly", "RetainFirstAdmission": "NoMigration"}
-"""Maps Kueue's names of migration modes to the names in the proposal."""
+from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, Problem, shown
+from admittance.api.reading.upgrade_policy import upgrade_policy, upgrade_variant
 
 _SOURCES: Final = {
     "kueue.x-k8s.io/workloadpriorityclass": (GROUP, "WorkloadPriorityClass"),
@@ -84,7 +81,21 @@ def _cluster_queue(spec: dict[str, Any], old: bool, done: Upgraded) -> None:
     _rename(spec, "admissionchecks", "admissionChecks", "spec", done)
     _flavor_checks(spec, done)
     if "concurrentAdmissionPolicy" in spec:
-        _policy(spec, done)
+        upgrade_policy(spec, done.spelled, done.problems)
+    else:
+        _explicit_variants(spec, done)
+
+
+def _explicit_variants(spec: dict[str, Any], done: Upgraded) -> None:
+    """Renames ``maxDeleteDelaySeconds``, Kueue's name since KEP-8691 became Beta."""
+    given = spec.get("concurrentAdmission")
+    if isinstance(given, dict) and isinstance(given.get("explicitVariants"), list):
+        path = "spec.concurrentAdmission.explicitVariants"
+        renamed = [
+            upgrade_variant(variant, i, path, done.spelled, done.problems)
+            for i, variant in enumerate(given["explicitVariants"])
+        ]
+        spec["concurrentAdmission"] = {**given, "explicitVariants": renamed}
 
 
 def _fungibility(spec: dict[str, Any], done: Upgraded) -> None:
@@ -118,56 +129,6 @@ def _flavor_checks(spec: dict[str, Any], done: Upgraded) -> None:
         else:
             renewed.append(group)
     spec["resourceGroups"] = renewed
-
-
-def _unknown_in(part: dict[str, Any], known: set[str], path: str, done: Upgraded) -> None:
-    for name in part.keys() - known:
-        done.problems.append(Problem(f"{path}.{name}", "unknown field", "Unknown"))
-
-
-def _policy(spec: dict[str, Any], done: Upgraded) -> None:
-    """Rewrites ``concurrentAdmissionPolicy``, Kueue's spelling of ``concurrentAdmission``."""
-    path = "spec.concurrentAdmissionPolicy"
-    policy = spec.pop("concurrentAdmissionPolicy")
-    if policy is None or (type(policy) is Plain and policy in ("", "~", "null")):
-        return
-    if spec.get("concurrentAdmission") is not None:
-        done.problems.append(
-            Problem(path, '"concurrentAdmission" says the same thing: only one of them', FORBIDDEN)
-        )
-        return
-    constraints: dict[str, Any] = {"mode": "UpgradeOnly"}
-    spec["concurrentAdmission"] = {"migrationConstraints": constraints}
-    done.spelled["spec.concurrentAdmission.migrationConstraints.mode"] = f"{path}.migration.mode"
-    done.spelled["spec.concurrentAdmission.migrationConstraints.minFlavor"] = (
-        f"{path}.migration.constraints.lastAcceptableFlavorName"
-    )
-    done.spelled["spec.concurrentAdmission"] = path
-    migration = policy.get("migration") if isinstance(policy, dict) else None
-    if not isinstance(policy, dict) or not isinstance(migration, dict):
-        done.problems.append(Problem(f"{path}.migration", "must be set", "Required"))
-        return
-    _unknown_in(policy, {"migration"}, path, done)
-    _unknown_in(migration, {"mode", "constraints"}, f"{path}.migration", done)
-    mode = migration.get("mode")
-    if mode is not None and mode != "":
-        if not isinstance(mode, str) or mode not in MODES:
-            done.problems.append(
-                Problem(
-                    f"{path}.migration.mode",
-                    f"{shown(str(mode))} is not one of {', '.join(MODES)}",
-                    NOT_SUPPORTED,
-                )
-            )
-        else:
-            constraints["mode"] = MODES[mode]
-    limits = migration.get("constraints")
-    if isinstance(limits, dict):
-        _unknown_in(limits, {"lastAcceptableFlavorName"}, f"{path}.migration.constraints", done)
-        constraints["minFlavor"] = limits.get("lastAcceptableFlavorName")
-    elif limits is not None and not (type(limits) is Plain and resolve(limits) is None):
-        field = f"{path}.migration.constraints"
-        done.problems.append(Problem(field, "must be a mapping", TYPE))
 
 
 def _no_delay(spec: dict[str, Any], done: Upgraded) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from admittance.api.limits import CHECKS_MAX, VARIANTS_MAX, Quantity
+from admittance.api.limits import CHECKS_MAX, FLAVOR_VARIANTS_DEFAULT, Quantity
 from admittance.api.names import check_unique
 from admittance.api.problems import (
     DUPLICATE,
@@ -45,7 +45,9 @@ ROWS_MAX: Final = 8
 _WEIGHT_MIN: Final = Fraction(1, 10**9)
 
 
-def check_cluster_queue(queue: ClusterQueue, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
+def check_cluster_queue(
+    queue: ClusterQueue, flavors_max: int = FLAVOR_VARIANTS_DEFAULT
+) -> list[Problem]:
     """The problems of several fields of a ClusterQueue. ``flavors_max``: the most flavors of a
     queue in which each flavor becomes a variant.
     """
@@ -185,7 +187,7 @@ _CONCURRENT: Final = "spec.concurrentAdmission"
 
 
 def check_concurrent_admission(
-    spec: ClusterQueueSpec, flavors_max: int = VARIANTS_MAX
+    spec: ClusterQueueSpec, flavors_max: int = FLAVOR_VARIANTS_DEFAULT
 ) -> list[Problem]:
     """The problems of ``concurrentAdmission``, alone and together with other fields of the queue.
     ``flavors_max``: the most flavors of a queue in which each flavor becomes a variant.

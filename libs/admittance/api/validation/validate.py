@@ -9,7 +9,7 @@ from string import ascii_letters, digits
 from typing import Final
 
 from admittance.api.checks import AdmissionCheck, Foreign, ProvisioningRequestConfig
-from admittance.api.limits import CONTROLLER_MAX, VARIANTS_MAX
+from admittance.api.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import Manifest, Typed
 from admittance.api.names import check_unique
 from admittance.api.problems import NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
@@ -33,7 +33,7 @@ from admittance.api.validation.workload import check_job, check_workload
 from admittance.api.workload import Job, Workload
 
 
-def validate(manifest: Manifest, *, flavors_max: int = VARIANTS_MAX) -> list[Problem]:
+def validate(manifest: Manifest, *, flavors_max: int = FLAVOR_VARIANTS_DEFAULT) -> list[Problem]:
     """The problems of a manifest by itself; [] if the manifest may be stored.
 
     Names of objects that do not exist are not problems: a queue without its flavor is inactive.

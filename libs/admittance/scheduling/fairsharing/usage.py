@@ -1,8 +1,9 @@
 """Computes the consumed usage of a LocalQueue over time. Source: `docs/spec/scheduling.md#7.4`.
 
-Past consumption decays with a half-life. Admitted workloads add consumption while they run, so that
-under a constant load the consumption approaches that load. Each admission adds an entry penalty at
-once, the workload's consumption of one sampling interval: without penalties one LocalQueue could
+Past consumption decays with a half-life. Workloads add consumption from the reservation of their
+quota on, or from their admission on (`AdmissionFairSharing.from_reservation`), so that under a
+constant load the consumption approaches that load. At that moment each workload adds an entry
+penalty at once, its consumption of one sampling interval: without penalties one LocalQueue could
 take all quota between two samplings.
 
 Decay and growth are linear operations, so the consumption does not depend on how often it is
@@ -37,11 +38,13 @@ class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
     ``usage_half_life_time``: after this time only half of a past consumption counts; zero: past
     consumption does not count. ``usage_sampling_interval``: how often the usages of LocalQueues are
     compared. ``resource_weights``: factor by which a whole unit of a resource counts in
-    comparisons; 1 by default."""
+    comparisons; 1 by default. ``from_reservation``: workloads consume from the reservation of their
+    quota on; False, as in logs without the setting: from their admission on."""
 
     usage_half_life_time: timedelta = timedelta(0)
     usage_sampling_interval: timedelta = timedelta(minutes=5)
     resource_weights: dict[str, float] = msgspec.field(default_factory=dict)
+    from_reservation: bool = False
 
 
 def to_billionths(resource: str, amount: int) -> int:
@@ -98,9 +101,9 @@ def add(to: Nanos, amounts: Mapping[str, int], times: int = 1) -> None:
 
 class Account:
     """The account of what one LocalQueue consumes. ``consumed``: the consumption at the time
-    ``since``, of the account's last change. ``rate``: the amounts that the admitted workloads of
-    the LocalQueue hold. ``pending``: the penalties of workloads that hold quota and are not
-    admitted yet. ``seen``: the consumption at ``sampled``, the time of the last sampling, plus the
+    ``since``, of the account's last change. ``rate``: the amounts of the LocalQueue's workloads
+    that consume. ``pending``: the penalties of workloads that hold quota and do not consume
+    yet. ``seen``: the consumption at ``sampled``, the time of the last sampling, plus the
     penalties of later admissions. ``value``: the number by which the LocalQueue is compared, from
     ``seen`` and ``pending``. Invariant: between two samplings an admission never lowers ``seen``,
     so a LocalQueue has no advantage from more frequent updates."""

@@ -2,9 +2,9 @@
 LocalQueues.
 
 Every instance keeps these accounts, whether it leads the domain or not: an account follows from the
-stored consumption of its LocalQueue and from the workloads admitted after that consumption was
-stored. The leader of a domain stores changed accounts in the bucket, so that the next leader
-continues from the stored consumption."""
+stored consumption of its LocalQueue and from the workloads that began to consume after that
+consumption was stored. The leader of a domain stores changed accounts in the bucket, so that the
+next leader continues from the stored consumption."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ covers a burst of admissions."""
 @dataclass(slots=True)
 class WorkloadUsage:
     """The bill of one workload: what it adds to the consumption of its LocalQueue. ``amounts``:
-    what the workload holds; ``penalty``: its admission penalty; ``started``: since when the
-    workload is admitted; None: it is not admitted yet."""
+    what the workload holds; ``penalty``: its entry penalty; ``started``: since when the workload
+    consumes; None: it does not consume yet."""
 
     amounts: Nanos
     penalty: Nanos
@@ -64,9 +64,8 @@ class LaneAccount:
         self.lanes.lane_changed(self.lane)
 
     def start(self, bill: WorkloadUsage, at: datetime) -> None:
-        """Bills the workload of ``bill`` as admitted since ``at``. A record of the LocalQueue's
-        consumption that was stored after ``at`` includes the workload's admission penalty
-        already."""
+        """Bills the workload of ``bill`` as consuming since ``at``. A record of the LocalQueue's
+        consumption that was stored after ``at`` includes the workload's entry penalty already."""
         bill.started = at
         if at <= self.base:
             self.account.start(bill.amounts, {}, self.base)
@@ -173,8 +172,8 @@ class Accounts:
         """Updates the workload's bill in the account of its LocalQueue, after the workload's quota
         or admission may have changed.
 
-        ``is_new_amount``: the workload holds another amount from now on, and has paid its admission
-        penalty if it is admitted. Of the variants of a family only the one that counts for the
+        ``is_new_amount``: the workload holds another amount from now on, and has paid its entry
+        penalty if it consumes already. Of the variants of a family only the one that counts for the
         family is billed."""
         row = self._rows.get(workload.local_queue)
         if row is None:
@@ -193,11 +192,11 @@ class Accounts:
             self._cancel(row, bill, now)
         elif bill is None:
             self._bill(row, workload, again=now if is_new_amount else None)
-        elif (bill.started is None) is (workload.admitted_at is None):
+        elif (bill.started is None) is ((since := self._consumes_since(workload)) is None):
             return
-        elif workload.admitted_at is not None:
+        elif since is not None:
             row.account.excuse(bill.penalty)
-            row.start(bill, workload.admitted_at)
+            row.start(bill, since)
         else:
             self._cancel(row, bill, now)
             bill.started, bill.penalty = None, {}
@@ -214,8 +213,8 @@ class Accounts:
     def _bill(
         self, row: LaneAccount, workload: WorkloadInfo, again: datetime | None = None
     ) -> None:
-        """Makes the bill of a workload that holds quota. ``again``: for a workload that is admitted
-        and has paid its admission penalty before, since when its present quota counts; else None.
+        """Makes the bill of a workload that holds quota. ``again``: for a workload that consumes
+        and has paid its entry penalty before, since when its present quota counts; else None.
         """
         assert workload.charge is not None
         amounts: Nanos = {}
@@ -224,13 +223,21 @@ class Accounts:
             amounts[resource] = amounts.get(resource, 0) + to_billionths(resource, much)
         penalty = {} if _goes_on(workload) else penalty_of(self.config, amounts)
         bill = row.bills[workload] = WorkloadUsage(amounts, penalty, None)
-        if workload.admitted_at is None:
+        since = self._consumes_since(workload)
+        if since is None:
             row.account.expect(bill.penalty)
         elif again is None:
-            row.start(bill, workload.admitted_at)
+            row.start(bill, since)
         else:
             bill.started = again
             row.account.start(amounts, {}, again)
+
+    def _consumes_since(self, workload: WorkloadInfo) -> datetime | None:
+        """Returns since when the workload consumes: since the reservation that is stored in the
+        bucket, or since its admission; None: it does not consume yet."""
+        if self.config.from_reservation:
+            return workload.reserved_at
+        return workload.admitted_at
 
     # Time. ------------------------------------------------------------------------------------
 

@@ -116,6 +116,7 @@ def config_of(configuration: Configuration) -> Config:
                     seconds=float(seconds(usage.usage_sampling_interval))
                 ),
                 resource_weights=usage.resource_weights,
+                from_reservation=gates["AdmissionFairSharingAnchorAtQuotaReservation"],
             )
             if usage is not None and gates["AdmissionFairSharing"]
             else None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
+from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.workload import ReclaimablePod
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery, Queues, QueueStatus
@@ -20,7 +22,7 @@ from admittance.scheduling.fairsharing.usage import (
     remaining_fraction,
     weighted_sum,
 )
-from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing, config_of
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 
 HOUR = timedelta(hours=1)
@@ -33,9 +35,15 @@ def cpus(number: float) -> dict[str, int]:
     return {"cpu": int(number * NANO)}
 
 
-def a_scheduler(*, quota: str = "4", as_kueue: bool = False, **spec: Any) -> SteppedScheduler:
+def a_scheduler(
+    *,
+    quota: str = "4",
+    as_kueue: bool = False,
+    settings: AdmissionFairSharing = HALF_AN_HOUR,
+    **spec: Any,
+) -> SteppedScheduler:
     """A ClusterQueue by usage, with LocalQueues a, b and zero, which has no weight."""
-    scheduler = SteppedScheduler(Config(admission_fair_sharing=HALF_AN_HOUR, as_kueue=as_kueue))
+    scheduler = SteppedScheduler(Config(admission_fair_sharing=settings, as_kueue=as_kueue))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     scheduler.queue(
         "cq", local=False, admissionScope=scope, resourceGroups=groups(default=quota), **spec
@@ -214,6 +222,50 @@ def test_an_admission_is_charged_to_its_local_queue_once() -> None:
     assert paid != {}
     scheduler.change("a1", conditions={"PodsReady": (True, "Started")})
     assert consumed(scheduler, "a") == paid
+
+
+FROM_RESERVATION = msgspec.structs.replace(HALF_AN_HOUR, from_reservation=True)
+
+
+def test_a_reservation_consumes_before_its_admission() -> None:
+    scheduler = a_scheduler(settings=FROM_RESERVATION)
+    scheduler.admits = False
+    scheduler.submit("a1", "a", "4")
+    scheduler.cycle()
+    paid = consumed(scheduler, "a")
+    assert paid != {}
+    scheduler.change("a1", conditions={"Admitted": (True, "Admitted")})
+    assert consumed(scheduler, "a") == paid
+    scheduler.now += HOUR
+    scheduler.core.wake(now=scheduler.now)
+    # Half of the load is reached in each half-life, and the penalty has faded to a quarter.
+    assert value(scheduler, "a") == pytest.approx(3.0, abs=0.3)
+
+
+def test_a_reservation_that_ends_without_an_admission_was_consumed() -> None:
+    scheduler = a_scheduler(settings=FROM_RESERVATION)
+    scheduler.admits = False
+    scheduler.submit("a1", "a", "4")
+    scheduler.cycle()
+    scheduler.now += HOUR
+    scheduler.gone("a1")
+    scheduler.core.wake(now=scheduler.now)
+    assert value(scheduler, "a") == pytest.approx(3.0, abs=0.3)
+    scheduler.now += 100 * HOUR
+    scheduler.core.wake(now=scheduler.now)
+    assert value(scheduler, "a") == pytest.approx(0.0, abs=0.01)
+
+
+@pytest.mark.parametrize("gate", [None, True, False])
+def test_the_gate_says_whether_usage_counts_from_the_reservation(gate: bool | None) -> None:
+    name = "AdmissionFairSharingAnchorAtQuotaReservation"
+    text = (
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+        "admissionFairSharing: {usageHalfLifeTime: 30m}\n"
+    ) + (f"featureGates: {{{name}: {str(gate).lower()}}}\n" if gate is not None else "")
+    settings = config_of(read_configuration(text, "file").configuration).admission_fair_sharing
+    assert settings is not None
+    assert settings.from_reservation is (gate is not False)
 
 
 def test_reclaimed_pods_end_their_usage_without_a_penalty() -> None:
