@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -279,7 +278,6 @@ class CheckService(Worker[AdmissionCheckController]):
             verdict,
             ordinal=ordinal,
             secret=self._secret,
-            now=clock.now(),
             span=span,
         )
         await asyncio.shield(self._outbox.put(message))
@@ -300,7 +298,6 @@ def message_of(
     *,
     ordinal: int,
     secret: bytes,
-    now: datetime,
     span: str = "",
 ) -> Outgoing:
     """The message that carries the verdict of the check controller.
@@ -308,9 +305,10 @@ def message_of(
     The message's id is a hash of the verdict, the cycle and ``ordinal``: a request that is judged
     twice after a crash, with the same outcome, is answered once. ``secret`` keys the hash:
     otherwise a foreign message with a guessed id would suppress the verdict. ``span``: the
-    traceparent of the span in which the check gave the verdict; "": there was no span.
+    traceparent of the span in which the check gave the verdict; "": there was no span. The verdict
+    has no time, so that the same verdict has the same bytes under the same id.
     """
-    fact = CheckReported(
+    said = CheckReported(
         namespace=about.namespace,
         name=about.name,
         uid=about.uid,
@@ -323,18 +321,16 @@ def message_of(
         requeue_after_seconds=verdict.seconds() if isinstance(verdict, Retry) else None,
         pod_set_updates=verdict.updates() if isinstance(verdict, Ready) else (),
     )
-    # The hash for the message's id leaves out the time of the verdict, which differs when the same
-    # verdict is published again.
+    data = encode(said)
     digest = hashlib.blake2b(key=secret[:64], digest_size=16)
     digest.update(b"%d/" % ordinal)
-    digest.update(encode(fact))
+    digest.update(data)
     headers = {HEADER_MSG_ID: digest.hexdigest(), HEADER_SCHEMA: SCHEMA_VERSION}
     if span:
         headers[HEADER_TRACE] = span
     else:
         tracing.inject(headers, about.traceparent)
-    said = msgspec.structs.replace(fact, time=now)
-    return Outgoing(subject_of(said), encode(said), headers)
+    return Outgoing(subject_of(said), data, headers)
 
 
 BAD_SECONDS: Final = 60.0

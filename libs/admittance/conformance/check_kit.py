@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from admittance.conformance import kit
 from admittance.conformance.check_requester import (
     FIRST_CYCLE,
@@ -24,6 +26,7 @@ from admittance.conformance.kit import (
     run_kit,
 )
 from admittance.conformance.program import ProgramProcess
+from admittance.events.codec import encode
 from admittance.events.facts import CheckReported
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -102,7 +105,10 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         }
 
     def _content(self, message: CheckAnswer) -> Hashable:
-        return message.data
+        # A verdict that is published again may have another time, which has no effect.
+        if message.content is None:
+            return message.data
+        return encode(replace(message.content, time=None))
 
     def _repeated(self, message: CheckAnswer) -> Hashable:
         assert message.content is not None, "only readable messages are counted"

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from math import ceil
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.api.units import BadDuration, seconds
 from admittance.conformance.requester import (
     Fault,
     ParsedMessage,
@@ -34,7 +36,8 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 
-REASONS: Final = ("", "PreemptionRequired")
+REASONS: Final = ("PreemptionRequired", "BookQuotaRequired", "BookCapacity")
+"""The reasons that have an effect, with Pending only: one reason in its three spellings."""
 FIELDS: Final = ("namespace", "name", "check", "cycle", "state")
 
 
@@ -71,7 +74,8 @@ def parse_verdict(
     state = found.get("state")
     # A wrong state or delay in a verdict is reported even if other fields of the verdict have wrong
     # types.
-    known = [*_state(state), *delay_faults(found.get("requeueAfterSeconds"), state, "Retry")]
+    delay = _in_seconds(found.get("requeueAfterSeconds"))
+    known = [*_state(state), *delay_faults(delay, state, "Retry")]
     try:
         verdict = msgspec.json.decode(data, type=CheckReported)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -85,6 +89,15 @@ def parse_verdict(
             verdict.pod_set_updates, request.pod_sets, verdict.state, needed="Ready"
         )
     return ParsedMessage(verdict, tuple(faults))
+
+
+def _in_seconds(delay: Any) -> Any:
+    """The delay as a number, if it is a duration like 8m0s; else the delay as it is."""
+    if not isinstance(delay, str):
+        return delay
+    with suppress(BadDuration):
+        return ceil(seconds(delay))
+    return delay
 
 
 def _state(state: Any) -> list[Fault]:
@@ -105,12 +118,12 @@ def _names(verdict: CheckReported, request: CheckRequestKey) -> list[Fault]:
             ("controller", verdict.controller or request.controller, request.controller),
         )
     )
-    if verdict.reason not in REASONS and verdict.state == "Pending":
-        faults.append(
-            Fault(
-                "json", f"sent the reason {verdict.reason!r}; only PreemptionRequired has an effect"
-            )
-        )
+    if verdict.reason in REASONS and verdict.state != "Pending":
+        why = f"sent the reason {verdict.reason} with {verdict.state}: only Pending can have it"
+        faults.append(Fault("json", why))
+    elif verdict.reason and verdict.reason not in REASONS and verdict.state == "Pending":
+        why = f"sent the reason {verdict.reason!r}; only PreemptionRequired has an effect"
+        faults.append(Fault("json", why))
     return faults
 
 

@@ -50,7 +50,6 @@ def _verdict(fact: facts.Verdict, user: str, now: datetime) -> facts.CheckReport
         namespace=fact.namespace,
         name=fact.name,
         uid=fact.uid,
-        time=fact.time,
         controller=APPROVAL_CONTROLLER,
         check=fact.check,
         cycle=fact.cycle,

@@ -324,7 +324,7 @@ class CheckWithdrawn(Fact, frozen=True, kw_only=True):
 class CheckReported(Fact, frozen=True, kw_only=True):
     """The verdict of a check controller. ``state``: Pending, Ready, Retry or Rejected.
 
-    ``requeueAfterSeconds``: seconds, or a duration like ``8m0s``, which counts as whole seconds,
+    ``requeueAfterSeconds``: seconds, or a duration like ``8m0s``; it counts as whole seconds,
     rounded up."""
 
     controller: str = ""
@@ -338,11 +338,11 @@ class CheckReported(Fact, frozen=True, kw_only=True):
 
     @property
     def delay_seconds(self) -> int | None:
-        """``requeueAfterSeconds`` as a number of seconds; None: the value is neither a number nor a
-        duration.
+        """``requeueAfterSeconds``, if it is a whole number of seconds; None: it is not, or there is
+        none.
         """
         delay = self.requeue_after_seconds
-        return None if isinstance(delay, str) else delay
+        return delay if isinstance(delay, int) else None
 
 
 # Time. ----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ _DELAY: Final[dict[str, Any]] = {
     "maximum": DELAY_MAX,
     "pattern": rf"^\+?(?:0|{_SPAN})$",
 }
-Delay: TypeAlias = Annotated[int | str, Meta(extra_json_schema=_DELAY)]
+Delay: TypeAlias = Annotated[int | float | str, Meta(extra_json_schema=_DELAY)]
 """A number of seconds, or a duration like 8m0s. Not checked while decoding: a fact with any other
 value is refused later, with a reason.
 """

@@ -20,7 +20,7 @@ def judge(life: Life, logged: LoggedFact, fact: Fact) -> None:
             _on_requested(life, logged, fact)
         case facts.CheckReported(check=check, cycle=cycle, state=state):
             delay = fact.requeue_after_seconds
-            asked = {"requeue_after": f"{delay} s" if isinstance(delay, int) else delay}
+            asked = {"requeue_after": f"{delay} s" if isinstance(delay, int | float) else delay}
             _on_verdict(
                 life, check, cycle, state, reason=fact.reason, message=fact.message, **asked
             )

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
-from admittance.events import facts
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import RequiredCheck, TransitionContext
 
@@ -219,7 +218,7 @@ def check_requests(names: Iterable[str], context: TransitionContext) -> tuple[Ou
     )
 
 
-# Required checks, and reasons of verdicts. ------------------------------------------------------
+# Required checks. -------------------------------------------------------------------------
 
 
 def required_now(workload: StoredWorkload, context: TransitionContext) -> tuple[RequiredCheck, ...]:
@@ -230,48 +229,3 @@ def required_now(workload: StoredWorkload, context: TransitionContext) -> tuple[
     if queue:
         return context.queues.required_checks(queue, None)
     return tuple(RequiredCheck(row.name, "") for row in workload.status.admission_checks)
-
-
-PREEMPTION_REQUIRED: Final = "PreemptionRequired"
-"""Reason of a Pending verdict: the check can be Ready only after the planned preemptions."""
-_SPELLINGS: Final[Mapping[str, str]] = {
-    "BookQuotaRequired": PREEMPTION_REQUIRED,
-    "BookCapacity": PREEMPTION_REQUIRED,
-}
-"""Other spellings of check reasons in KEP-993."""
-_OF_STATE: Final[Mapping[str, frozenset[str]]] = {
-    "Pending": frozenset({"Pending"}),
-    "Ready": frozenset({"Ready"}),
-    "Retry": frozenset({"Retry"}),
-    "Rejected": frozenset({"Reject", "Rejected"}),
-}
-"""Reasons of verdicts that only repeat the state of the check."""
-REASON_MAX: Final = 1024
-
-
-def verdict_reason(
-    fact: facts.CheckReported, row: CheckState | None
-) -> tuple[str, tuple[OutboxEntry, ...]]:
-    """Returns the reason of a verdict that its row keeps, and notes for users. An unknown reason is
-    kept too, with one note."""
-    reason = _SPELLINGS.get(fact.reason, fact.reason)[:REASON_MAX]
-    if reason in ("", *_OF_STATE.get(fact.state, ())):
-        return "", ()
-    if reason == PREEMPTION_REQUIRED:
-        if fact.state == "Pending":
-            return reason, ()
-        return "", (
-            _reason_note(
-                fact, f"reason {reason} has an effect only with Pending, not with {fact.state}"
-            ),
-        )
-    if row is not None and row.reason == reason:
-        return reason, ()
-    return reason, (
-        _reason_note(fact, f"reason {reason[:64]!r} is unknown: it is kept, without effect"),
-    )
-
-
-def _reason_note(fact: facts.CheckReported, text: str) -> OutboxEntry:
-    said = f'AdmissionCheck "{fact.check}": {text}'
-    return OutboxEntry(what="noted", reason="UnknownReason", message=said, detail=fact.check)

@@ -83,7 +83,6 @@ async def give_verdict(
             "namespace": found.namespace,
             "name": found.name,
             "uid": workload.metadata.uid,
-            "time": now,
             "check": row.name,
             "cycle": workload.status.admission_cycle,
         }

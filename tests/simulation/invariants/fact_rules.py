@@ -117,7 +117,7 @@ def _delays(said: facts.CheckReported, check: Any) -> bool:
     return check.spec.retry is not None if delay is None else delay > 0
 
 
-def _asks(said: facts.CheckReported) -> int | None:
+def _asks(said: facts.CheckReported) -> float | None:
     """The delay that a verdict names, in seconds. Of durations only those that check controllers
     say here."""
     delay = said.requeue_after_seconds

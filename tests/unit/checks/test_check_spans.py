@@ -15,7 +15,6 @@ from opentelemetry.trace import ProxyTracerProvider, StatusCode
 
 from admittance.checks import AdmissionCheckController, Ready, Request, Verdict
 from admittance.checks.controller import message_of
-from admittance.runtime import clock
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CONTEXT = f"00-{TRACE}-{SPAN}-00"
@@ -46,7 +45,6 @@ def sent(request: Request, verdict: Verdict) -> dict[str, str]:
         verdict,
         ordinal=1,
         secret=b"",
-        now=clock.now(),
         span=request.span,
     )
     return dict(message.headers or {})

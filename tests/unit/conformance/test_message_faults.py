@@ -36,6 +36,7 @@ def test_the_subject_of_a_verdict_is_made_of_tokens() -> None:
         pytest.param({"fromTheFuture": [1]}, id="a field that we do not know"),
         pytest.param({"requeueAfterSeconds": 0}, id="no delay, said as 0"),
         pytest.param({"requeueAfterSeconds": 604_800}, id="seven days"),
+        pytest.param({"requeueAfterSeconds": "8m0s"}, id="a duration"),
         pytest.param(
             {"state": "Pending", "reason": "PreemptionRequired", "requeueAfterSeconds": None},
             id="a reason",
@@ -74,7 +75,11 @@ def test_a_right_verdict_has_no_faults(said: dict[str, Any]) -> None:
         pytest.param({"requeueAfterSeconds": -1}, "delay", "negative", id="a negative delay"),
         pytest.param({"requeueAfterSeconds": 604_801}, "delay", "seven days", id="a long delay"),
         pytest.param({"requeueAfterSeconds": 1.5}, "delay", "whole", id="half a second"),
-        pytest.param({"requeueAfterSeconds": "1h"}, "delay", "whole", id="a delay in words"),
+        pytest.param({"requeueAfterSeconds": "soon"}, "delay", "whole", id="a delay in words"),
+        pytest.param({"requeueAfterSeconds": "999h"}, "delay", "seven days", id="a long duration"),
+        pytest.param(
+            {"reason": "BookCapacity"}, "json", "only Pending", id="a reason of another state"
+        ),
         pytest.param({"state": "Ready"}, "delay", "only Retry", id="a delay of a Ready"),
         pytest.param(
             {"podSetUpdates": [{"name": "main"}]}, "updates", "ignored", id="updates of a Retry"

@@ -10,26 +10,15 @@ Repeated, or the phase of a workload that accepts no verdicts.
 
 from __future__ import annotations
 
-from math import ceil
-from typing import Final
-
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.units import BadDuration, seconds
 from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.api.workload import CheckState
 from admittance.events import facts
 from admittance.events.shapes import CHECK_STATES, DELAY_MAX
-from admittance.workload.change import Change, applied, ignored, refused, with_status
-from admittance.workload.check_rows import (
-    PREEMPTION_REQUIRED,
-    Rows,
-    all_ready,
-    row_of,
-    verdict_reason,
-    with_row,
-)
+from admittance.workload.change import Change, FactOutcome, applied, ignored, refused, with_status
+from admittance.workload.check_rows import Rows, all_ready, row_of, with_row
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
 from admittance.workload.moves.backoff import (
     REJECTED,
@@ -49,17 +38,38 @@ from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping
 from admittance.workload.pod_set_updates import merged_additions, pod_set_names
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import CheckRules, TransitionContext
-
-UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
-"""Reason of the note that a check's podSetUpdates are not applied, because the workload is admitted
-already."""
+from admittance.workload.verdict_remarks import (
+    PREEMPTION_REQUIRED,
+    TOO_LATE,
+    UPDATES_TOO_LATE,
+    remark_notes,
+    verdict_reason,
+    verdict_remarks,
+    with_remarks,
+    with_whole_seconds,
+)
 
 
 def apply_verdict(
     workload: StoredWorkload, fact: facts.CheckReported, context: TransitionContext
 ) -> Change:
-    """Returns the change that a verdict of one check makes to the workload."""
-    fact = _in_seconds(fact)
+    """Returns the change that a verdict of one check makes to the workload. Parts of the verdict
+    without effect are noted if the verdict itself has an effect."""
+    remarks = verdict_remarks(fact, context.logged_at)
+    fact = with_whole_seconds(fact)
+    if not remarks:
+        return _apply(workload, fact, context)
+    message = with_remarks(fact.message, *(one.text for one in remarks))
+    change = _apply(workload, replace(fact, message=message), context)
+    if change.outcome is not FactOutcome.APPLIED:
+        return change
+    row = row_of(workload.status.admission_checks, fact.check)
+    return change._replace(outbox=(*remark_notes(fact.check, remarks, row), *change.outbox))
+
+
+def _apply(
+    workload: StoredWorkload, fact: facts.CheckReported, context: TransitionContext
+) -> Change:
     wrong = _unfit(workload, fact)
     if wrong is not None:
         return wrong
@@ -93,18 +103,6 @@ def ignore_verdict(
     )
 
 
-def _in_seconds(fact: facts.CheckReported) -> facts.CheckReported:
-    """Returns the verdict with its delay converted to seconds; a delay that is not a duration stays
-    as text."""
-    written = fact.requeue_after_seconds
-    if not isinstance(written, str):
-        return fact
-    try:
-        return replace(fact, requeue_after_seconds=ceil(seconds(written)))
-    except BadDuration:
-        return fact
-
-
 def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
     """Why a verdict is invalid for any workload; None: the verdict is valid."""
     if fact.state not in CHECK_STATES:
@@ -117,7 +115,9 @@ def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None
             workload, "BadDelay", f"requeueAfterSeconds {delay[:40]!r} is not a duration like 8m0s"
         )
     if delay is not None and not 0 <= delay <= DELAY_MAX:
-        return refused(workload, "BadDelay", f"requeueAfterSeconds is {delay}, not 0 to 2^31 - 1")
+        return refused(
+            workload, "BadDelay", f"requeueAfterSeconds is {delay:.12g}, not 0 to 2^31 - 1"
+        )
     if fact.pod_set_updates and fact.state == "Ready":
         try:
             updates = msgspec.convert(
@@ -147,7 +147,7 @@ def _stored(
         return ignored(workload, "NoReservation", "it holds no quota to be judged")
     admitted = reserved and is_true(workload, Type.ADMITTED)
     if admitted and ready and row.state == "Ready":
-        return ignored(workload, "Repeated", "its additions to pods come too late")
+        return _with_late_updates(workload, row, fact)
     # The pods of an admitted workload exist already, so additions to the pods come too late.
     late = admitted and bool(fact.pod_set_updates)
     moved = row.state != fact.state
@@ -156,7 +156,7 @@ def _stored(
     new = CheckState(
         name=row.name,
         state=fact.state,
-        message=fact.message[:MESSAGE_MAX],
+        message=with_remarks(fact.message, TOO_LATE if late and ready else ""),
         reason=reason,
         last_transition_time=context.now if moved else row.last_transition_time,
         retry_count=0 if ready else row.retry_count + taken_back,
@@ -174,7 +174,7 @@ def _stored(
     kept = with_status(workload, admission_checks=rows)
     outbox: tuple[OutboxEntry, ...] = ()
     if ready and late:
-        outbox = (_note(UPDATES_TOO_LATE, new, "its additions to the pods come after their start"),)
+        outbox = (_note(UPDATES_TOO_LATE, new, TOO_LATE),)
     elif admitted and moved and not ready:
         # The verdict Pending does not stop a running job.
         outbox = (
@@ -193,6 +193,20 @@ def _stored(
     # The last Ready verdict is stored without admitting the workload, because the scheduler must
     # confirm the reservation first.
     return applied(kept, *remarks, *outbox)
+
+
+def _with_late_updates(
+    workload: StoredWorkload, row: CheckState, fact: facts.CheckReported
+) -> Change:
+    """A Ready about an admitted workload whose check is Ready already changes nothing; other
+    additions to the pods than before are noted."""
+    new = replace(row, message=with_remarks(row.message, TOO_LATE))
+    if not fact.pod_set_updates or _plain(fact) == row.pod_set_updates or TOO_LATE in row.message:
+        return ignored(workload, "Repeated", "the check is Ready already")
+    rows = with_row(workload.status.admission_checks, new)
+    return applied(
+        with_status(workload, admission_checks=rows), _note(UPDATES_TOO_LATE, new, TOO_LATE)
+    )
 
 
 def _plain(fact: facts.CheckReported) -> tuple[dict[str, object], ...]:
@@ -356,16 +370,12 @@ def _in_retry(
     return CheckState(
         name=check,
         state="Retry",
-        message=_joined(message, want.remark),
+        message=with_remarks(message, want.remark),
         last_transition_time=row.last_transition_time if same and row is not None else context.now,
         requeue_after_seconds=want.delay,
         retry_count=count,
         verdict_cycle=cycle,
     )
-
-
-def _joined(message: str, remark: str) -> str:
-    return "; ".join(part for part in (message, remark) if part)[:MESSAGE_MAX]
 
 
 def _count(workload: StoredWorkload, row: CheckState | None, check: str) -> int:
@@ -392,7 +402,7 @@ def apply_overdue_checks(
             limits=context.queues.limits,
         )
         if want.spent:
-            return reject(workload, name, _joined(message, want.remark), context)
+            return reject(workload, name, with_remarks(message, want.remark), context)
         notes += want.notes
         cycle = workload.status.admission_cycle
         workload, want = with_paced_retry(workload, name, cycle, want, context)
@@ -443,7 +453,7 @@ def rejected(
     """T11: rejects the workload because of a verdict. ``remark``: why a verdict other than Rejected
     counts as Rejected."""
     reason, remarks = verdict_reason(fact, row)
-    why = _joined(fact.message, remark)
+    why = with_remarks(fact.message, remark)
     change = reject(workload, fact.check, why, context, reason=reason)
     return change._replace(outbox=(*remarks, *change.outbox))
 

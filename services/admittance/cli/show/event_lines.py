@@ -262,7 +262,7 @@ def reason_of(fact: Fact) -> tuple[str, str]:
             return check, f"cycle {cycle}: {reason}" if reason else f"cycle {cycle}"
         case facts.CheckReported(check=check, state=state, message=message):
             delay = fact.requeue_after_seconds
-            asked = f"{delay} s" if isinstance(delay, int) else delay
+            asked = f"{delay} s" if isinstance(delay, int | float) else delay
             later = f" (retry in {asked})" if delay else ""
             return check, f"{state}{later}: {message}" if message else f"{state}{later}"
         case provisioning.ProvisioningFact():

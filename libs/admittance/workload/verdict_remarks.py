@@ -1,0 +1,149 @@
+"""What a row keeps of a verdict besides its state: the reason, and remarks about parts of the
+verdict that have no effect. docs/spec/lifecycle.md#2.5.
+
+Each remark stands in the message of the row, and is one event of the workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from math import ceil, floor
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.api.units import BadDuration, seconds
+from admittance.api.workload import CheckState
+from admittance.events import facts
+from admittance.workload.conditions import MESSAGE_MAX
+from admittance.workload.stored import OutboxEntry
+
+PREEMPTION_REQUIRED: Final = "PreemptionRequired"
+"""Reason of a Pending verdict: the check can be Ready only after the planned preemptions."""
+_SPELLINGS: Final[Mapping[str, str]] = {
+    "BookQuotaRequired": PREEMPTION_REQUIRED,
+    "BookCapacity": PREEMPTION_REQUIRED,
+}
+"""Other spellings of check reasons in KEP-993."""
+_OF_STATE: Final[Mapping[str, frozenset[str]]] = {
+    "Pending": frozenset({"Pending"}),
+    "Ready": frozenset({"Ready"}),
+    "Retry": frozenset({"Retry"}),
+    "Rejected": frozenset({"Reject", "Rejected"}),
+}
+"""Reasons of verdicts that only repeat the state of the check."""
+REASON_MAX: Final = 1024
+UNKNOWN_REASON: Final = "UnknownReason"
+"""Reason of the note that the reason of a verdict has no effect."""
+PART_IGNORED: Final = "VerdictPartIgnored"
+"""Reason of the note that a part of a verdict, other than its reason, has no effect as sent."""
+UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
+"""Reason of the note that a check's podSetUpdates are not applied, because the workload is admitted
+already."""
+TOO_LATE: Final = "its additions to the pods come after their start"
+CLOCKS_AGREE: Final = timedelta(minutes=1)
+"""A time in a verdict that is at most this far from the time of the log is only information; one
+that is farther away was meant to have an effect."""
+
+
+class Remark(NamedTuple):
+    """A part of a verdict without effect. ``event``: the reason of the note."""
+
+    event: str
+    text: str
+
+
+def verdict_remarks(fact: facts.CheckReported, logged_at: datetime) -> tuple[Remark, ...]:
+    """Returns a remark for each part of the verdict, as sent, that has no effect because of the
+    verdict's state, or another effect than it says. ``logged_at``: when the log stored the
+    verdict."""
+    found = []
+    delay = fact.requeue_after_seconds
+    if delay and fact.state != "Retry":
+        found.append(_only_with("requeueAfterSeconds", "Retry", fact.state, many=False))
+    elif delay is not None and (whole := _rounded(delay)) is not None:
+        text = f"requeueAfterSeconds {delay} counts as {whole} whole seconds"
+        found.append(Remark(PART_IGNORED, text))
+    if fact.pod_set_updates and fact.state != "Ready":
+        found.append(_only_with("podSetUpdates", "Ready", fact.state, many=True))
+    reason = _SPELLINGS.get(fact.reason, fact.reason)
+    if reason == PREEMPTION_REQUIRED and fact.state != "Pending":
+        text = f"reason {reason} has an effect only with Pending, not with {fact.state}"
+        found.append(Remark(UNKNOWN_REASON, text))
+    if fact.time is not None and abs(_aware(fact.time) - logged_at) > CLOCKS_AGREE:
+        text = "the time in the verdict has no effect: the time at which it is read counts"
+        found.append(Remark(PART_IGNORED, text))
+    return tuple(found)
+
+
+def _only_with(part: str, needed: str, state: str, *, many: bool) -> Remark:
+    verb = "have" if many else "has"
+    return Remark(PART_IGNORED, f"{part} {verb} an effect only with {needed}, not with {state}")
+
+
+def _aware(time: datetime) -> datetime:
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _rounded(delay: float | str) -> int | None:
+    """The whole seconds for which a delay counts, if it is not written in whole seconds."""
+    try:
+        exact = seconds(delay) if isinstance(delay, str) else delay
+    except BadDuration:
+        return None
+    whole = _whole(exact)
+    return whole if whole != exact else None
+
+
+def _whole(delay: float | Fraction) -> int:
+    """The delay in whole seconds, rounded up; a negative delay stays negative."""
+    return ceil(delay) if delay >= 0 else floor(delay)
+
+
+def with_whole_seconds(fact: facts.CheckReported) -> facts.CheckReported:
+    """Returns the verdict with its delay as whole seconds, rounded up; a delay that is not a
+    duration stays as text."""
+    delay = fact.requeue_after_seconds
+    if delay is None or isinstance(delay, int):
+        return fact
+    try:
+        exact = seconds(delay) if isinstance(delay, str) else delay
+    except BadDuration:
+        return fact
+    return replace(fact, requeue_after_seconds=_whole(exact))
+
+
+def with_remarks(message: str, *remarks: str) -> str:
+    """The message of a check with remarks behind it, as long as a message of a row may be."""
+    return "; ".join(part for part in (message, *remarks) if part)[:MESSAGE_MAX]
+
+
+def remark_notes(
+    check: str, remarks: tuple[Remark, ...], row: CheckState | None
+) -> tuple[OutboxEntry, ...]:
+    """Returns one note for each remark that the present row of the check does not have."""
+    known = row.message if row is not None else ""
+    return tuple(_note(check, one.event, one.text) for one in remarks if one.text not in known)
+
+
+def verdict_reason(
+    fact: facts.CheckReported, row: CheckState | None
+) -> tuple[str, tuple[OutboxEntry, ...]]:
+    """Returns the reason of a verdict that its row keeps, and a note if the reason is unknown: an
+    unknown reason is kept too."""
+    reason = _SPELLINGS.get(fact.reason, fact.reason)[:REASON_MAX]
+    if reason in ("", *_OF_STATE.get(fact.state, ())):
+        return "", ()
+    if reason == PREEMPTION_REQUIRED:
+        return (reason if fact.state == "Pending" else ""), ()
+    if row is not None and row.reason == reason:
+        return reason, ()
+    text = f"reason {reason[:64]!r} is unknown: it is kept, without effect"
+    return reason, (_note(fact.check, UNKNOWN_REASON, text),)
+
+
+def _note(check: str, reason: str, text: str) -> OutboxEntry:
+    said = f'AdmissionCheck "{check}": {text}'[:MESSAGE_MAX]
+    return OutboxEntry(what="noted", reason=reason, message=said, detail=check)
