@@ -21,6 +21,7 @@ import structlog
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.telemetry import logger
+from admittance.runtime.telemetry.object_faults import faults
 from simulation.nats.simulated_server import SimulatedServer
 from simulation.virtual_time.loop import VirtualLoop
 from support.servers import TestServer
@@ -123,11 +124,14 @@ structlog.configure = _configure_without_cache  # type: ignore[assignment]
 
 @pytest.fixture(autouse=True)
 def _logs_of_its_own() -> Iterator[None]:
-    """Each test begins with the default configuration of logs."""
+    """Each test begins with the default configuration of logs, and no test hides a fault: one that
+    expects faults takes them."""
     yield
+    hidden = faults.take()
     structlog.reset_defaults()
     logger._errors_only.clear()
     logger._logged.clear()
+    assert hidden == []
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], Any]]:

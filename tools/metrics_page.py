@@ -11,6 +11,7 @@ from admittance.runner.service import RUNNER_GAUGES
 from admittance.runtime.leader.leader_elected_service import LEADER_METRICS
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
 from admittance.sdk.program_metrics import ProgramMetrics
 from admittance.telemetry.span_metrics import SpanMetrics
@@ -86,7 +87,7 @@ def by_service() -> Mapping[str, list[Definition]]:
         ],
         "telemetry": [one for metric in spans for one in metric.definitions],
         "every service with leaders": list(LEADER_METRICS),
-        "every process": [BUILD_INFO],
+        "every process": [BUILD_INFO, *faults.counter.definitions],
     }
 
 

@@ -70,11 +70,16 @@ class BucketEntry(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+def one_line(text: str, most: int = REASON_MAX) -> str:
+    """The text as one line of at most ``most`` characters, without characters that JSON cannot
+    hold."""
+    return " ".join(text.split()).encode("utf-8", "backslashreplace").decode()[:most]
+
+
 def reason_of(error: BaseException) -> str:
     """The text of the error as one line of limited length, without characters that JSON cannot
     hold."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text.encode("utf-8", "backslashreplace").decode()[:REASON_MAX]
+    return one_line(str(error)) or type(error).__name__
 
 
 def check_depth(data: bytes) -> None:

@@ -19,6 +19,9 @@ from admittance.events.facts import Finished, PodsReady, Started, Stopped
 NODE_FAILURES: Final = "NodeFailures"
 RUNNER_ENDED: Final = "RunnerEnded"
 FAILED_TO_START: Final = "FailedToStart"
+MESSAGE_MAX: Final = 1_000
+"""The most characters of a message about the end of a job: a job may name a program with a hundred
+thousand characters, and the server refuses a fact that is too long."""
 
 
 class Stage(enum.Enum):

@@ -15,6 +15,8 @@ import msgspec
 
 from admittance.events.facts import Admitted
 from admittance.events.names import token
+from admittance.events.reader import BROKEN, one_line
+from admittance.runner.decide import MESSAGE_MAX
 from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
 
 
@@ -72,7 +74,7 @@ class RunJournal:
         for text in data[:whole].splitlines():
             try:
                 line = _decoder.decode(text)
-            except msgspec.MsgspecError:
+            except BROKEN:
                 continue  # skips an incomplete line, written just before a power failure
             match line.e:
                 case "start":
@@ -84,7 +86,7 @@ class RunJournal:
                 case "ready":
                     self.ready = True
                 case "outcome":
-                    self.outcome = RunOutcome(line.kind, line.message)
+                    self.outcome = RunOutcome(line.kind, one_line(line.message, MESSAGE_MAX))
                     self.exit_code = line.code
         return whole > 0
 

@@ -28,6 +28,7 @@ import structlog
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Admitted
+from admittance.events.reader import one_line
 from admittance.events.subjects import subject_of
 from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
@@ -55,6 +56,7 @@ from admittance.runtime.clock import Clock, monotonic
 from admittance.runtime.errors import Refused, SetupError, Unavailable
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.object_faults import faults
 
 RETRY_SECONDS: Final = 0.5
 """Seconds between two attempts of a request that the bus did not accept."""
@@ -244,31 +246,42 @@ class RunManager:
         mark = f"{self.folder.runner}.{key}.{chance.token_hex(3)}"
         try:
             plan = self.executor.run_plan(admitted, mark)
+            identity = RunIdentity(
+                key=key,
+                namespace=run.namespace,
+                name=run.name,
+                uid=run.uid,
+                revision=run.revision,
+                mark=mark,
+                grace=plan.grace,
+            )
+            found = self.folder.folder_of(identity)
+            self._write(found, self._spec(plan, identity, mark))
+        except SetupError:
+            raise
         except CannotRun as error:
-            log.info("job_cannot_run", run=key, message=str(error))
-            self.handle(key, decide.Unstartable(str(error)))
+            reason = one_line(str(error), decide.MESSAGE_MAX)
+            log.info("job_cannot_run", run=key, message=reason)
+            self.handle(key, decide.Unstartable(reason))
             return
-        identity = RunIdentity(
-            key=key,
-            namespace=run.namespace,
-            name=run.name,
-            uid=run.uid,
-            revision=run.revision,
-            mark=mark,
-            grace=plan.grace,
-        )
-        found = self.folder.folder_of(identity)
+        except Exception as error:
+            # The data of one job must not end the runner, which would read the job again.
+            reason = faults.record("runner", "plan a job", f"run {key}", error)
+            self.handle(key, decide.Unstartable(f"the runner cannot plan the job: {reason}"))
+            return
+        self.given_back.pop(key, None)
+        self.folders[key] = found
+        log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
+        self._track(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
+
+    def _write(self, found: RunFiles, spec: Spec) -> None:
         try:
-            found.write(self._spec(plan, identity, mark))
+            found.write(spec)
         except OSError as error:
             raise SetupError(
                 f"cannot write to the data folder {self.folder.root} ({error.strerror}): "
                 "make room, or choose another folder with --data-dir"
             ) from error
-        self.given_back.pop(key, None)
-        self.folders[key] = found
-        log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
-        self._track(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
 
     def _earlier_result(self, run: Run) -> RunFiles | None:
         """Returns a run of an earlier admission of the same workload with a result that came too

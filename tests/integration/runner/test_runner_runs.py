@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from admittance.events.facts import Admitted
 from admittance.events.requests import Logs, LogsReply
 from admittance.runner.claims import Claims, ClaimState
+from admittance.runner.jobs.plan import RunPlan
+from admittance.runner.launcher import LocalExecutor
 from admittance.runner.machine import run_key
 from admittance.runner.service import run
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import SetupError, Unavailable
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry.object_faults import faults
 from integration.runner.harness import CHECKPOINTS, NAMESPACE, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus
@@ -65,6 +70,46 @@ async def test_an_image_without_a_command_fails_to_start_and_says_what_to_do(
         finished = await testbed.wait_for_fact("finished", "train")
     assert (finished.succeeded, finished.reason) == (False, "FailedToStart")
     assert "--executor docker" in finished.message
+
+
+HOSTILE = {
+    "folder": {"workingDir": "\0"},
+    "reference": {"env": [{"name": "A", "valueFrom": {"fieldRef": "x"}}]},
+    "path": {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": [1]}}}]},
+    "bug": {"workingDir": "/bug"},
+    "shim": {"command": ["a\0"]},
+    "long": {"command": ["\1" * 80_000]},
+    "growing": {"env": [{"name": c, "value": f"$({b})" * 20} for b, c in pairwise("ZABCDEFG")]},
+}
+"""Jobs that ended runners, or that no program can start: a part of a container for each."""
+
+
+async def test_whatever_planning_or_starting_one_job_raises_fails_that_job_alone(
+    testbed: RunnerTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(self: LocalExecutor, admitted: Admitted, mark: str) -> RunPlan:
+        if admitted.name == "bug":
+            raise KeyError("no such thing")
+        return planned(self, admitted, mark)
+
+    planned = LocalExecutor.run_plan
+    monkeypatch.setattr(LocalExecutor, "run_plan", plan)
+    good = {"name": "c", "command": ["/bin/sh", "-c", "exit 0"]}
+    async with testbed.runner():
+        for name, part in HOSTILE.items():
+            await testbed.admit(name, "", containers=[{**good, **part}])
+        await testbed.admit("good", "", containers=[good])
+        finished = {
+            name: await testbed.wait_for_fact("finished", name) for name in (*HOSTILE, "good")
+        }
+    assert finished.pop("good").succeeded
+    assert not any(fact.succeeded for fact in finished.values())
+    assert finished["bug"].message == "the runner cannot plan the job: KeyError: 'no such thing'"
+    assert "fieldPath: must be a string" in finished["path"].message
+    assert len(finished["long"].message) <= 1_000
+    assert "longer than 131071 bytes" in finished["growing"].message
+    [fault] = faults.take()
+    assert (fault.step, fault.about) == ("plan a job", "run team.bug.4")
 
 
 async def test_an_evicted_job_is_stopped_before_it_is_reported_as_stopped(

@@ -20,6 +20,7 @@ from admittance.api.names import (
 from admittance.api.pods import Affinity, PodTemplate
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.units import parse
+from admittance.api.validation.containers import check_containers
 from admittance.api.validation.meta import check_tolerations, check_values, object_name
 from admittance.api.workload import (
     GATED_BY,
@@ -110,9 +111,9 @@ def _allowed_flavors(workload: Workload, allowed: tuple[str, ...] | None) -> lis
 
 
 def check_template(template: PodTemplate, path: str) -> list[Problem]:
-    """The problems of the tolerations and the node affinity of a pod template."""
+    """The problems of the containers, the tolerations and the node affinity of a pod template."""
     pod = template.spec
-    found: list[Problem] = []
+    found = check_containers(pod, f"{path}.spec")
     if pod.tolerations:
         found += check_tolerations(pod.tolerations, f"{path}.spec.tolerations")
     if pod.affinity is not None:

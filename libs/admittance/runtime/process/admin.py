@@ -26,6 +26,7 @@ from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, Metric, gauge, prefix_of, text_of
+from admittance.runtime.telemetry.object_faults import faults
 
 ANSWER_SECONDS: Final = 5.0
 """How long ``/livez`` waits for the event loop."""
@@ -71,7 +72,7 @@ class AdminPort:
     def __init__(self, where: str, prefix: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._prefix = prefix_of(prefix)
-        self._metrics: list[Metric] = [Gauges((BUILD_INFO,), _build_info)]
+        self._metrics: list[Metric] = [Gauges((BUILD_INFO,), _build_info), faults.counter]
         self._readiness: dict[str, WhyNotReady | None] = {}
         self._throttle = LogThrottle()
         self.users = 0

@@ -15,6 +15,7 @@ from typing import Final
 
 from admittance.events.shapes import Finding
 from admittance.runtime.telemetry.logger import logger
+from admittance.runtime.telemetry.object_faults import faults
 
 OK: Final = "ok"
 NOTE: Final = "note"
@@ -31,7 +32,7 @@ DURABILITY: Final = "durability"
 log = logger()
 
 FindingSource = Callable[[], Iterable[Finding]]
-_sources: Final[list[FindingSource]] = []
+_sources: Final[list[FindingSource]] = [faults.findings]
 
 
 @contextmanager

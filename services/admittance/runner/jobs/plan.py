@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from admittance.api.pods import Container, EnvVar, PodTemplate
+from admittance.api.validation.containers import check_containers
 from admittance.api.workload import noted_completions
 from admittance.events.facts import Admitted
 from admittance.events.names import token
@@ -104,14 +105,26 @@ def _env(container: Container) -> tuple[tuple[str, str], ...]:
 def _value(container: Container, var: EnvVar) -> str:
     if var.value_from is None:
         return var.value
-    source: Any = var.value_from
-    path = (source.get("fieldRef") or {}).get("fieldPath") if isinstance(source, dict) else None
+    path = _field_path(var.value_from)
     if path not in _FIELDS:
+        source = f"the field {path}" if path else f"a {_source_name(var.value_from)}"
         raise CannotRun(
             f"container {container.name}: env {var.name} takes its value from {source}, "
             "which exists only in a cluster"
         )
     return _FIELDS[path]
+
+
+def _field_path(source: Any) -> str:
+    """The path in a ``valueFrom.fieldRef``; empty: another source, or not readable."""
+    field = source.get("fieldRef") if isinstance(source, dict) else None
+    path = field.get("fieldPath") if isinstance(field, dict) else None
+    return path if isinstance(path, str) else ""
+
+
+def _source_name(source: Any) -> str:
+    names = [name for name, value in source.items() if value] if isinstance(source, dict) else []
+    return names[0] if names else "source that it does not name"
 
 
 def _processes(containers: tuple[Container, ...]) -> Processes:
@@ -130,6 +143,9 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
         raise CannotRun(f"pod set {pod_set.name}: its pod template is not valid: {error}") from (
             error
         )
+    # A workload that an earlier version accepted may break a rule that is newer.
+    for problem in check_containers(template.spec, f"pod set {pod_set.name}: spec"):
+        raise CannotRun(str(problem))
     for init in template.spec.init_containers:
         if init.restart_policy == "Always":
             raise CannotRun(

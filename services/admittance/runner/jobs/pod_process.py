@@ -20,12 +20,28 @@ SIGNALS = (signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 
+WORD_MAX = 131_071
+"""The most bytes of one argument or variable; Linux starts no program with a longer one."""
+
+
 def expand(text: str, env: dict[str, str]) -> str:
-    """Replaces ``$(NAME)`` as Kubernetes does: unknown names stay, ``$$(NAME)`` is an escape."""
-    return _REFERENCE.sub(
-        lambda found: "$" if found.group(1) is None else env.get(found.group(1), found.group()),
-        text,
-    )
+    """Replaces ``$(NAME)`` as Kubernetes does: unknown names stay, ``$$(NAME)`` is an escape.
+    Raises ValueError if the result is too long: references to references grow without limit."""
+    size = 0
+
+    def value(found: re.Match[str]) -> str:
+        nonlocal size
+        name = found.group(1)
+        word = "$" if name is None else env.get(name, found.group())
+        size += len(word)
+        if size > WORD_MAX:
+            raise ValueError(
+                f"an argument or variable is longer than {WORD_MAX} bytes after its references "
+                "are replaced"
+            )
+        return word
+
+    return _REFERENCE.sub(value, text)
 
 
 def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str]) -> dict[str, str]:

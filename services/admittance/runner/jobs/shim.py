@@ -172,10 +172,11 @@ class Shim:
                     pod.main_started = True
                     for container in pod.set.spec["main"]:
                         self.spawn(pod, container)
-            except (OSError, ValueError) as error:
-                # Python raises ValueError for a zero byte in an argument or variable, and for an
-                # equals sign in a variable's name.
-                self.fail(pod, 127, str(error))
+            except Exception as error:
+                # Whatever prevents a start ends the job: if the shim died of it, the job would
+                # count as lost and start again. Python raises ValueError for a zero byte in an
+                # argument or variable, and for an equals sign in a variable's name.
+                self.fail(pod, 127, str(error) or type(error).__name__)
 
     def fail(self, pod: Pod, code: int, how: str) -> None:
         """Records a failed container: its pod fails, and the job too unless the pod was stopped."""
