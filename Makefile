@@ -80,8 +80,9 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts, sizes and import cycles
 	$(BIN)/lint-imports
 	$(BIN)/python tools/house_check.py
 
-schema: $(STAMP)  ## docs/schema, states.md, roles.md, reference/metrics.md, dashboards from the code
+schema: $(STAMP)  ## docs/schema, manifests.md, states.md, roles.md, reference/metrics.md, dashboards from the code
 	$(BIN)/python -m tools.manifests_schema
+	$(BIN)/python -m tools.fields_page
 	$(BIN)/python -m tools.asyncapi
 	$(BIN)/python -m tools.states_page
 	$(BIN)/python -m tools.metrics_page

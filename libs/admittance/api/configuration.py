@@ -199,27 +199,6 @@ class Configuration(Strict, frozen=True, kw_only=True):
     visibility_server: Any = None
 
 
-WITHOUT_EFFECT: Final = (
-    "namespace",
-    "manageJobsWithoutQueueName",
-    "managedJobsNamespaceSelector",
-    "internalCertManagement",
-    "queueVisibility",
-    "clientConnection",
-    "integrations",
-    "multiKueue",
-    "webhook",
-    "metrics",
-    "health",
-    "pprofBindAddress",
-    "leaderElection",
-    "controller",
-    "cache",
-    "tls",
-    "visibilityServer",
-)
-"""Fields of the configuration that have no effect here, as spelled in the file."""
-
 GATES: Final = {
     "ACRequeueAfter": True,
     "AdmissionFairSharing": True,

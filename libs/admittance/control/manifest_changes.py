@@ -25,6 +25,7 @@ from admittance.api.meta import APPLIED_BY, ObjectMeta, with_user
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue, conflicts
 from admittance.api.reading.manifest import Document, accept, duplicates, encode
+from admittance.api.reading.objects import with_field_warnings
 from admittance.api.validation.queues import check_variant_count
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
@@ -63,11 +64,13 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
     documents = []
     for number, raw in numbered:
         try:
-            accepted = accept(
-                raw,
-                namespace=namespace,
-                document=f"object {number}",
-                flavors_max=FLAVOR_VARIANTS_MAX,
+            accepted = with_field_warnings(
+                accept(
+                    raw,
+                    namespace=namespace,
+                    document=f"object {number}",
+                    flavors_max=FLAVOR_VARIANTS_MAX,
+                )
             )
         except ManifestError as error:
             found.problems.extend(error.lines())
@@ -391,13 +394,20 @@ def planned_writes(
     """Yields the write of each manifest in an apply, in the order of the manifests. ``user``: the
     user that applies the manifests; "": unknown."""
     for manifest in manifests:
-        meta = replace(with_user(manifest.metadata, user), deletion_timestamp=None)
+        meta = replace(
+            with_user(manifest.metadata, user),
+            deletion_timestamp=None,
+            deletion_grace_period_seconds=None,
+            managed_fields=None,
+            self_link="",
+        )
         manifest = replace(manifest, metadata=meta)  # noqa: PLW2901
         key = key_of(manifest)
         old = objects.get(key)
-        if isinstance(manifest, AdmissionCheck):
-            # Only the controller of a check sets its status.
-            status = old.object.status if old is not None else None
+        if hasattr(manifest, "status"):
+            # A user never sets a status. Only that of an AdmissionCheck is stored.
+            kept = old if isinstance(manifest, AdmissionCheck) else None
+            status = kept.object.status if kept is not None else None
             manifest = replace(manifest, status=status)  # noqa: PLW2901
         if old is not None and _content(old.object) == _content(manifest):
             same = planned_write(key, old.object, old.revision, "unchanged")

@@ -32,9 +32,7 @@ fit into one message of the bus.
 async def apply(call: Call, paths: Sequence[str]) -> int:
     """Applies all manifests in paths and prints the outcome of each object, one line each."""
     documents = files.documents(paths, call.namespace)
-    for document in documents:
-        for warning in document.warnings:
-            output.warn(f"{document.source}, {document.place}: {warning}")
+    files.warn_about(documents)
     runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
     objects = [one for one in documents if not isinstance(one.manifest, Workload | Job)]
     submissions = [submission_of(one) for one in runs]
@@ -76,13 +74,15 @@ async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
     unknown = {_qualified(one) for one in part if _is_unknown(one)}
     foreign = False
     spelled = {_identity(one): _qualified(one) for one in part}
+    told = {warning for one in part for warning in one.warnings}
     for result in reply.results:
         kind = spelled.get((result.kind, result.namespace, result.name), result.kind.lower())
         is_unknown = kind in unknown and result.outcome != "unchanged"
         output.outcome(f"{kind}/{result.name}", result.outcome + (FOREIGN if is_unknown else ""))
         foreign = foreign or is_unknown
         for warning in result.warnings:
-            output.warn(f"{kind}/{result.name}: {warning}")
+            if warning not in told:
+                output.warn(f"{kind}/{result.name}: {warning}")
     return foreign
 
 

@@ -3,7 +3,7 @@ now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -51,7 +51,9 @@ async def simulate(
             raise BadInput(f'--delete "{word}" is not an object; write kind/name')
     if not paths and not targets:
         raise BadInput("nothing to simulate: name manifests with -f, or an object with --delete")
-    objects = _objects(files.documents(paths, call.namespace)) if paths else ()
+    documents = files.documents(paths, call.namespace) if paths else []
+    objects = _objects(documents)
+    told = {warning for document in documents for warning in document.warnings}
     whole = call.output in (Output.JSON, Output.YAML)
     most = limit if limit is not None else ALL if whole else ROWS
     async with link(call) as bus:
@@ -67,7 +69,7 @@ async def simulate(
     if reply.error:
         raise AnswerIsNo(reply.error)
     for one in reply.results:
-        _complain(one)
+        _complain(one, told)
     for warning in reply.warnings:
         output.warn(warning)
     if not output.show_value(shown(reply), call.output):
@@ -90,9 +92,7 @@ async def _ask(bus: Link, request: Simulate) -> list[SimulateReply]:
 
 def _objects(documents: Sequence[Document]) -> tuple[msgspec.Raw, ...]:
     """The manifests in the order of `apply`: workloads after all other objects."""
-    for document in documents:
-        for warning in document.warnings:
-            output.warn(f"{document.source}, {document.place}: {warning}")
+    files.warn_about(documents)
     runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
     objects = [one.raw for one in documents if not isinstance(one.manifest, Workload | Job)]
     submissions = [encode(submission_of(one).workload) for one in runs]
@@ -119,12 +119,13 @@ def shown(reply: SimulateReply) -> dict[str, Any]:
     }
 
 
-def _complain(one: Applied) -> None:
+def _complain(one: Applied, told: Collection[str]) -> None:
+    """Prints the warnings about an object. ``told``: warnings that are printed already."""
     about = f"{one.kind.lower()}/{one.name}"
     for line in one.warnings:
         if one.outcome == "refused":
             output.error(f"{about} would be refused: {line}")
-        else:
+        elif line not in told:
             output.warn(f"{about}: {line}")
 
 

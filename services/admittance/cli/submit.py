@@ -92,7 +92,10 @@ async def submit(
 def _from_files(paths: Sequence[str], namespace: str) -> list[Submission]:
     from admittance.cli.support import files
 
-    return [_runnable(one) for one in files.documents(paths, namespace)]
+    documents = files.documents(paths, namespace)
+    submissions = [_runnable(one) for one in documents]
+    files.warn_about(documents)
+    return submissions
 
 
 def _runnable(document: Document) -> Submission:

@@ -196,3 +196,16 @@ def test_an_object_that_is_twice_in_one_request_is_named() -> None:
     proposed = proposal(enumerate([*raws, raws[0]], 1), "")
     (found,) = proposed.problems
     assert found == "object 3 (AdmissionCheck a): metadata.name: the same object is in object 1"
+
+
+def test_a_status_in_a_manifest_is_not_stored(house: House) -> None:
+    made_up = {"pendingWorkloads": 3}
+    grace = {"name": "cq", "deletionGracePeriodSeconds": 5, "selfLink": "/x", "managedFields": [{}]}
+    queue = {**a_queue(), "status": made_up, "metadata": grace}
+    assert house.apply(queue) == []
+    [(_, kept)] = house.objects
+    assert kept.object.status is None
+    assert b"pendingWorkloads" not in kept.value
+    assert b"selfLink" not in kept.value
+    house.apply(a_queue())
+    assert [one.revision for _, one in house.objects] == [kept.revision]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from admittance.api.configuration import (
     API_VERSIONS,
     FINAL_SHARE,
     GATES,
     INITIAL_SHARE,
-    WITHOUT_EFFECT,
     Configuration,
 )
+from admittance.api.effects.configuration import CONFIGURATION
+from admittance.api.effects.walk import warnings_by
 from admittance.api.names import check_unique
 from admittance.api.problems import NOT_SUPPORTED, Problem, shown
 from admittance.api.reading.manifest import parsed
@@ -52,7 +53,7 @@ def read_configuration(text: str | bytes, source: str) -> ConfigurationFile:
     problems = _problems(configuration)
     if problems:
         raise reading.error(problems)
-    return ConfigurationFile(configuration, tuple(_warnings(value, configuration)))
+    return ConfigurationFile(configuration, tuple(_warnings(configuration)))
 
 
 def _problems(of: Configuration) -> list[Problem]:
@@ -68,19 +69,9 @@ def _problems(of: Configuration) -> list[Problem]:
     return found + check_unique(inputs, "resources.transformations", ".input")
 
 
-def _warnings(value: Mapping[str, Any], of: Configuration) -> list[str]:
-    found = [
-        f"{name} has no effect outside a Kubernetes cluster"
-        for name in WITHOUT_EFFECT
-        if value.get(name) is not None
-    ]
-    found += [
+def _warnings(of: Configuration) -> list[str]:
+    return warnings_by(CONFIGURATION, of) + [
         f"featureGates.{name} has no effect here; gates are {', '.join(GATES)}"
         for name in of.feature_gates
         if name not in GATES
     ]
-    if of.object_retention_policies.workloads.after_deactivated_by_kueue is not None:
-        found.append("objectRetentionPolicies: afterDeactivatedByKueue has no effect here")
-    if of.resources.device_class_mappings is not None:
-        found.append("resources.deviceClassMappings has no effect outside a Kubernetes cluster")
-    return found

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.checks import Foreign
+from admittance.api.effects.walk import field_warnings
 from admittance.api.kinds import KINDS, Kind, unknown_kind
 from admittance.api.limits import FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import STRUCTS, Manifest, with_defaults
@@ -151,6 +152,14 @@ def accept(
     return accepted
 
 
+def with_field_warnings(accepted: AcceptedManifest) -> AcceptedManifest:
+    """The manifest as accepted, with a warning for each of its fields that has no effect."""
+    manifest, warnings = accepted
+    if isinstance(manifest, Foreign):
+        return accepted
+    return AcceptedManifest(manifest, (*warnings, *field_warnings(manifest)))
+
+
 def _as_written(problems: list[Problem], value: Any, manifest: Manifest) -> list[Problem]:
     """The problems, with each field spelled as in the manifest."""
     written = upgrade(dict(value), str(value["apiVersion"]), manifest.kind)
@@ -212,14 +221,14 @@ class ManifestReader:
     def validated(
         self, value: Any, namespace: str, *, flavors_max: int = FLAVOR_VARIANTS_DEFAULT
     ) -> AcceptedManifest:
-        """The value as a valid manifest. Raises ManifestError, with each field spelled as in the
-        manifest.
+        """The value as a valid manifest, with a warning for each field without effect. Raises
+        ManifestError, with each field spelled as in the manifest.
         """
         accepted = self.decode(value, namespace)
         problems = validate(accepted.manifest, flavors_max=flavors_max)
         if problems:
             raise self.error(_as_written(problems, value, accepted.manifest))
-        return accepted
+        return with_field_warnings(accepted)
 
     def _kind(self, value: Any) -> tuple[str, Kind | None]:
         if not isinstance(value, dict):

@@ -9,6 +9,7 @@ from string import ascii_letters, digits
 from typing import Final
 
 from admittance.api.checks import AdmissionCheck, Foreign, ProvisioningRequestConfig
+from admittance.api.effects.walk import refusals
 from admittance.api.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import Manifest, Typed
 from admittance.api.names import check_unique
@@ -48,7 +49,7 @@ def validate(manifest: Manifest, *, flavors_max: int = FLAVOR_VARIANTS_DEFAULT) 
             return [Problem("metadata.name", "must be set", REQUIRED)]
         return object_name(manifest.metadata.name, "metadata.name")
     found = check_metadata(manifest.metadata, manifest.kind) + field_problems(manifest)
-    return found + _across_fields(manifest, flavors_max)
+    return found + refusals(manifest) + _across_fields(manifest, flavors_max)
 
 
 def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:

@@ -11,6 +11,7 @@ from admittance.api.checks import Foreign
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.problems import NOT_SUPPORTED, Problem
 from admittance.api.reading.manifest import Document, ManifestError, duplicates, read
+from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.provider_pool.manifests import GROUP, KIND, BadPool, pool_of
 
@@ -40,6 +41,18 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
     if not found:
         raise BadInput(f"{', '.join(paths)}: no objects found")
     return found
+
+
+def warn_about(documents: Iterable[Document]) -> None:
+    """Prints the warnings about documents as read, each once: a file may have hundreds of jobs that
+    all use the same field without effect."""
+    places: dict[str, list[str]] = {}
+    for document in documents:
+        for warning in document.warnings:
+            places.setdefault(warning, []).append(f"{document.source}, {document.place}")
+    for warning, found in places.items():
+        others = f" (and {len(found) - 1} more documents)" if len(found) > 1 else ""
+        output.warn(f"{found[0]}{others}: {warning}")
 
 
 def texts(paths: Sequence[str]) -> Iterable[tuple[str, bytes]]:

@@ -1,0 +1,128 @@
+"""What the fields of queues, flavors, checks, priority classes and namespaces do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance.api.checks import (
+    AdmissionCheck,
+    AdmissionCheckSpec,
+    Namespace,
+    NodeSelectorUpdate,
+    ObjectStatus,
+    ParametersReference,
+    ProvisioningPodSetUpdates,
+    ProvisioningRequestConfig,
+    ProvisioningRequestConfigSpec,
+    ProvisioningRetryStrategy,
+    RetryStrategy,
+    WorkloadPriorityClass,
+)
+from admittance.api.effects.field_effect import (
+    BY_SYSTEM,
+    HEAD,
+    Table,
+    all_work,
+    no_effect,
+    works,
+)
+from admittance.api.queues import (
+    AdmissionChecksStrategy,
+    AdmissionCheckStrategyRule,
+    AdmissionScope,
+    BorrowWithinCohort,
+    ClusterQueue,
+    ClusterQueueSpec,
+    Cohort,
+    CohortSpec,
+    ConcurrentAdmission,
+    ExplicitVariant,
+    FairSharing,
+    FlavorFungibility,
+    FlavorQuotas,
+    LocalQueue,
+    LocalQueueSpec,
+    MigrationConstraints,
+    Preemption,
+    ResourceFlavor,
+    ResourceFlavorSpec,
+    ResourceGroup,
+    ResourceQuota,
+)
+
+_OBJECT: Final = {**HEAD, **all_work("spec"), "status": BY_SYSTEM}
+
+QUEUES: Final[Table] = {
+    ClusterQueue: _OBJECT,
+    ClusterQueueSpec: {
+        **all_work("resourceGroups", "cohortName", "queueingStrategy"),
+        "namespaceSelector": works(
+            "a queue without it admits nothing; `{}` selects every namespace"
+        ),
+        **all_work("flavorFungibility", "preemption", "admissionChecks", "admissionChecksStrategy"),
+        **all_work("stopPolicy"),
+        "fairSharing": works("with `fairSharing` in the configuration"),
+        "admissionScope": works("with `admissionFairSharing` in the configuration"),
+        "concurrentAdmission": works("while the gate `ConcurrentAdmission` is on"),
+        "onQuotaCut": works("not in Kueue"),
+    },
+    ResourceGroup: all_work("coveredResources", "flavors"),
+    FlavorQuotas: all_work("name", "resources", "admissionChecks"),
+    ResourceQuota: all_work("name", "nominalQuota", "borrowingLimit", "lendingLimit"),
+    Preemption: all_work("reclaimWithinCohort", "borrowWithinCohort", "withinClusterQueue"),
+    BorrowWithinCohort: all_work("policy", "maxPriorityThreshold"),
+    FlavorFungibility: all_work("whenCanBorrow", "whenCanPreempt", "preference"),
+    FairSharing: all_work("weight"),
+    AdmissionChecksStrategy: all_work("admissionChecks"),
+    AdmissionCheckStrategyRule: all_work("name", "onFlavors"),
+    AdmissionScope: all_work("admissionMode"),
+    ConcurrentAdmission: all_work("migrationConstraints", "explicitVariants"),
+    MigrationConstraints: all_work("mode", "minFlavor", "minVariant"),
+    ExplicitVariant: all_work(
+        "name", "allowedResourceFlavors", "createDelaySeconds", "deleteDelaySeconds"
+    ),
+    Cohort: _OBJECT,
+    CohortSpec: {
+        **all_work("parentName", "resourceGroups"),
+        "fairSharing": works("with `fairSharing` in the configuration"),
+    },
+    LocalQueue: _OBJECT,
+    LocalQueueSpec: {
+        **all_work("clusterQueue", "stopPolicy"),
+        "fairSharing": works("with `admissionFairSharing` in the configuration"),
+    },
+    ResourceFlavor: _OBJECT,
+    ResourceFlavorSpec: {
+        **all_work("nodeLabels", "nodeTaints", "tolerations"),
+        "topologyName": no_effect("pods are not placed by topology"),
+    },
+    AdmissionCheck: _OBJECT,
+    AdmissionCheckSpec: all_work(
+        "controllerName", "parameters", "preemptionPolicy", "retry", "checkTimeoutSeconds"
+    ),
+    ParametersReference: all_work("apiGroup", "kind", "name"),
+    RetryStrategy: all_work("strategy", "baseDelay", "factor", "jitter", "maxDelay", "maxRetries"),
+    ObjectStatus: {"conditions": BY_SYSTEM},
+    WorkloadPriorityClass: {**HEAD, **all_work("value", "description")},
+    Namespace: {
+        **HEAD,
+        "spec": no_effect(
+            "only the labels of a Namespace count", usual=({"finalizers": ["kubernetes"]},)
+        ),
+        "status": BY_SYSTEM,
+    },
+    ProvisioningRequestConfig: {**HEAD, **all_work("spec")},
+    ProvisioningRequestConfigSpec: all_work(
+        "provisioningClassName",
+        "parameters",
+        "managedResources",
+        "retryStrategy",
+        "podSetUpdates",
+        "podSetMergePolicy",
+    ),
+    ProvisioningRetryStrategy: all_work(
+        "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds"
+    ),
+    ProvisioningPodSetUpdates: all_work("nodeSelector"),
+    NodeSelectorUpdate: all_work("key", "valueFromProvisioningClassDetail"),
+}

@@ -1,0 +1,122 @@
+"""Finds the fields of a manifest that are refused or have no effect, by the tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from admittance.api.effects.field_effect import Effect, FieldEffect, Table
+from admittance.api.effects.metadata import METADATA
+from admittance.api.effects.pods import PODS
+from admittance.api.effects.queues import QUEUES
+from admittance.api.effects.workloads import WORKLOADS
+from admittance.api.problems import NOT_SUPPORTED, Problem
+from admittance.api.struct_types import struct_type
+
+MANIFESTS: Final[Table] = {**QUEUES, **WORKLOADS, **PODS, **METADATA}
+"""The effects of the fields of all kinds of manifests, by Struct."""
+
+_INDEX: Final = re.compile(r"\[\d+\]")
+
+
+class _Step(NamedTuple):
+    """A field to look at. ``effect`` None: only what the field contains is of interest."""
+
+    attribute: str
+    name: str
+    effect: FieldEffect | None
+    is_list: bool
+    inside: tuple[_Step, ...]
+
+
+class _Found(NamedTuple):
+    path: str
+    effect: FieldEffect
+
+
+def refusals(manifest: msgspec.Struct) -> list[Problem]:
+    """A problem for each field with which the manifest is refused."""
+    found = _walk(manifest, _steps_of_manifest(type(manifest), True), "")
+    return [
+        Problem(path, f"is not supported: {effect.about}", NOT_SUPPORTED) for path, effect in found
+    ]
+
+
+def field_warnings(manifest: msgspec.Struct) -> list[str]:
+    """A sentence for each field of the manifest that has no effect, or only a part of it. The same
+    field in several places, such as two containers, is one warning."""
+    return sentences(_walk(manifest, _steps_of_manifest(type(manifest), False), ""))
+
+
+def warnings_by(table: Table, value: msgspec.Struct) -> list[str]:
+    """The warnings about a value whose fields have the effects of ``table``."""
+    return sentences(_walk(value, _steps(type(value), table, False), ""))
+
+
+def sentences(found: Iterator[_Found]) -> list[str]:
+    """One warning per field, with the number of further places."""
+    first: dict[str, _Found] = {}
+    more: dict[str, int] = {}
+    for one in found:
+        field = _INDEX.sub("[]", one.path)
+        if first.setdefault(field, one) is not one:
+            more[field] = more.get(field, 0) + 1
+    return [
+        one.effect.sentence(one.path)
+        + (f" (and in {more[field]} more places)" if field in more else "")
+        for field, one in first.items()
+    ]
+
+
+def _walk(value: Any, steps: tuple[_Step, ...], path: str) -> Iterator[_Found]:
+    for attribute, name, effect, is_list, inside in steps:
+        given = getattr(value, attribute)
+        if given is None or given == ():
+            continue
+        here = f"{path}.{name}" if path else name
+        if effect is not None and effect.concerns(given):
+            yield _Found(here, effect)
+        elif inside and is_list:
+            for index, item in enumerate(given):
+                yield from _walk(item, inside, f"{here}[{index}]")
+        elif inside:
+            yield from _walk(given, inside, here)
+
+
+@lru_cache(maxsize=64)
+def _steps_of_manifest(struct: type[msgspec.Struct], refusing: bool) -> tuple[_Step, ...]:
+    return _steps(struct, MANIFESTS, refusing)
+
+
+def _steps(struct: type[msgspec.Struct], table: Table, refusing: bool) -> tuple[_Step, ...]:
+    """The fields that may be refused (``refusing``), or cause a warning, at any depth."""
+    found = []
+    for field in struct_type(struct).fields:
+        effect = table[struct][field.encode_name]
+        inner, is_list = inner_struct(field.type)
+        inside = _steps(inner, table, refusing) if inner is not None else ()
+        told = effect.usual is not None and (effect.effect is Effect.REFUSED) is refusing
+        if told or inside:
+            found.append(
+                _Step(field.name, field.encode_name, effect if told else None, is_list, inside)
+            )
+    return tuple(found)
+
+
+def inner_struct(kind: inspect.Type) -> tuple[type[msgspec.Struct] | None, bool]:
+    """The Struct that a field of this type holds, and whether it holds a list of them."""
+    if isinstance(kind, inspect.Metadata):
+        return inner_struct(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return next(
+            (found for one in kind.types if (found := inner_struct(one))[0] is not None),
+            (None, False),
+        )
+    if isinstance(kind, inspect.VarTupleType):
+        return inner_struct(kind.item_type)[0], True
+    return (kind.cls if isinstance(kind, inspect.StructType) else None), False

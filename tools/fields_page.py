@@ -1,0 +1,119 @@
+"""``python -m tools.fields_page`` writes what each field does into docs/manifests.md."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.api.configuration import Configuration
+from admittance.api.effects.configuration import CONFIGURATION
+from admittance.api.effects.field_effect import Effect, FieldEffect, Table
+from admittance.api.effects.walk import MANIFESTS, inner_struct
+from admittance.api.manifests import STRUCTS
+from admittance.api.meta import Condition, LabelSelector, ObjectMeta, Toleration
+from admittance.api.pods import PodTemplate
+from admittance.api.struct_types import struct_type
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "manifests.md"
+BEGIN: Final = (
+    "<!-- fields: made by `python -m tools.fields_page` from libs/admittance/api/effects -->\n"
+)
+END: Final = "<!-- end of fields -->\n"
+
+SHARED: Final[Mapping[type[msgspec.Struct], str]] = {
+    ObjectMeta: "Metadata",
+    PodTemplate: "Pod templates of Workload and Job",
+    Toleration: "Tolerations",
+    LabelSelector: "Label selectors",
+    Condition: "Conditions",
+}
+"""Parts of several kinds, each described once."""
+
+HEAD: Final = """
+| | `apply` and `submit -f` | the object |
+| --- | --- | --- |
+| works | say nothing | has the effect of Kueue or Kubernetes |
+| works in part | warn where the value asks for the rest | has the stated effect |
+| no effect | warn, unless the value asks for what happens anyway | only keeps the field |
+| refused | refuse the object, and name the field | is not stored |
+
+Fields of pods without effect are read neither by admission nor by the local runner or the docker
+executor; a runner of your own gets the whole template. A field that is in none of these lists is
+unknown, and refused.
+"""
+
+
+class Row(NamedTuple):
+    """A field, by its path in the manifest, and its effect."""
+
+    path: str
+    effect: FieldEffect
+
+
+def rows(struct: type[msgspec.Struct], table: Table, path: str = "") -> Iterator[Row]:
+    """The fields of a Struct, and of the Structs inside it that `SHARED` does not name."""
+    for field in struct_type(struct).fields:
+        effect = table[struct][field.encode_name]
+        inner, is_list = inner_struct(field.type)
+        here = f"{path}{field.encode_name}{'[]' if is_list else ''}"
+        yield Row(here, effect)
+        if inner is not None and inner not in SHARED:
+            yield from rows(inner, table, f"{here}.")
+
+
+def text() -> str:
+    """The generated part of docs/manifests.md."""
+    parts = [HEAD]
+    for name, struct in STRUCTS.items():
+        parts.append(_section(name, struct, MANIFESTS))
+    for part, name in SHARED.items():
+        parts.append(_section(name, part, MANIFESTS))
+    parts.append(_section("Configuration", Configuration, CONFIGURATION))
+    return "".join(parts) + "\n"
+
+
+def page() -> str:
+    """The text of docs/manifests.md, with its generated part made again."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}{text()}{END}{after}"
+
+
+def _section(name: str, struct: type[msgspec.Struct], table: Table) -> str:
+    found = list(rows(struct, table))
+    told = [one for one in found if one.effect.about]
+    plain = [f"`{one.path}`" for one in found if not one.effect.about]
+    lines = [f"\n### {name}\n"]
+    if told:
+        lines.append("\n| field | | how, or why not |\n| --- | --- | --- |\n")
+        lines += [
+            f"| `{one.path}` | {_word(one.effect)} | {_about(one.effect)} |\n" for one in told
+        ]
+    if plain:
+        works = textwrap.fill(
+            f"Works: {', '.join(plain)}.", 120, break_long_words=False, break_on_hyphens=False
+        )
+        lines.append(f"\n{works}\n")
+    return "".join(lines)
+
+
+def _word(effect: FieldEffect) -> str:
+    return "**refused**" if effect.effect is Effect.REFUSED else str(effect.effect)
+
+
+def _about(effect: FieldEffect) -> str:
+    usual = [one for one in effect.usual or () if isinstance(one, str | bool | int)]
+    words = [
+        f"`{str(one).lower() if isinstance(one, bool) else one}`"
+        for one in usual
+        if one is not False
+    ]
+    return effect.about + (f"; without a warning: {', '.join(words)}" if words else "")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
