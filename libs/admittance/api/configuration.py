@@ -84,12 +84,14 @@ class RequeuingStrategy(Strict, frozen=True, kw_only=True):
 
 class WaitForPodsReady(Strict, frozen=True, kw_only=True):
     """How long pods may take to be ready. ``enable`` (v1beta1): false is the same as a
-    configuration without this section.
+    configuration without this section. ``maxTimeoutOnWorkload``: the longest timeouts that the
+    annotation ``kueue.x-k8s.io/wait-for-pods-ready`` of a workload may set.
     """
 
     enable: bool = True
     timeout: Duration = "30m"
     recovery_timeout: Duration | None = None
+    max_timeout_on_workload: Duration | None = None
     block_admission: bool = False
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
 

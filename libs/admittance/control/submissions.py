@@ -26,6 +26,7 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.family_change import FamilyMembers
 from admittance.workload.families.roles import metadata_of, name_of, planned_variants
 from admittance.workload.family_info import parent_state, variant_state
+from admittance.workload.limits import check_pods_ready_max
 from admittance.workload.moves.requests import Arrived
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.transition_context import QueueView
@@ -56,8 +57,10 @@ def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueVi
     if not isinstance(manifest, Workload):
         raise InvalidSubmission(f"a {manifest.kind} was submitted: submit a Workload")
     above = requests_over_limits(manifest.spec)
+    above += check_pods_ready_max(manifest.metadata.annotations, queues.limits)
     if above:
-        # The workload could never be admitted, so its submission is refused now.
+        # The workload could never be admitted, or run longer than allowed without ready pods, so
+        # its submission is refused now.
         problems = "; ".join(str(problem) for problem in above)
         raise InvalidSubmission(problems)
     meta = manifest.metadata

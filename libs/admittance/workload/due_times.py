@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from admittance.workload.conditions import Type, find
+from admittance.workload.limits import pods_ready_limits
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import VARIANT, StoredWorkload, head
 from admittance.workload.transition_context import TimeRules
@@ -83,7 +84,7 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
 
 
 def _pods_ready(workload: StoredWorkload, queues: TimeRules) -> datetime | None:
-    limits = queues.limits.pods_ready
+    limits = pods_ready_limits(workload.metadata.annotations, queues.limits)
     if limits is None:
         return None
     ready = find(workload, Type.PODS_READY)

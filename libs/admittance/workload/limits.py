@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.api.configuration import GATES, Configuration
 from admittance.api.limits import VARIANTS_MAX
+from admittance.api.problems import Problem
 from admittance.api.units import seconds
+from admittance.api.validation.pods_ready import FIELD, WAIT_FOR_PODS_READY, timeouts_of
 
 
 class PodsReadyLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +39,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     has reported the stop. ``check_delay``: the longest delay that a check may ask for.
     ``requeue_after``: the feature gate ACRequeueAfter; if off, a Retry has no delay. ``families``:
     the feature gate ConcurrentAdmission; if off, every workload is regular. ``flavors_max``: how
-    many flavors of a ClusterQueue may become variants. ``pacing_max``: the longest wait after
+    many flavors of a ClusterQueue may become variants. ``pods_ready_max``: the longest timeouts
+    that a workload may set for its own pods. ``pacing_max``: the longest wait after
     repeated Retries without a delay; 0: no wait.
 
     The defaults of these fields apply to old logs without the values; the configuration of a
@@ -48,6 +53,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     families: bool = True
     flavors_max: int = VARIANTS_MAX
     pacing_max: timedelta = timedelta(0)
+    pods_ready_max: timedelta = timedelta(hours=2)
 
 
 def limits_of(
@@ -67,7 +73,48 @@ def limits_of(
         families=gates["ConcurrentAdmission"],
         flavors_max=configuration.concurrent_admission.max_flavors,
         pacing_max=timedelta(seconds=configuration.admission_check_retries.backoff_max_seconds),
+        pods_ready_max=_pods_ready_max(configuration),
     )
+
+
+def pods_ready_limits(annotations: Mapping[str, str], limits: Limits) -> PodsReadyLimits | None:
+    """The limits for the pods of a workload: the deployment's, with the timeouts in the workload's
+    annotation in place of the deployment's timeouts. None: there is no limit.
+
+    The annotation also holds in a deployment without ``waitForPodsReady``. An annotation that
+    cannot be read, stored by an earlier version, has no effect.
+    """
+    written = annotations.get(WAIT_FOR_PODS_READY)
+    if written is None:
+        return limits.pods_ready
+    try:
+        own = timeouts_of(written)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return limits.pods_ready
+    given = own.recovery_timeout_seconds
+    recovery = own.timeout_seconds if given is None else given
+    return replace(
+        limits.pods_ready or PodsReadyLimits(),
+        timeout=timedelta(seconds=own.timeout_seconds),
+        recovery=timedelta(seconds=recovery) if recovery else None,
+    )
+
+
+def check_pods_ready_max(annotations: Mapping[str, str], limits: Limits) -> list[Problem]:
+    """The problems of timeouts in a workload's annotation that exceed the deployment's limit."""
+    written = annotations.get(WAIT_FOR_PODS_READY)
+    if written is None:
+        return []
+    own = timeouts_of(written)
+    longest = limits.pods_ready_max.total_seconds()
+    return [
+        Problem(FIELD, f"{name} must be at most {longest:g}, not {given}")
+        for name, given in (
+            ("timeoutSeconds", own.timeout_seconds),
+            ("recoveryTimeoutSeconds", own.recovery_timeout_seconds or 0),
+        )
+        if given > longest
+    ]
 
 
 def changed_limits(limits: Limits) -> dict[str, Any] | None:
@@ -82,6 +129,13 @@ def limits_from(differing: dict[str, Any] | None) -> Limits:
     """Returns the limits from the differing values on the log. Raises msgspec.ValidationError for
     unknown values."""
     return msgspec.convert(differing or {}, Limits)
+
+
+def _pods_ready_max(configuration: Configuration) -> timedelta:
+    waiting = configuration.wait_for_pods_ready
+    if waiting is None or waiting.max_timeout_on_workload is None:
+        return Limits().pods_ready_max
+    return timedelta(seconds=float(seconds(waiting.max_timeout_on_workload)))
 
 
 def _pods_ready(configuration: Configuration) -> PodsReadyLimits | None:

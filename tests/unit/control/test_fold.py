@@ -291,6 +291,40 @@ def test_an_invalid_submission_is_a_dead_letter_and_is_answered() -> None:
     assert commit.puts == []
 
 
+@pytest.mark.parametrize(
+    ("annotation", "problem"),
+    [
+        pytest.param('{"timeoutSeconds": 7200}', None, id="the longest"),
+        pytest.param(
+            '{"timeoutSeconds": 7201}', "timeoutSeconds must be at most 7200, not 7201", id="longer"
+        ),
+        pytest.param(
+            '{"timeoutSeconds": 1, "recoveryTimeoutSeconds": 7201}',
+            "recoveryTimeoutSeconds must be at most 7200, not 7201",
+            id="a longer recovery",
+        ),
+        pytest.param('{"timeoutSeconds": 0}', "Expected `int` >= 1", id="zero"),
+        pytest.param('{"timeoutSeconds": 1.5}', "Expected `int`", id="a fraction"),
+        pytest.param('{"recoveryTimeoutSeconds": 5}', "missing required field", id="recovery only"),
+        pytest.param('{"timeoutSeconds": 5, "x": 1}', "unknown field `x`", id="an unknown field"),
+        pytest.param("5m", "must be a JSON text", id="no JSON"),
+    ],
+)
+def test_timeouts_of_a_workload_for_its_pods_are_checked(
+    annotation: str, problem: str | None
+) -> None:
+    bench = Bench()
+    notes = {"kueue.x-k8s.io/wait-for-pods-ready": annotation}
+    manifest = a_manifest()
+    manifest["metadata"]["annotations"] = notes
+    workload = msgspec.Raw(msgspec.json.encode(manifest))
+    commit = bench.fold(bench.heard(facts.Submitted(**ME, workload=workload)))
+    assert kinds(commit.notes) == ([] if problem is None else ["rejected"])
+    if problem is not None:
+        [note] = commit.notes
+        assert problem in str(note)
+
+
 def test_a_fact_about_an_unknown_workload_changes_nothing() -> None:
     bench = Bench()
     commit = bench.fold(bench.heard(facts.Deactivated(**ME)))

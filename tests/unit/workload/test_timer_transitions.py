@@ -103,6 +103,42 @@ def test_without_a_recovery_timeout_pods_may_stay_unready() -> None:
     assert (tracked.phase, tracked.reason) == (Phase.ADMITTED, "NotWaiting")
 
 
+@pytest.mark.parametrize(
+    ("annotation", "deployment", "start", "recovery"),
+    [
+        pytest.param('{"timeoutSeconds": 7}', 30, 7, 7, id="shorter; recovery is the same"),
+        pytest.param('{"timeoutSeconds": 90}', 30, 90, 90, id="longer"),
+        pytest.param(
+            '{"timeoutSeconds": 7, "recoveryTimeoutSeconds": 3}', 30, 7, 3, id="both timeouts"
+        ),
+        pytest.param(
+            '{"timeoutSeconds": 7, "recoveryTimeoutSeconds": 0}', 30, 7, None, id="no recovery"
+        ),
+        pytest.param('{"timeoutSeconds": 7}', None, 7, 7, id="without waitForPodsReady"),
+        pytest.param("seven", 30, 30, 30, id="stored by a version that did not read it"),
+    ],
+)
+def test_a_workload_may_have_timeouts_of_its_own(
+    annotation: str, deployment: int | None, start: int, recovery: int | None
+) -> None:
+    ready = deployment and PodsReadyLimits(
+        timeout=timedelta(seconds=deployment), recovery=timedelta(seconds=deployment)
+    )
+    around = Around((), limits=Limits(pods_ready=ready or None))
+    notes = {"kueue.x-k8s.io/wait-for-pods-ready": annotation}
+    tracked = TrackedWorkload(around, annotations=notes).admitted()
+    assert due_times(tracked.stored, tracked.now, around)[TimerKind.PODS_READY] == (
+        tracked.now + timedelta(seconds=start)
+    )
+    tracked.ready().ready(ready=False)
+    due = due_times(tracked.stored, tracked.now, around).get(TimerKind.PODS_READY)
+    assert due == (None if recovery is None else tracked.now + timedelta(seconds=recovery))
+    if recovery is not None:
+        tracked.later(recovery).due("pods-ready")
+        assert tracked.phase is Phase.EVICTING
+        assert f"within {recovery} s" in tracked.message("Evicted")
+
+
 def test_ready_pods_reset_the_requeue_count() -> None:
     tracked = time_out(a_tracked_workload()).stopped().later(60).due().admitted()
     assert tracked.status.requeue_state is not None

@@ -22,6 +22,7 @@ from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem,
 from admittance.api.units import parse
 from admittance.api.validation.containers import check_containers
 from admittance.api.validation.meta import check_tolerations, check_values, object_name
+from admittance.api.validation.pods_ready import check_wait_for_pods_ready
 from admittance.api.workload import (
     GATED_BY,
     QUEUE_LABEL,
@@ -51,7 +52,7 @@ def check_workload(workload: Workload) -> list[Problem]:
         found += _allowed_flavors(workload, spec.admission_constraints.allowed_resource_flavors)
     if GATED_BY in workload.metadata.annotations:
         found += check_gated_by(workload.metadata.annotations[GATED_BY])
-    return found
+    return found + check_wait_for_pods_ready(workload.metadata.annotations)
 
 
 def _family(workload: Workload) -> list[Problem]:
@@ -214,6 +215,7 @@ def check_job(job: Job) -> list[Problem]:
     if limit is not None and not (limit.isascii() and limit.isdecimal() and int(limit[:12]) > 0):
         message = f"must be a number of seconds, not {shown(limit)}"
         found.append(Problem(f"metadata.labels[{MAX_SECONDS_LABEL}]", message))
+    found += check_wait_for_pods_ready(job.metadata.annotations)
     return found + check_template(job.spec.template, "spec.template")
 
 

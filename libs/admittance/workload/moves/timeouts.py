@@ -15,7 +15,7 @@ from admittance.events import facts
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Type, find
 from admittance.workload.due_times import TimerKind, check_ends, due_times
-from admittance.workload.limits import PodsReadyLimits
+from admittance.workload.limits import PodsReadyLimits, pods_ready_limits
 from admittance.workload.moves.backoff import rounded_up, wake, wake_if_over
 from admittance.workload.moves.check_verdicts import apply_overdue_checks
 from admittance.workload.moves.eviction import evict, release, total_seconds
@@ -66,7 +66,7 @@ def backoff_seconds(count: int, limits: PodsReadyLimits) -> int:
 def _not_ready(workload: StoredWorkload, context: TransitionContext) -> Change:
     """T13: evicts the workload because its pods were not ready in time; T14: deactivates it if its
     requeue limit is reached."""
-    limits = context.queues.limits.pods_ready
+    limits = pods_ready_limits(workload.metadata.annotations, context.queues.limits)
     assert limits is not None, "a time is due"
     ready = find(workload, Type.PODS_READY)
     recovering = ready is not None and ready.reason == "WaitForRecovery"
