@@ -20,7 +20,13 @@ from tools.documents import text_of, write
 from admittance.api.kinds import KINDS, OUR_GROUPS, Kind
 from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA
 from admittance.api.manifests import STRUCTS
-from admittance.api.names import LABEL_PATTERN, SUBDOMAIN_MAX
+from admittance.api.names import (
+    KIND_PATTERN,
+    LABEL_MAX,
+    LABEL_PATTERN,
+    SUBDOMAIN_MAX,
+    SUBDOMAIN_PATTERN,
+)
 from admittance.api.reading.upgrade_policy import MODES
 from admittance.api.validation.field_rules import rules_at
 from admittance.api.workload import QUEUE_LABEL
@@ -160,18 +166,20 @@ def _foreign() -> dict[str, Any]:
         "additionalProperties": {"type": ["string", "null"]},
     }
     groups = "|".join(sorted(group.replace(".", r"\.") for group in OUR_GROUPS if group))
+    lengths = rf"(?=[^/]{{1,{SUBDOMAIN_MAX}}}/[^/]{{1,{LABEL_MAX}}}$)"
+    version = rf"^(?!(?:{groups})/){lengths}{SUBDOMAIN_PATTERN}/{LABEL_PATTERN}$"
     return {
         "title": FOREIGN,
         "description": "An object of a foreign API group, for example the parameters of a check.",
         "type": "object",
         "properties": {
-            "apiVersion": {"type": "string", "pattern": f"^(?!(?:{groups})/)[^/]+/"},
-            "kind": {"type": "string", "minLength": 1},
+            "apiVersion": _TEXT | {"pattern": version},
+            "kind": _TEXT | {"pattern": f"^{KIND_PATTERN}$", "maxLength": LABEL_MAX},
             "metadata": {
                 "type": "object",
                 "properties": {
                     "name": _TEXT | NAME_SCHEMA,
-                    "namespace": {"type": ["string", "null"]},
+                    "namespace": {"anyOf": [_TEXT | LABEL_SCHEMA, {"enum": ["", None]}]},
                     "uid": {"type": ["string", "null"]},
                     "labels": dict(texts),
                     "annotations": dict(texts),

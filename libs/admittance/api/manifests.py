@@ -43,6 +43,17 @@ STRUCTS: Final[dict[str, type[Typed]]] = {struct.__name__: struct for struct in 
 """The Struct of each kind; a Struct is named like its kind."""
 
 
+def our_kind(manifest: Manifest) -> str:
+    """The kind of a manifest; "" for a foreign object, because a foreign kind may have the name of
+    one of our kinds, such as the Job of another API group."""
+    return "" if isinstance(manifest, Foreign) else manifest.kind
+
+
+def token_of(manifest: Manifest) -> str:
+    """The first part of a manifest's key: the kind, and for a foreign kind also its group."""
+    return manifest.token if isinstance(manifest, Foreign) else KINDS[manifest.kind].token
+
+
 def _with_weight(given: FairSharing | None) -> FairSharing | None:
     return FairSharing(weight=1) if given is not None and given.weight is None else given
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from admittance.api.kinds import KINDS
+from admittance.api.kinds import OBJECT_KINDS
 from admittance.control.commit import LogMessage, Message, Put
 from admittance.control.messages import MessageBuilder
 from admittance.control.objects import ManifestQueueView, Objects, StoredObject
@@ -71,7 +71,8 @@ class Controller:
         except Unreadable as error:
             # No subject can contain the name in this key, so no message about the object is
             # possible.
-            self.unreadable[key] = str(error)
+            if value is not None:
+                self.unreadable[key] = str(error)
             return
         try:
             if prefix == "workload":
@@ -83,7 +84,7 @@ class Controller:
             if prefix == "workload":
                 self.workloads.keep(key, VersionedWorkload(None, revision, 0, unreadable=True))
             else:
-                self.keep_object(key, None, b"", revision)
+                self._set_aside(key, revision)
 
     def _load_workload(
         self, key: str, value: bytes | None, revision: int, headers: Mapping[str, str]
@@ -125,15 +126,23 @@ class Controller:
 
     def keep_object(self, key: str, manifest: Any, value: bytes, revision: int) -> None:
         """Sets the manifest at the key; None: the manifest was deleted."""
-        old = self.objects.get(key)
-        about = manifest if manifest is not None else (old.object if old is not None else None)
+        self._catalogue(key, manifest, revision)
         if manifest is None:
             self.objects.gone(key, revision)
         else:
             self.objects.keep(key, StoredObject(manifest, value, revision))
-        if about is not None and about.kind in KINDS:
-            meta = about.metadata
-            self.catalog.apply(about.kind, meta.namespace, meta.name, manifest, revision)
+
+    def _catalogue(self, key: str, manifest: Any, revision: int) -> None:
+        # The key says what the object is: a foreign object may be of a kind with the same name.
+        kind = OBJECT_KINDS.get(key.partition(".")[0])
+        if kind is not None:
+            self.catalog.apply(kind, *names_of(key), manifest, revision)
+
+    def _set_aside(self, key: str, revision: int) -> None:
+        """Records that the value at the key cannot be read, so the object counts as deleted. No
+        code that reads a manifest runs here, because such code has just failed."""
+        self.objects.gone(key, revision)
+        self._catalogue(key, None, revision)
 
     def settle_load(self, floor: int, end: int = SEQUENCE_MAX) -> list[str]:
         """Called when the whole bucket has been read. Returns the keys of workloads with a possibly

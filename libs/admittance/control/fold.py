@@ -8,10 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from admittance.control import quota_handover, submissions
+from admittance.control import manifest_changes, quota_handover, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import affected_workloads, checks_by_parameters
 from admittance.control.people import fact_of, user_behind
 from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
@@ -52,7 +51,6 @@ _NO_OUTCOME: Final = SettledReply()
 _UNDECODABLE: Final = DeadLetterReason.UNDECODABLE
 
 _barrier = Reader(Barrier)
-_applied = Reader(ObjectApplied)
 
 _MUST_MOVE: Final = (
     facts.Assigned,
@@ -425,12 +423,12 @@ class BatchFold:
 
     def _object_changed(self, logged: LogMessage) -> bool:
         try:
-            applied = _applied(logged.data)
+            applied = manifest_changes.read_change(logged.subject, logged.data)
         except Unreadable as error:
             self._bury(logged, str(error))
             return True
-        asks = checks_by_parameters(self._state.objects, logged.subject, applied)
-        keys = affected_workloads(self._state, applied, asks)
+        asks = manifest_changes.checks_by_parameters(self._state.objects, logged.subject, applied)
+        keys = manifest_changes.affected_workloads(self._state, applied, asks)
         if any(self._has_machine_entry(key) or key in self._groups for key in keys):
             return False
         for key in keys:

@@ -18,27 +18,26 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, Foreign
-from admittance.api.kinds import KINDS
+from admittance.api.kinds import KINDS, OBJECT_KINDS, SUBMITTED_KINDS
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
-from admittance.api.manifests import Manifest
+from admittance.api.manifests import Manifest, our_kind, token_of
 from admittance.api.meta import APPLIED_BY, ObjectMeta, with_user
 from admittance.api.problems import ManifestError
-from admittance.api.queues import ClusterQueue, conflicts
+from admittance.api.queues import ClusterQueue, Cohort, conflicts
 from admittance.api.reading.manifest import Document, accept, duplicates, encode
 from admittance.api.reading.objects import with_field_warnings
 from admittance.api.validation.queues import check_variant_count
 from admittance.api.validation.validate import validate_update
-from admittance.api.workload import Workload
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
-from admittance.control.objects import Objects, StoredObject, checks_of, key_of, prefix_of, users_of
+from admittance.control.objects import Objects, StoredObject, checks_of, key_of, users_of
 from admittance.control.workloads import Workloads
 from admittance.events.names import BadToken, plain, uid_of
-from admittance.events.reader import Unreadable
+from admittance.events.reader import Reader, Unreadable
 from admittance.events.requests import Applied
 from admittance.events.subjects import applied_subject, object_key
 from admittance.events.system import ObjectApplied
-from admittance.workload.bucket_reader import names_of
+from admittance.workload.bucket_reader import names_of, read_manifest
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
 
@@ -76,8 +75,8 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
             found.problems.extend(error.lines())
             continue
         manifest = accepted.manifest
-        if isinstance(manifest, Workload):
-            found.problems.append(f"object {number}: a Workload is submitted, not applied")
+        if our_kind(manifest) in SUBMITTED_KINDS:
+            found.problems.append(f"object {number}: a {manifest.kind} is submitted, not applied")
         elif namespace and manifest.metadata.namespace != namespace:
             found.problems.append(f"object {number}: is not in the namespace {namespace}")
         found.warnings.append(accepted.warnings)
@@ -91,7 +90,7 @@ def refusal_reasons(objects: Objects, planned: Iterable[PlannedWrite], limits: L
     """Why planned writes are refused, one line for each reason: forbidden updates and exceeded
     limits."""
     every = list(planned)
-    named = {one.name: one.object for one in every if one.kind == "AdmissionCheck"}
+    named = {one.name: one.object for one in every if isinstance(one.object, AdmissionCheck)}
 
     def controller_of(check: str) -> str | None:
         found = named.get(check) or objects.check(check)
@@ -134,12 +133,17 @@ def _objections(
     flavors_max: int,
 ) -> list[str]:
     length = len(planned.value or b"")
-    if length > PARAMETERS_MAX and planned.kind not in ("ClusterQueue", "Cohort"):
+    if length > PARAMETERS_MAX and not isinstance(planned.object, ClusterQueue | Cohort):
         sentence = f"is {length} bytes long, {PARAMETERS_MAX} are allowed"
         return [f"{planned.kind} {planned.name}: {sentence}"]
     old = objects.get(planned.key)
     if planned.value is None:
         return []
+    try:
+        # What is stored must be readable for every service, also for one that starts later.
+        read_manifest(planned.key, planned.value)
+    except Unreadable as error:
+        return [f"{planned.kind} {planned.name}: cannot be stored: {error}"]
     problems = [] if old is None else validate_update(old.object, planned.object)
     if isinstance(planned.object, ClusterQueue):
         # A conflict that existed before the change is not a reason to refuse the change: the queue
@@ -195,6 +199,7 @@ def unneeded_objects(controller: Controller) -> list[tuple[str, StoredObject]]:
 
 
 _encode = msgspec.json.Encoder().encode
+_applied = Reader(ObjectApplied)
 
 
 def message_about(
@@ -219,7 +224,7 @@ def message_about(
         parameters_changed=names_others(before, manifest),
         user=user or _named_user(meta, deleted),
     )
-    subject = applied_subject(prefix_of(manifest), meta.namespace, meta.name, deleted=deleted)
+    subject = applied_subject(token_of(manifest), meta.namespace, meta.name, deleted=deleted)
     return _message(controller, subject, said)
 
 
@@ -288,6 +293,14 @@ def load_entry(
     if kept is not None:
         return message_about(controller, kept, before=before)
     return deletion_message(controller, key, revision)
+
+
+def read_change(subject: str, data: bytes) -> ObjectApplied:
+    """The message ``admit.object.…`` with this subject and payload. Its ``kind`` is "" for a
+    foreign kind: only the subject tells a foreign kind from ours. Raises Unreadable."""
+    parts = subject.split(".")
+    kind = OBJECT_KINDS.get(parts[3], "") if len(parts) > 3 else ""
+    return replace(_applied(data), kind=kind)
 
 
 def affected_workloads(

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.checks import AdmissionCheck, Foreign, WorkloadPriorityClass
+from admittance.api.checks import AdmissionCheck, WorkloadPriorityClass
 from admittance.api.kinds import GROUP, KINDS
-from admittance.api.manifests import Manifest
+from admittance.api.manifests import Manifest, token_of
 from admittance.api.queues import ClusterQueue, ClusterQueueSpec, LocalQueue, ResourceFlavor
 from admittance.events.shapes import Admission
 from admittance.events.subjects import object_key
@@ -44,12 +44,7 @@ class StoredObject(NamedTuple):
 def key_of(manifest: Manifest) -> str:
     """The bucket key of a manifest."""
     meta = manifest.metadata
-    return object_key(prefix_of(manifest), meta.namespace, meta.name)
-
-
-def prefix_of(manifest: Manifest) -> str:
-    """The first part of a manifest's key: the kind, and for a foreign kind also its group."""
-    return manifest.token if isinstance(manifest, Foreign) else KINDS[manifest.kind].token
+    return object_key(token_of(manifest), meta.namespace, meta.name)
 
 
 class Objects:
@@ -158,7 +153,7 @@ def parameters_key(check: AdmissionCheck) -> str:
     named = check.spec.parameters
     if named is None or not named.name:
         return ""
-    if named.api_group.startswith(GROUP):
+    if named.api_group == GROUP:
         ours = KINDS.get(named.kind)
         return object_key(ours.token if ours is not None else named.kind.lower(), "", named.name)
     return object_key(f"{named.kind.lower()}.{named.api_group}", "", named.name)

@@ -92,6 +92,16 @@ def _limit(resource: str, quantity: Any) -> int | None:
     return None if quantity is None else amount(resource, quantity)
 
 
+class _QueueParts:
+    """What the catalog computes from the manifest of a ClusterQueue."""
+
+    def __init__(self, queue: ClusterQueue) -> None:
+        self.lists = CheckLists(queue)
+        self.flavors = _flavors(queue)
+        self.quotas = quotas_of(queue.spec.resource_groups)
+        self.weight = _weight(queue.spec.fair_sharing)
+
+
 class Catalog:
     """The configuration of a cluster, updated manifest by manifest.
 
@@ -158,6 +168,9 @@ class Catalog:
         return touched
 
     def _cluster_queue(self, name: str, obj: ClusterQueue | None) -> set[str]:
+        # Everything that is computed from the manifest is computed first: a manifest that cannot be
+        # applied changes nothing.
+        parts = None if obj is None else _QueueParts(obj)
         touched = self._domains([name])
         before = self.cluster_queues.get(name)
         if before is not None:
@@ -167,30 +180,30 @@ class Catalog:
                 self._check_users[check].discard(name)
         _put(self.cluster_queues, name, obj)
         self.affected.add(name)
-        if obj is None:
+        if obj is None or parts is None:
             self.lists.pop(name, None)
             self.tree.drop_queue(name)
             return touched
-        lists = self.lists[name] = CheckLists(obj)
-        for flavor in _flavors(obj):
+        self.lists[name] = parts.lists
+        for flavor in parts.flavors:
             self._flavor_users.setdefault(flavor, set()).add(name)
-        for check in lists.names():
+        for check in parts.lists.names():
             self._check_users.setdefault(check, set()).add(name)
-        node = self.tree.set_queue(name, obj.spec.cohort_name, quotas_of(obj.spec.resource_groups))
-        node.weight = _weight(obj.spec.fair_sharing)
+        node = self.tree.set_queue(name, obj.spec.cohort_name, parts.quotas)
+        node.weight = parts.weight
         return touched | self._domains([name])
 
     def _cohort(self, name: str, obj: Cohort | None) -> set[str]:
+        quotas = {} if obj is None else quotas_of(obj.spec.resource_groups)
+        weight = 1.0 if obj is None else _weight(obj.spec.fair_sharing)
         before = self.tree.cohorts.get(name)
         touched = {f"cohort-{before.root().name}"} if before is not None else set()
         _put(self.cohorts, name, obj)
         if obj is None:
             self.tree.drop_cohort(name)
         else:
-            node = self.tree.set_cohort(
-                name, obj.spec.parent_name, quotas_of(obj.spec.resource_groups)
-            )
-            node.weight = _weight(obj.spec.fair_sharing)
+            node = self.tree.set_cohort(name, obj.spec.parent_name, quotas)
+            node.weight = weight
         after = self.tree.cohorts.get(name)
         if after is not None:
             touched.add(f"cohort-{after.root().name}")

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from admittance.api.manifests import our_kind
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.manifest import decode_object
 from admittance.api.units import amount
@@ -64,8 +65,9 @@ class MinimalSystem:
         manifest = decode_object(obj, namespace="default").manifest
         self._revision += 1
         meta = manifest.metadata
-        namespace = meta.namespace if manifest.kind == "LocalQueue" else ""
-        self.core.apply_object(manifest.kind, namespace, meta.name, manifest, self._revision)
+        kind = our_kind(manifest)
+        namespace = meta.namespace if kind == "LocalQueue" else ""
+        self.core.apply_object(kind, namespace, meta.name, manifest, self._revision)
 
     def own_all(self) -> None:
         """Makes the scheduler's core own every domain."""

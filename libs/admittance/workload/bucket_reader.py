@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from admittance.api.kinds import KINDS
 from admittance.api.queues import ClusterQueue, Cohort
 from admittance.api.units import parse
 from admittance.events.codec import UID_MAX
@@ -30,6 +31,9 @@ from admittance.workload.stored import StoredWorkload, WorkloadStatus
 if TYPE_CHECKING:
     from admittance.api.manifests import Manifest
 
+_NAMESPACED: Final = {kind.token: kind.namespaced for kind in KINDS.values()}
+"""Whether the objects of a kind have a namespace, by the first part of their keys. A foreign kind
+is not listed: only the program that owns the kind knows."""
 SECONDS_MAX: Final = 2**33
 """Longest execution time of a job in seconds: 270 years."""
 
@@ -38,10 +42,11 @@ def names_of(key: str) -> tuple[str, str]:
     """Namespace ("": none) and name of the object at a bucket key. Raises Unreadable for a key that
     no object can have."""
     parts = key.split(".")
+    namespaced = _NAMESPACED.get(parts[0])
     try:
-        if len(parts) == 3:
+        if len(parts) == 3 and namespaced is not False:
             return plain(parts[1]), plain(parts[2])
-        if len(parts) == 2 and parts[0] != "workload":
+        if len(parts) == 2 and not namespaced:
             return "", plain(parts[1])
     except BROKEN as error:
         raise Unreadable(reason_of(error)) from None
@@ -79,15 +84,14 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
 def read_manifest(key: str, value: bytes) -> Manifest:
     """The manifest other than a workload at a bucket key. Raises Unreadable if the value is
     invalid."""
-    from admittance.api.checks import Foreign
-    from admittance.api.kinds import KINDS
+    from admittance.api.manifests import token_of
     from admittance.api.reading.objects import decode_object
 
     found = decode_readable(lambda data: decode_object(data).manifest, value)
     meta = found.metadata
     try:
-        prefix = found.token if isinstance(found, Foreign) else KINDS[found.kind].token
-        expected = object_key(prefix, meta.namespace, meta.name)
+        names_of(key)
+        expected = object_key(token_of(found), meta.namespace, meta.name)
     except BROKEN as error:
         raise Unreadable(reason_of(error)) from error
     if key != expected:

@@ -73,10 +73,10 @@ async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
         raise AnswerIsNo(reply.error)
     unknown = {_qualified(one) for one in part if _is_unknown(one)}
     foreign = False
-    spelled = {_identity(one): _qualified(one) for one in part}
     told = {warning for one in part for warning in one.warnings}
-    for result in reply.results:
-        kind = spelled.get((result.kind, result.namespace, result.name), result.kind.lower())
+    # Results have the order of the objects; a result does not say whether its kind is foreign.
+    for document, result in zip(part, reply.results, strict=True):
+        kind = _qualified(document)
         is_unknown = kind in unknown and result.outcome != "unchanged"
         output.outcome(f"{kind}/{result.name}", result.outcome + (FOREIGN if is_unknown else ""))
         foreign = foreign or is_unknown
@@ -84,11 +84,6 @@ async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
             if warning not in told:
                 output.warn(f"{kind}/{result.name}: {warning}")
     return foreign
-
-
-def _identity(document: Document) -> tuple[str, str, str]:
-    manifest = document.manifest
-    return manifest.kind, manifest.metadata.namespace, manifest.metadata.name
 
 
 def _is_unknown(document: Document) -> bool:

@@ -12,7 +12,7 @@ from admittance.api.checks import AdmissionCheck, Foreign, ProvisioningRequestCo
 from admittance.api.effects.walk import refusals
 from admittance.api.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import Manifest, Typed
-from admittance.api.names import check_unique
+from admittance.api.names import check_unique, code_of, kind_error, label_error, name_error
 from admittance.api.problems import NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from admittance.api.validation.field_rules import field_problems
@@ -45,9 +45,7 @@ def validate(manifest: Manifest, *, flavors_max: int = FLAVOR_VARIANTS_DEFAULT) 
         if not manifest.metadata.name and manifest.kind == "Configuration":
             message = "is not applied: services read it with --config FILE or ADMIT_CONFIG"
             return [Problem("", f"a Configuration {message}", NOT_SUPPORTED)]
-        if not manifest.metadata.name:
-            return [Problem("metadata.name", "must be set", REQUIRED)]
-        return object_name(manifest.metadata.name, "metadata.name")
+        return check_foreign(manifest)
     found = check_metadata(manifest.metadata, manifest.kind) + field_problems(manifest)
     return found + refusals(manifest) + _across_fields(manifest, flavors_max)
 
@@ -88,7 +86,30 @@ def validate_update(old: Manifest, new: Manifest) -> list[Problem]:
             return check_flavor_update(old, new)
         case AdmissionCheck(), AdmissionCheck():
             return check_admission_check_update(old, new)
+        case Foreign(), Foreign():
+            # Keys have the kind in lower case, so two spellings of a kind have the same key.
+            return unchanged(old.kind, new.kind, "kind", f": it is stored as {old.kind}")
     return []
+
+
+def check_foreign(manifest: Foreign) -> list[Problem]:
+    """The problems of the names in a foreign object. The names are parts of its key: with a dot in
+    its kind, the object could have the key of an object of another group."""
+    group, _, version = manifest.api_version.rpartition("/")
+    meta = manifest.metadata
+    found = []
+    for field, name, error_of in (
+        ("apiVersion", group, name_error),
+        ("apiVersion", version, label_error),
+        ("kind", manifest.kind, kind_error),
+        ("metadata.namespace", meta.namespace, label_error),
+    ):
+        error = error_of(name) if name or field != "metadata.namespace" else ""
+        if error:
+            found.append(Problem(field, error, code_of(error)))
+    if not meta.name:
+        return [*found, Problem("metadata.name", "must be set", REQUIRED)]
+    return found + object_name(meta.name, "metadata.name")
 
 
 CONTROLLER_TOKEN_MAX: Final = 249
