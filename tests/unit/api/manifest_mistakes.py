@@ -223,7 +223,8 @@ SEVERAL = re.compile(
             # Sums over a text, or values that are read.
             r"characters on the bus",
             r"must be 0 or more than a billionth",
-            r"must be a number from 1 to",
+            r"must be (1|a number from 1 to \d+), not",
+            r"so it cannot start with fewer",
             r"must be a number of seconds",
             r"is not a name like example.com/gate",
             r"names a gate twice",

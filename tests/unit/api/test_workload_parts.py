@@ -323,6 +323,21 @@ def test_min_parallelism_of_a_job_becomes_min_count() -> None:
             workload_of(a_job(parallelism=20, annotations=least))
 
 
+@pytest.mark.parametrize(
+    ("pods", "sentence"),
+    [
+        (0, "must be left out: the Job runs no pod at once, so it cannot start with fewer"),
+        (1, "must be left out: the Job runs 1 pod at once, so it cannot start with fewer"),
+        (2, "must be 1, not"),
+        (3, "must be a number from 1 to 2, not"),
+    ],
+)
+def test_a_number_of_fewer_pods_names_no_empty_range(pods: int, sentence: str) -> None:
+    least = {"kueue.x-k8s.io/job-min-parallelism": "3"}
+    with pytest.raises(ManifestError, match=sentence):
+        workload_of(a_job(parallelism=pods, annotations=least))
+
+
 def test_a_job_without_a_queue_is_refused() -> None:
     job = a_job(labels={"kueue.x-k8s.io/queue-name": ""})
     with pytest.raises(ManifestError, match="name of a LocalQueue"):

@@ -209,7 +209,7 @@ def check_job(job: Job) -> list[Problem]:
     if written is not None:
         count = pods_of(job)
         if not written.isascii() or not written.isdecimal() or not 0 < int(written[:12]) < count:
-            message = f"must be a number from 1 to {count - 1}, not {shown(written)}"
+            message = _not_fewer(count, written)
             found.append(Problem(f"metadata.annotations[{MIN_PARALLELISM}]", message))
     limit = job.metadata.labels.get(MAX_SECONDS_LABEL)
     if limit is not None and not (limit.isascii() and limit.isdecimal() and int(limit[:12]) > 0):
@@ -217,6 +217,15 @@ def check_job(job: Job) -> list[Problem]:
         found.append(Problem(f"metadata.labels[{MAX_SECONDS_LABEL}]", message))
     found += check_wait_for_pods_ready(job.metadata.annotations)
     return found + check_template(job.spec.template, "spec.template")
+
+
+def _not_fewer(count: int, written: str) -> str:
+    """Why the text is not a number of pods that is smaller than ``count``."""
+    if count < 2:
+        pods = "1 pod" if count else "no pod"
+        return f"must be left out: the Job runs {pods} at once, so it cannot start with fewer"
+    allowed = "1" if count == 2 else f"a number from 1 to {count - 1}"
+    return f"must be {allowed}, not {shown(written)}"
 
 
 # Verdicts. ------------------------------------------------------------------------------------
