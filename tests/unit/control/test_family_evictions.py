@@ -149,6 +149,50 @@ def test_pods_not_ready_in_time_evict_parent_and_variant_with_backoff() -> None:
     assert house.active() == "abc"
 
 
+ENDS: dict[str, Callable[[FamilyController], FamilyController]] = {
+    "pods not ready": lambda house: house.due("pods-ready").stop(),
+    "node lost": lambda house: house.happens(
+        facts.Stopped(**J, revision=house.get().status.admitted_revision, reason="NodeFailures")
+    ),
+    "check": lambda house: house.verdict("b", "odd", "Retry", requeue_after_seconds=10).stop(),
+    "preempted": lambda house: house.preempt("b").stop(),
+    "activated": lambda house: house.happens(facts.Deactivated(**J), facts.Activated(**J)).stop(),
+}
+
+
+def retries(house: FamilyController, name: str, check: str) -> int:
+    """The retry count of a check, which may have no row while no flavor is assigned."""
+    status = house.get(name).status
+    counts = {row.name: row.retry_count for row in status.admission_checks}
+    return (counts | status.check_retry_counts).get(check, 0)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_siblings_delay_and_retry_count_stay_unless_the_family_is_as_new(end: str) -> None:
+    house = running("b", PODS)
+    for delay in (5, 300):
+        house.assign("a").verdict("a", "slow", "Retry", requeue_after_seconds=delay)
+        if delay == 5:
+            house.due("requeue", A)
+    until = house.now + timedelta(seconds=300)
+    ENDS[end](house.later(4))
+    if end in ("preempted", "activated"):
+        assert (where(house, A), retries(house, A, "slow")) == ("Pending", 0)
+        return
+    assert (where(house, A), retries(house, A, "slow")) == ("Backoff", 1)
+    house.due("requeue").due("requeue", A)
+    assert (where(house, A), house.now) == ("Pending", until)
+    assert retries(house, A, "slow") == 2
+
+
+def test_a_siblings_retry_count_stays_while_its_checks_are_pending() -> None:
+    house = running("b", PODS).assign("a").verdict("a", "slow", "Retry", requeue_after_seconds=5)
+    house.due("requeue", A).assign("a")
+    assert where(house, A) == "QuotaReserved"
+    house.due("pods-ready").stop()
+    assert (where(house, A), retries(house, A, "slow")) == ("Pending", 1)
+
+
 def test_pods_that_are_ready_are_so_on_the_variant_too() -> None:
     house = running("c")
     revision = house.get().status.admitted_revision

@@ -228,7 +228,12 @@ def after_stop(family: FamilyTransition) -> None:
         family.keep(with_status(family.existing_parent(), admitted_variant="", migrating_to=""))
         drop_promises(family)
         return
-    reset(family, forgive=reactivated or kind in FROM_OUTSIDE, waits=name)
+    reset(
+        family,
+        forgive=reactivated or kind in FROM_OUTSIDE,
+        as_new=reactivated or kind == "Preempted",
+        waits=name,
+    )
 
 
 def _competes_again(family: FamilyTransition) -> None:
@@ -273,9 +278,11 @@ def drop_promises(family: FamilyTransition, successor: str = "") -> None:
             family.keep(with_status(one, promised=None))
 
 
-def reset(family: FamilyTransition, *, forgive: bool, waits: str = "") -> None:
-    """Resets the family as if the parent were new. ``forgive``: rejected variants are reset too.
-    ``waits``: name of a variant that still waits for the delay of its check."""
+def reset(family: FamilyTransition, *, forgive: bool, as_new: bool, waits: str = "") -> None:
+    """Lets all variants of the family try again. ``forgive``: rejected variants are reset too.
+    ``as_new``: as if the parent were new, so that the delays of checks end and their retry counts
+    are forgotten: after a preemption (KEP-8691) and an activation. Otherwise a variant that waits
+    for the delay of a check still waits, as does the variant ``waits`` in any case."""
     parent = family.existing_parent()
     family.keep(
         with_status(
@@ -288,13 +295,12 @@ def reset(family: FamilyTransition, *, forgive: bool, waits: str = "") -> None:
         )
     )
     for one in list(family.variants.values()):
-        _reset_variant(
-            family, one, forgive, keeps=one.metadata.name == waits and waits_for_checks(one)
-        )
+        keeps = waits_for_checks(one) and (not as_new or one.metadata.name == waits)
+        _reset_variant(family, one, forgive=forgive, as_new=as_new, keeps=keeps)
 
 
 def _reset_variant(
-    family: FamilyTransition, variant: StoredWorkload, forgive: bool, *, keeps: bool
+    family: FamilyTransition, variant: StoredWorkload, *, forgive: bool, as_new: bool, keeps: bool
 ) -> None:
     context = family.context
     status = variant.status
@@ -310,6 +316,8 @@ def _reset_variant(
         if new != variant:
             family.keep(new)
         return
+    # The rows of an assigned flavor go with the reservation, so their retry counts are read before.
+    fields |= fresh_rows(variant, context, forget=as_new)
     outbox: tuple[OutboxEntry, ...] = ()
     if is_reserved(variant):
         outbox = withdrawals(variant, OF_PARENT)
@@ -320,7 +328,6 @@ def _reset_variant(
     requeued = find(variant, Type.REQUEUED)
     if requeued is not None and requeued.status == "False":
         conditions = put(conditions, Type.REQUEUED, True, "Reactivated", now=context.now)
-    fields |= fresh_rows(variant, context, forget=True)
     family.put(
         variant.metadata.name,
         applied(with_status(variant, conditions=conditions, requeue_state=None, **fields), *outbox),

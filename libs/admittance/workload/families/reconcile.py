@@ -293,7 +293,7 @@ def family_transition(
     if own.outcome is FactOutcome.APPLIED:
         family.put(name, own)
         if is_parent and isinstance(fact, facts.Activated) and not family.is_stopping():
-            reset(family, forgive=True)
+            reset(family, forgive=True, as_new=True)
     if is_parent and isinstance(fact, QueueChanged):
         variants_changed(family, fact)
     if parent is not None and (own.outcome is FactOutcome.APPLIED or isinstance(fact, RECONCILED)):
