@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from admittance.runtime.telemetry.object_faults import faults
 from simulation.invariants.ending import Ending
 from simulation.plots.catalog import scenario
 from simulation.plots.scenario import Plot
@@ -79,6 +80,7 @@ def _limited(cpu_seconds: float) -> Iterator[None]:
 def _play(world: World) -> Result:
     kernel, invariants, transcript = world.kernel, world.invariants, world.transcript
     broken = ""
+    faults.take()
     try:
         world.begin()
         kernel.run(world.plan.calm)
@@ -102,6 +104,10 @@ def _play(world: World) -> Result:
         broken = f"{type(error).__name__}: {error}"
         for line in traceback.format_exception(error)[-6:]:
             transcript.tell("BROKEN", line.rstrip())
+    for fault in faults.take()[:1]:
+        # A service that sets an object aside by a bug goes on: the bug is the cause of what broke.
+        broken = f"{fault.service} cannot {fault.step}: {fault.about}: {fault.reason}"
+        transcript.tell("BROKEN", broken)
     return Result(
         world.seed,
         broken,

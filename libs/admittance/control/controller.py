@@ -16,6 +16,7 @@ from admittance.control.objects import ManifestQueueView, Objects, StoredObject
 from admittance.control.submissions import VariantIntake
 from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.events.base import HEADER_TRACE
+from admittance.events.object_errors import ObjectError
 from admittance.events.reader import SEQUENCE_MAX, Unreadable, number, reason_of
 from admittance.events.subjects import CAPACITY, RESTORED, USAGE, workload_key
 from admittance.quota.catalog import Catalog
@@ -41,6 +42,8 @@ class Controller:
         self.unreadable: dict[str, str] = {}
         """For each key with a value that cannot be read, the reason. The caller logs the entries of
         ``unreadable`` and removes them."""
+        self.errors: list[ObjectError] = []
+        """Exceptions by bugs that concerned one object; the caller records and removes them."""
         self.read = 0
         """Sequence of the last fact that is applied and acknowledged."""
         self.newest_fact = 0
@@ -79,8 +82,10 @@ class Controller:
                 self._load_workload(key, value, revision, headers)
             else:
                 self._load_object(key, value, revision)
-        except Unreadable as error:
-            self.unreadable[key] = str(error)
+        except Exception as error:
+            self.unreadable[key] = reason_of(error)
+            if not isinstance(error, Unreadable):
+                self.errors.append(ObjectError("load an entry", key, error))
             if prefix == "workload":
                 self.workloads.keep(key, VersionedWorkload(None, revision, 0, unreadable=True))
             else:
@@ -186,12 +191,11 @@ class Controller:
             return list(
                 self.message_builder.messages(known.workload, known.revision, now, known.trace)
             )
-        except AssertionError:
-            raise
         except Exception as error:
-            # The outbox was written by another program; an unreadable outbox must not stop the
-            # leader.
+            # Another program may have written the outbox; it must not stop the leader.
             self.unreadable[key] = f"status.log.says: {reason_of(error)}"
+            if isinstance(error, AssertionError):
+                self.errors.append(ObjectError("make messages", key, error))
             return []
 
     def outbox_published(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Folds one batch of facts into a commit."""
+"""Folds the facts of a batch, one after the other, into a commit."""
 
 from __future__ import annotations
 
@@ -63,30 +63,13 @@ _MUST_MOVE: Final = (
 """Decisions after which the scheduler assumes a new state until the workload's revision changes."""
 
 
-def fold(controller: Controller, batch: list[LogMessage], now: datetime) -> Commit:
-    """Folds a batch into a commit. Facts about one workload become one put. If a workload's outbox
-    holds an entry for a service, the next fact that would change the workload ends the commit: that
-    fact and the facts after it are returned as ``rest``.
+class NotFolded(Exception):
+    """The error that the batch must be folded again without a fact, which raised an exception."""
 
-    The caller performs the steps of the commit in the order of `Commit`, and reports
-    `Controller.committed` for every put that was stored, and `Controller.load` for every key that
-    had another revision."""
-    measured: frozenset[str] = frozenset()
-    while True:
-        commit = _fold(BatchFold(controller, now, measured), batch, controller.read)
-        long = {put.key for put in commit.puts if put.value and len(put.value) > VALUE_MAX}
-        if long <= measured:
-            return commit
-        # Fold again and measure each object after each fact, to find the fact that makes it too
-        # long.
-        measured |= long
-
-
-def _fold(folding: BatchFold, batch: list[LogMessage], read: int) -> Commit:
-    for index, logged in enumerate(batch):
-        if not folding.take(logged):
-            return folding.commit(batch[index:], batch[index - 1].sequence)
-    return folding.commit([], batch[-1].sequence if batch else read)
+    def __init__(self, sequence: int, reason: Exception) -> None:
+        super().__init__(f"fact {sequence}: {reason!r}")
+        self.sequence = sequence
+        self.reason = reason
 
 
 class BatchFold:
@@ -109,6 +92,7 @@ class BatchFold:
         self._dead: list[RejectedMessage] = []
         self._echoes: list[Echo] = []
         self._outcomes: dict[int, SettledReply] = {}
+        self._applied = 0
 
     def take(self, logged: LogMessage) -> bool:
         """Folds one message of the log into the commit. Returns False if the message must wait for
@@ -207,7 +191,10 @@ class BatchFold:
                 puts.append(Put(key, before.revision, None, known.fact, known.trace, None, group))
                 continue
             workload = with_log(known.workload, known.fact, self._outboxes.get(key, ()))
-            value = stored.encode(workload)
+            try:
+                value = stored.encode(workload)
+            except Exception as error:
+                raise NotFolded(known.fact, error) from error
             puts.append(Put(key, before.revision, value, known.fact, known.trace, workload, group))
         return Commit(puts, self._notes, self._dead, self._echoes, self._outcomes, through, rest)
 
@@ -347,6 +334,7 @@ class BatchFold:
     def _apply(
         self, key: str, known: VersionedWorkload, change: Change, logged: LogMessage
     ) -> None:
+        self._applied += 1
         workload = change.workload
         if workload is None:
             self._outboxes.pop(key, None)

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.api.meta import Condition, ObjectMeta
+from admittance.control.batch import fold
 from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
-from admittance.control.fold import fold
 from admittance.control.submissions import claim_of
 from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts

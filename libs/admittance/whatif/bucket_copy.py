@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.kinds import OBJECT_KINDS
+from admittance.control.batch import fold
 from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
-from admittance.control.fold import fold
 from admittance.control.workloads import VersionedWorkload
 from admittance.events.base import Fact
 from admittance.events.codec import encode

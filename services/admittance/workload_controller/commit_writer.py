@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
+from admittance.control.batch import fold
 from admittance.control.commit import (
     Commit,
     DeadLetterLimiter,
@@ -23,7 +24,6 @@ from admittance.control.commit import (
     Put,
 )
 from admittance.control.controller import HEADER_FACT, Controller
-from admittance.control.fold import fold
 from admittance.control.workloads import VersionedWorkload
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.reader import SetAside, number
@@ -38,6 +38,7 @@ from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import write_echoes
 from admittance.runtime.telemetry.logger import log_set_aside
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract, trace_id
 from admittance.workload import stored
 from admittance.workload.change import with_log
@@ -91,7 +92,8 @@ class CommitWriter:
             for key in controller.missing(rest):
                 loaded[key] = None
                 await with_retries(partial(self._reload, key))
-            commit = fold(controller, rest, now)
+            commit = fold(controller, rest, now, controller.errors)
+            record_errors(controller)
             letters = self._letters.of(commit.dead, clock.monotonic()) if commit.dead else []
             bad = [UnusableDelivery(_delivery(one.logged), one.reason) for one in letters]
             await publish_dead_letters(self._bus, SERVICE, bad)
@@ -415,8 +417,16 @@ class WriteGuard:
         return last
 
 
+def record_errors(controller: Controller) -> None:
+    """Records the exceptions of the core that concerned one object."""
+    if controller.errors:
+        faults.record_all(SERVICE, controller.errors)
+        controller.errors.clear()
+
+
 def tell_unreadable(controller: Controller) -> None:
     """Logs the stored values that the core could not read."""
+    record_errors(controller)
     while controller.unreadable:
         key, reason = controller.unreadable.popitem()
         log_set_aside(SetAside(f"KV_{BUCKET}", key, 0, reason))

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from admittance.api.reading.manifest import decode_object
+from admittance.control.batch import fold
 from admittance.control.commit import Commit, LogMessage
 from admittance.control.controller import HEADER_FACT, Controller
-from admittance.control.fold import fold
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from admittance.api.reading.manifest import decode_object
+from admittance.control.batch import fold
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
-from admittance.control.fold import fold
 from admittance.control.manifest_changes import names_others
 from admittance.control.objects import key_of
 from admittance.events import facts

@@ -9,9 +9,9 @@ import pytest
 
 from admittance.api.meta import APPLIED_BY
 from admittance.api.reading.manifest import accept
+from admittance.control.batch import fold
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
-from admittance.control.fold import fold
 from admittance.control.manifest_changes import (
     deletion_mark,
     message_about,

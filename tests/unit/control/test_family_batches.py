@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from admittance.control import fold as folding
-from admittance.control.fold import fold
+from admittance.control.batch import fold
 from admittance.events import facts
 from support.cores.family_controller import FamilyController, key_of_workload
 

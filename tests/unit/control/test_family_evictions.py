@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from admittance.control.fold import fold
+from admittance.control.batch import fold
 from admittance.events import facts
 from admittance.events.shapes import Refusal
 from admittance.workload.due_times import due_times

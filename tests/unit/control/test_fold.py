@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from admittance.api.reading.manifest import accept
+from admittance.control.batch import fold
 from admittance.control.commit import Commit, Echo, LogMessage, Message
 from admittance.control.controller import Controller
-from admittance.control.fold import fold
 from admittance.control.manifest_changes import planned_writes
 from admittance.control.objects import key_of
 from admittance.events import facts
@@ -150,6 +150,22 @@ def test_a_start_is_published_before_the_workload_moves_on() -> None:
     assert commit.rest == [second]
     assert commit.through == first.sequence
     assert kinds(bench.perform(first, second)) == ["quota_reserved", "admitted", "evicted"]
+
+
+def test_a_decision_that_raises_ends_the_assumption_of_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise AssertionError("a bug")
+
+    bench = Bench()
+    bench.perform(bench.submitted())
+    monkeypatch.setattr("admittance.control.fold.single_transition", broken)
+    commit = fold(bench.controller, [bench.heard(bench.assigned())], NOON, [])
+    assert [put.fact for put in commit.puts] == [bench.sequence]
+    assert [letter.reason for letter in commit.dead] == [
+        "it cannot be applied: AssertionError: a bug"
+    ]
 
 
 def test_facts_read_again_after_a_crash_change_nothing() -> None:

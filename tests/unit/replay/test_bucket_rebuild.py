@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from admittance.api.reading.manifest import decode_object, encode
+from admittance.control.batch import fold
 from admittance.control.checkpoint import Snapshot, rows, snapshot
 from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
-from admittance.control.fold import fold
 from admittance.control.workloads import with_own_revision
 from admittance.events import facts
 from admittance.events.names import token

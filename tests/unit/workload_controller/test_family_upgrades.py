@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.control.fold import fold
+from admittance.control.batch import fold
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.control.batch import fold
 from admittance.control.commit import LogMessage
-from admittance.control.fold import fold
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of

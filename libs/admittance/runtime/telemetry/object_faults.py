@@ -8,8 +8,10 @@ until the process ends.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from admittance.events.object_errors import ObjectError
 from admittance.events.reader import reason_of
 from admittance.events.shapes import Finding
 from admittance.runtime.telemetry.logger import logger
@@ -57,6 +59,11 @@ class ObjectFaults:
             log.error("object_fault", service=service, step=step, about=about, exc_info=error)
         self._known[place] = ObjectFault(service, step, about, reason)
         return reason
+
+    def record_all(self, service: str, errors: Iterable[ObjectError]) -> None:
+        """Records the exceptions of a core."""
+        for one in errors:
+            self.record(service, one.step, one.about, one.error)
 
     def take(self) -> list[ObjectFault]:
         """Returns the remembered faults and forgets them."""
