@@ -301,7 +301,7 @@ def backup(user: User) -> Permissions:
         *stream_info(STREAMS),
         *rules("list streams", f"{JS}.STREAM.NAMES", f"{JS}.STREAM.LIST"),
         *rules("read streams", *each(f"{JS}.STREAM.SNAPSHOT.{{}}", STREAMS)),
-        *rules("confirm parts of a backup", *each("$JS.SNAPSHOT.ACK.{}.*", STREAMS)),
+        *rules("confirm parts of a backup", *each("$JS.SNAPSHOT.ACK.{}.*.*.*", STREAMS)),
         *rules("restore streams", *each(f"{JS}.STREAM.RESTORE.{{}}", STREAMS)),
         *rules("send parts of a backup", *each("$JS.SNAPSHOT.RESTORE.{}.*", STREAMS)),
         *rules(

@@ -53,6 +53,10 @@ stored again must not be checked again."""
 _json = msgspec.json.Encoder()
 
 
+class SnapshotEnded(Unavailable):
+    """A snapshot ended before it was complete. Another attempt may succeed."""
+
+
 class _CreateReply(msgspec.Struct):
     error: Mapping[str, Any] | None = None
     state: Mapping[str, Any] | None = None
@@ -69,13 +73,17 @@ def outgoing(message: StoredMessage) -> Outgoing:
 
 
 async def take_snapshot(
-    bus: Bus, stream: str, write: Callable[[bytes], None]
+    bus: Bus, stream: str, begin: Callable[[Mapping[str, Any]], Callable[[bytes], None]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Gives each part of a snapshot of the stream to ``write``, and returns the stream's
-    configuration and its state when the snapshot began. The snapshot does not contain the consumers
-    of the stream.
+    """Takes a snapshot of the stream, without the consumers of the stream, and returns the stream's
+    configuration and its state when the snapshot began.
 
-    Raises Unavailable if the server stops sending, and Refused."""
+    ``begin`` is called with that state before the first part, and returns the function that gets
+    each part. nats-server numbers the parts and asks for a confirmation of each, apart from the
+    last; after 64 parts without a confirmation it waits.
+
+    Raises SnapshotEnded if the server ends the snapshot early, if it stops sending, or if a part is
+    missing; Unavailable, Refused, and what the functions raise."""
     inbox = bus.nc.new_inbox()
     subscription = await bus.nc.subscribe(inbox)
     try:
@@ -84,22 +92,35 @@ async def take_snapshot(
         await bus.nc.flush()
         request = {"deliver_subject": inbox, "no_consumers": True}
         begun = await bus.api(f"STREAM.SNAPSHOT.{stream}", request, timeout=PART_SECONDS)
+        write = begin(begun["state"])
+        number, is_last = 0, False
         while True:
             part = await subscription.next_msg(timeout=PART_SECONDS)
             if not part.data:
                 headers = part.headers or {}
                 if headers.get("Status", "") not in _SUCCESS:
                     why = f"{headers.get('Status')} {headers.get('Description', '')}".strip()
-                    raise Unavailable(f"the server ended the snapshot of {stream}: {why}")
+                    raise SnapshotEnded(f"the server ended the snapshot of {stream}: {why}")
                 return begun["config"], begun["state"]
-            write(part.data)
+            number += 1
+            if is_last or (part.reply and _part_of(part.reply) != (len(part.data), number)):
+                raise SnapshotEnded(f"a part of the snapshot of {stream} is missing")
+            is_last = not part.reply
             if part.reply:
                 await bus.nc.publish(part.reply, b"")
+            write(part.data)
     except (nats.errors.Error, TimeoutError):
-        raise Unavailable(f"the server stopped sending the snapshot of {stream}") from None
+        raise SnapshotEnded(f"the server stopped sending the snapshot of {stream}") from None
     finally:
         with suppress(nats.errors.Error):
             await subscription.unsubscribe()
+
+
+def _part_of(reply: str) -> tuple[int, int]:
+    """The bytes and the number of a part, from the subject on which the server asks for its
+    confirmation: ``$JS.SNAPSHOT.ACK.<stream>.<id>.<bytes>.<number>``."""
+    size, number = reply.split(".")[-2:]
+    return (int(size), int(number)) if size.isdigit() and number.isdigit() else (0, 0)
 
 
 async def messages_since(bus: Bus, stream: str, after: int) -> AsyncIterator[list[StoredMessage]]:
@@ -122,9 +143,14 @@ async def messages_since(bus: Bus, stream: str, after: int) -> AsyncIterator[lis
             await asyncio.sleep(TAIL_PAUSE_SECONDS)
 
 
+async def state_of(bus: Bus, stream: str) -> dict[str, Any]:
+    """The state of the stream: messages, bytes, sequences. Raises Unavailable or Refused."""
+    return dict((await bus.api(f"STREAM.INFO.{stream}"))["state"])
+
+
 async def last_sequence(bus: Bus, stream: str) -> int:
     """The sequence of the newest message of the stream. Raises Unavailable or Refused."""
-    return int((await bus.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
+    return int((await state_of(bus, stream))["last_seq"])
 
 
 async def restore_snapshot(

@@ -8,10 +8,12 @@ from nats.aio.msg import Msg
 
 from admittance.events.codec import Undecodable, decode
 from admittance.events.requests import Health, HealthReply
+from admittance.events.subjects import ALIVE_INSTANCE
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus import messages, micro
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.connection import REQUESTS
 from admittance.runtime.bus.messages import (
     SECRET_KEY,
     deployment_secret,
@@ -19,7 +21,8 @@ from admittance.runtime.bus.messages import (
     message_id,
 )
 from admittance.runtime.bus.puller import Delivery, Puller
-from support.servers import LIMIT, within
+from support.nats.system_subjects import endpoints
+from support.servers import LIMIT, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
@@ -129,3 +132,35 @@ async def test_a_request_with_the_subject_of_a_fact_for_its_answer_is_dropped(bu
     assert asked == [b"inbox"]
     assert heard == []
     await service.stop()
+
+
+@pytest.mark.servers("real")
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("subject", ["INBOX", "admit.workload.submitted.ns.w", "admit.lease.x"])
+async def test_what_is_no_request_is_received_with_any_reply_subject(
+    bus: Bus, subject: str, direct: bool
+) -> None:
+    subject = subject.replace("INBOX", bus.nc.new_inbox())
+    heard: list[str] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(message.reply)
+
+    if direct:
+        await bus.nc.listen(subject, lambda _, reply, *_rest: heard.append(reply.decode()))
+    else:
+        await bus.nc.subscribe(subject, cb=hear)
+    replies = [
+        *("$JS.SNAPSHOT.ACK.ADMITTANCE.x.131072.1", "$JS.FC.ADMITTANCE.x.y"),
+        *("$O.a.b", "$KV.a.b", "$JS.API.INFO", "admit.x", ""),
+    ]
+    for reply in replies:
+        await bus.nc.publish(subject, b"x", reply=reply)
+    await until(lambda: len(heard) == len(replies))
+    assert heard == replies
+
+
+def test_every_endpoint_has_the_subject_of_a_request() -> None:
+    for subject in endpoints():
+        assert subject.encode().startswith(REQUESTS), subject
+    assert ALIVE_INSTANCE.encode().startswith(REQUESTS)

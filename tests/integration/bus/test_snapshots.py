@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
+from admittance.cli.backup.s2 import Corrupt
+from admittance.cli.backup.snapshot_reader import read_snapshot
 from admittance.events import subjects
 from admittance.runtime import snapshots
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.connection import Connection
 from admittance.runtime.bus.streams import KV_LOG
 from admittance.runtime.errors import AdmittanceError
 from support.servers import TestServer
@@ -34,14 +39,19 @@ async def two(tmp_path: Path) -> AsyncIterator[tuple[Bus, Bus]]:
         await server.stop()
 
 
+async def snapshot_of(bus: Bus, stream: str) -> tuple[list[bytes], dict[str, Any], dict[str, Any]]:
+    parts: list[bytes] = []
+    config, state = await snapshots.take_snapshot(bus, stream, lambda _: parts.append)
+    return parts, config, state
+
+
 async def test_keys_written_after_a_snapshot_keep_value_and_revision(
     two: tuple[Bus, Bus],
 ) -> None:
     old, new = two
     keys = [f"workload.ns.w{number}" for number in range(COUNT)]
     await old.publish_all([put_message(key, b"old", expected=0) for key in keys])
-    parts: list[bytes] = []
-    config, state = await snapshots.take_snapshot(old, KV_LOG, parts.append)
+    parts, config, state = await snapshot_of(old, KV_LOG)
     state_before = int(state["last_seq"])
     await old.publish_all([put_message(key, b"new", expected=None) for key in keys[::2]])
     later = [
@@ -74,8 +84,7 @@ async def test_no_key_is_lost_while_a_writer_never_rests(two: tuple[Bus, Bus]) -
             await asyncio.sleep(0.01)
 
     writing = asyncio.create_task(write())
-    parts: list[bytes] = []
-    config, state = await snapshots.take_snapshot(old, KV_LOG, parts.append)
+    parts, config, state = await snapshot_of(old, KV_LOG)
     later = [
         message
         async for page in snapshots.messages_since(old, KV_LOG, int(state["last_seq"]))
@@ -102,8 +111,7 @@ async def test_a_consumer_of_the_log_continues_after_its_last_acknowledgement(
     positions = {one.name: one for one in await snapshots.log_positions(old)}
     assert {name: one.floor for name, one in positions.items()} == {"all": 0, "new": 4}
     for stream in (subjects.TIMERS, subjects.STREAM):
-        parts: list[bytes] = []
-        config, state = await snapshots.take_snapshot(old, stream, parts.append)
+        parts, config, state = await snapshot_of(old, stream)
         await snapshots.restore_snapshot(new, config, state, parts)
     for one in positions.values():
         await snapshots.restore_position(new, one)
@@ -116,7 +124,67 @@ async def test_a_server_refuses_a_snapshot_that_was_cut(two: tuple[Bus, Bus]) ->
     await old.publish_all(
         [put_message(f"workload.ns.w{number}", b"x" * 500, expected=0) for number in range(50)]
     )
-    parts: list[bytes] = []
-    config, state = await snapshots.take_snapshot(old, KV_LOG, parts.append)
+    parts, config, state = await snapshot_of(old, KV_LOG)
     with pytest.raises(AdmittanceError):
         await snapshots.restore_snapshot(new, config, state, [parts[0][:200]])
+
+
+async def test_a_stream_of_many_parts_is_restored_as_a_whole(two: tuple[Bus, Bus]) -> None:
+    """nats-server sends parts of 128 KiB, and waits for confirmations after 64 of them."""
+    old, new = two
+    chance = Random(1)
+    text = b'{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "status": {}}' * 3
+    values = [text + chance.randbytes(9_000) for _ in range(1_000)]
+    await old.publish_all(
+        [put_message(f"workload.ns.w{place}", one, expected=0) for place, one in enumerate(values)]
+    )
+    await old.publish_all(
+        [put_message(f"workload.ns.w{place}", b"short", expected=None) for place in range(10)]
+    )
+    parts, config, state = await snapshot_of(old, KV_LOG)
+    assert len(parts) > 64
+    found = read_snapshot(KV_LOG, state, parts)
+    assert found.missing() == ""
+    assert found.messages == state["messages"] == 1_000
+    for wrong in (parts[-1:], parts[:-1], parts[:3] + parts[4:], parts[1:]):
+        with pytest.raises(Corrupt):
+            read_snapshot(KV_LOG, state, wrong)
+    assert found.bytes == state["bytes"]
+    more = {**state, "messages": found.messages + 1}
+    sentence = f"{found.messages:,} of {found.messages + 1:,} messages"
+    assert read_snapshot(KV_LOG, more, parts).missing() == sentence
+    assert read_snapshot(KV_LOG, more, parts).missing(removed=1) == ""
+    await snapshots.restore_snapshot(new, config, state, parts)
+    restored = {one.key: one.value for one in await read_all(new, "workload.>")}
+    expected = {f"workload.ns.w{place}": one for place, one in enumerate(values)}
+    assert restored == expected | {f"workload.ns.w{place}": b"short" for place in range(10)}
+
+
+@pytest.mark.parametrize("lost", ["a part in the middle", "the last part"])
+async def test_a_snapshot_that_lost_a_part_is_no_snapshot(
+    two: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    old, _ = two
+    chance = Random(1)
+    values = [chance.randbytes(9_000) for _ in range(60)]
+    await old.publish_all(
+        [put_message(f"workload.ns.w{place}", one, expected=0) for place, one in enumerate(values)]
+    )
+    passed = type(old.nc)._process_msg
+
+    async def lose(
+        nc: Connection, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        gone = reply.endswith(b".2") if lost != "the last part" else not reply
+        if gone and len(data) > 10_000:
+            return
+        await passed(nc, sid, subject, reply, data, headers)
+
+    monkeypatch.setattr(type(old.nc), "_process_msg", lose)
+    if lost == "the last part":
+        parts, _, state = await snapshot_of(old, KV_LOG)
+        with pytest.raises(Corrupt, match="the end is missing"):
+            read_snapshot(KV_LOG, state, parts)
+    else:
+        with pytest.raises(snapshots.SnapshotEnded, match="a part of the snapshot"):
+            await snapshot_of(old, KV_LOG)

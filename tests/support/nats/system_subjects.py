@@ -115,7 +115,7 @@ def _jetstream(users: list[User]) -> Iterator[str]:
     for stream in (*STREAMS, "FOREIGN"):
         yield from (f"{js}.STREAM.{verb}.{stream}" for verb in STREAM_VERBS)
         yield from (f"{js}.CONSUMER.{verb}.{stream}" for verb in ("NAMES", "LIST", "CREATE"))
-        yield from (f"{js}.DIRECT.GET.{stream}", f"$JS.SNAPSHOT.ACK.{stream}.x")
+        yield from (f"{js}.DIRECT.GET.{stream}", f"$JS.SNAPSHOT.ACK.{stream}.x.131072.1")
         yield f"$JS.SNAPSHOT.RESTORE.{stream}.x"
         for durable in durables if stream == subjects.STREAM else durables[:1]:
             yield from (f"{js}.CONSUMER.{verb}.{stream}.{durable}" for verb in CONSUMER_VERBS)

@@ -108,6 +108,13 @@ def test_only_the_workload_controller_creates_streams_and_writes_workloads() -> 
     assert [name for name in ROLES if key in allowed(name)] == ["workload-controller", "backup"]
 
 
+def test_a_backup_may_confirm_the_parts_of_every_stream() -> None:
+    for stream in all_streams():
+        # nats-server asks on $JS.SNAPSHOT.ACK.<stream>.<id>.<bytes>.<number>.
+        confirms = f"$JS.SNAPSHOT.ACK.{stream.name}.x.131072.1"
+        assert [name for name in ROLES if confirms in allowed(name)] == ["backup"]
+
+
 def test_no_role_may_read_the_answers_to_another_user() -> None:
     for name in ROLES:
         own = f"_INBOX.{USERS[name].token}."

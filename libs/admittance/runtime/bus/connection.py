@@ -61,13 +61,17 @@ _DENIED_ACTION: Final = {"publish": "publish to", "subscription": "subscribe to"
 _DENIED: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 
-_NO_INBOX: Final = (b"admit.", b"$")
-"""How the subjects of facts, buckets and the JetStream API begin. A request that asks for its
-answer on such a subject is dropped: the program would publish the answer with its own rights in
-place of the asker's.
+REQUESTS: Final = (b"admit.api.", b"admit.alive.", b"$SRV.")
+"""How the subjects of requests begin, which programs of Admittance answer. Everything else that a
+program receives (facts, and what JetStream sends to the program's own inboxes) is never answered
+with a message of the program's own choice, so it may have any reply subject: JetStream asks for
+confirmations on ``$JS.ACK.…``, ``$JS.FC.…``, ``$JS.SNAPSHOT.ACK.…``.
 """
-_JETSTREAM: Final = (b"$JS.ACK.", b"$JS.FC.")
-"""How subjects begin on which JetStream asks for answers to its deliveries."""
+_NO_INBOX: Final = (b"admit.", b"$")
+"""How the subjects of facts, buckets and JetStream begin. A request that asks for its answer on
+such a subject is dropped: the program would publish the answer with its own rights in place of the
+asker's, and so state a fact, write a key, or acknowledge a delivery.
+"""
 NO_RESPONDERS: Final = "503"
 DENIALS_MAX: Final = 100
 """The most refused subjects of one connection that are remembered."""
@@ -468,7 +472,7 @@ class Connection(ReconnectingClient):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
         handler = self._handlers.get(sid)
-        if reply.startswith(_NO_INBOX) and not reply.startswith(_JETSTREAM):
+        if reply.startswith(_NO_INBOX) and subject.startswith(REQUESTS):
             return
         try:
             if handler is None:

@@ -8,14 +8,15 @@ lack.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -26,7 +27,10 @@ from admittance.cli.backup.archive import (
     Head,
     SinceMessage,
     StreamContents,
+    check,
 )
+from admittance.cli.backup.s2 import Corrupt
+from admittance.cli.backup.snapshot_reader import SnapshotReader
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.files import STANDARD_INPUT
@@ -36,7 +40,13 @@ from admittance.events import subjects
 from admittance.runtime import clock, snapshots
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS, NO_STREAM
-from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+from admittance.runtime.errors import (
+    AccessDenied,
+    AdmittanceError,
+    Busy,
+    Refused,
+    Unavailable,
+)
 
 ORDER: Final = (
     # The journal and the claims are read before the bucket: the journal may name no revision that
@@ -55,16 +65,23 @@ ORDER: Final = (
 """The order in which streams are read."""
 REPLACED: Final = frozenset({KV_CLAIMS, KV_LOG, KV_PROVIDERS})
 """Streams in which a new message replaces the previous one of its subject."""
+ATTEMPTS: Final = 4
+"""How often a snapshot is tried: on a busy machine nats-server ends a snapshot with ``408 No Flow
+Response`` when a part was not confirmed within 5 s."""
+PAUSE_SECONDS: Final = 2.0
+"""The pause before another attempt: the server may still be ending the earlier snapshot."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 async def backup(call: Call, target: str) -> int:
     """Writes the backup to the file; ``-``: to standard output."""
+    shown = "standard output" if target == STANDARD_INPUT else target
     async with link(call) as one:
         with open_target(target) as file, output.Progress("backup") as progress:
             try:
                 written = await _write(one.bus, file, progress)
+                await asyncio.to_thread(_read_again, file, shown)
             except AccessDenied as error:
                 raise NotAllowed(f"{error}; a backup needs a login with the role backup") from None
             except Refused as error:
@@ -75,7 +92,6 @@ async def backup(call: Call, target: str) -> int:
                 raise AnswerIsNo(f"the server refused the backup: {error}; try again") from None
             except Unavailable as error:
                 raise AnswerIsNo(f"the backup is not complete: {error}; try again") from None
-    shown = "standard output" if target == STANDARD_INPUT else target
     output.note(f"backup of {call.shown_url} in {shown}: {written:,} bytes")
     return 0
 
@@ -87,7 +103,7 @@ async def _write(bus: Bus, file: IO[bytes], progress: output.Progress) -> int:
     taken: list[StreamContents] = []
     for name in ORDER:
         progress.say(name)
-        taken.append(await _stream(bus, archive, name))
+        taken.append(await _stream(bus, archive, name, progress))
     # Facts and decisions on the log name revisions of the bucket of workloads. After a restore the
     # bucket must not give a revision again that came after the bucket was read.
     last = await snapshots.last_sequence(bus, KV_LOG)
@@ -99,15 +115,32 @@ async def _write(bus: Bus, file: IO[bytes], progress: output.Progress) -> int:
     return archive.written
 
 
-async def _stream(bus: Bus, archive: ArchiveWriter, name: str) -> StreamContents:
-    parts = 0
+def _read_again(file: IO[bytes], shown: str) -> None:
+    """Reads the file that was written, and compares its checksums. A pipe or a device cannot be
+    read again. Raises AnswerIsNo."""
+    if not (file.seekable() and file.readable()):
+        return
+    file.flush()
+    try:
+        check(shown, file)
+    except BadInput as error:
+        why = error.lines[0].removesuffix("; nothing was restored")
+        raise AnswerIsNo(f"the backup was not written: {why}") from None
 
-    def write(part: bytes) -> None:
-        nonlocal parts
-        archive.add(f"{name}/{parts}", part)
-        parts += 1
 
-    config, state = await snapshots.take_snapshot(bus, name, write)
+async def _stream(
+    bus: Bus, archive: ArchiveWriter, name: str, progress: output.Progress
+) -> StreamContents:
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            parts, config, state = await _snapshot(bus, archive, name)
+            break
+        except (snapshots.SnapshotEnded, Corrupt, Busy) as error:
+            why = str(error) if isinstance(error, AdmittanceError) else f"stream {name}: {error}"
+            if not left:
+                raise Unavailable(why) from None
+            progress.say(f"{name} again: {why}")
+            await asyncio.sleep(PAUSE_SECONDS)
     end = int(state["last_seq"])
     pages = 0
     if name in REPLACED:
@@ -121,6 +154,42 @@ async def _stream(bus: Bus, archive: ArchiveWriter, name: str) -> StreamContents
             pages += 1
             end = page[-1].sequence
     return StreamContents(name, config, state, parts, pages, end)
+
+
+async def _snapshot(
+    bus: Bus, archive: ArchiveWriter, name: str
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """Adds a snapshot of the stream to the archive, and reads it meanwhile as a restore will: the
+    number of its parts, the configuration and the state of the stream. Members of an earlier
+    attempt are replaced. Raises Corrupt if the snapshot is not complete, and what `take_snapshot`
+    raises."""
+    parts = 0
+    reader: SnapshotReader | None = None
+
+    def begin(state: Mapping[str, Any]) -> Callable[[bytes], None]:
+        nonlocal reader
+        reader = SnapshotReader(name, state)
+        read = reader.feed
+
+        def write(part: bytes) -> None:
+            nonlocal parts
+            read(part)
+            archive.add(f"{name}/{parts}", part)
+            parts += 1
+
+        return write
+
+    config, state = await snapshots.take_snapshot(bus, name, begin)
+    assert reader is not None, "the snapshot has begun"
+    reader.end()
+    if reader.missing():
+        # The server may have removed messages before it came to read them.
+        now = await snapshots.state_of(bus, name)
+        added = int(now["last_seq"]) - int(state["last_seq"])
+        removed = int(state["messages"]) + added - int(now["messages"])
+        if why := reader.missing(removed=removed):
+            raise Corrupt(f"the snapshot has only {why}")
+    return parts, config, state
 
 
 @contextmanager
@@ -149,7 +218,7 @@ def open_target(path: str) -> Iterator[IO[bytes]]:
         raise BadInput(f"cannot write {path}: {error.strerror or error}") from None
     try:
         with _sentences(path):
-            with os.fdopen(handle, "wb") as file:
+            with os.fdopen(handle, "w+b") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

@@ -13,6 +13,8 @@ from typing import IO, Final
 import msgspec
 
 from admittance.cli.backup.archive import Archive, StreamContents, check
+from admittance.cli.backup.s2 import Corrupt
+from admittance.cli.backup.snapshot_reader import read_snapshot
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.files import STANDARD_INPUT
@@ -56,7 +58,7 @@ async def restore(call: Call, source: str, replicas: int) -> int:
     is damaged, if a stream exists, or if services run.
     """
     with _source(source) as (name, file):
-        archive = await asyncio.to_thread(check, name, file)
+        archive = await asyncio.to_thread(check_all, name, file)
         async with link(call) as one:
             try:
                 await _refuse_used_server(one.bus, call)
@@ -67,6 +69,20 @@ async def restore(call: Call, source: str, replicas: int) -> int:
     when = f"{made.time:%Y-%m-%d %H:%M:%S} UTC" if made.time is not None else "an unknown time"
     output.note(f"restored the backup of {when} (Admittance {made.version}): start the services")
     return 0
+
+
+def check_all(name: str, file: IO[bytes]) -> Archive:
+    """Checks the file, and reads each snapshot in it as nats-server will. Raises BadInput."""
+    archive = check(name, file)
+    for stream in archive.contents.streams:
+        try:
+            read_snapshot(stream.name, stream.state, archive.parts(stream))
+        except Corrupt as error:
+            raise BadInput(
+                f"{name} is damaged: the snapshot of {stream.name} cannot be read ({error}); "
+                "take another backup; nothing was restored"
+            ) from None
+    return archive
 
 
 async def _refuse_used_server(bus: Bus, call: Call) -> None:
