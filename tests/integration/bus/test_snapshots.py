@@ -149,7 +149,7 @@ async def test_a_stream_of_many_parts_is_restored_as_a_whole(two: tuple[Bus, Bus
     for wrong in (parts[-1:], parts[:-1], parts[:3] + parts[4:], parts[1:]):
         with pytest.raises(Corrupt):
             read_snapshot(KV_LOG, state, wrong)
-    assert found.bytes == state["bytes"]
+    assert found.size == state["bytes"]
     more = {**state, "messages": found.messages + 1}
     sentence = f"{found.messages:,} of {found.messages + 1:,} messages"
     assert read_snapshot(KV_LOG, more, parts).missing() == sentence

@@ -33,7 +33,7 @@ class Announced:
 
     def __init__(self, state: Mapping[str, Any]) -> None:
         self.messages = int(state["messages"])
-        self.bytes = int(state["bytes"])
+        self.size = int(state["bytes"])
         self.first = int(state["first_seq"])
         self.last = int(state["last_seq"])
 
@@ -41,8 +41,8 @@ class Announced:
 class SnapshotReader:
     """Reads one snapshot of the stream ``name``, part by part.
 
-    ``messages``, ``bytes``: of the messages read so far whose sequences the server announced. An
-    archive of nats-server before 2.15 may contain deleted messages too.
+    ``messages``, ``size``: number and bytes of the messages read so far whose sequences the server
+    announced. An archive of nats-server before 2.15 may contain deleted messages too.
     """
 
     def __init__(self, name: str, state: Mapping[str, Any]) -> None:
@@ -57,8 +57,8 @@ class SnapshotReader:
         return self._archive.messages if self._archive is not None else 0
 
     @property
-    def bytes(self) -> int:
-        return self._archive.bytes if self._archive is not None else 0
+    def size(self) -> int:
+        return self._archive.size if self._archive is not None else 0
 
     def feed(self, part: bytes) -> None:
         """Reads the next part. Raises Corrupt."""
@@ -84,8 +84,8 @@ class SnapshotReader:
         wanted = self._announced
         if self.messages + removed < wanted.messages:
             return f"{self.messages:,} of {wanted.messages:,} messages"
-        if not removed and self.bytes < wanted.bytes:
-            return f"{self.bytes:,} of {wanted.bytes:,} bytes"
+        if not removed and self.size < wanted.size:
+            return f"{self.size:,} of {wanted.size:,} bytes"
         return ""
 
 
@@ -98,7 +98,7 @@ class _Archive(ABC):
         self._buffer = bytearray()
         self.ended = False
         self.messages = 0
-        self.bytes = 0
+        self.size = 0
 
     def feed(self, block: bytes) -> None:
         if self.ended:
@@ -114,7 +114,7 @@ class _Archive(ABC):
     def _add(self, sequence: int, size: int) -> None:
         if self._announced.first <= sequence <= self._announced.last:
             self.messages += 1
-            self.bytes += size
+            self.size += size
 
 
 class _Entries(_Archive):
