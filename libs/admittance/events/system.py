@@ -55,6 +55,30 @@ class Restored(SystemMessage, frozen=True, kw_only=True):
     time: datetime | None = None
 
 
+class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
+    """Which jobs a runner starts, by submitter and namespace.
+
+    ``namespaces``: the runner leaves jobs of other namespaces to other runners; empty: none.
+    ``submitters``: the users whose jobs it starts. ``all_of``: the namespaces of which it starts
+    the jobs of all submitters. ``unknown``: whether it starts the jobs of unknown submitters.
+    ``every``: whether it starts the jobs of all submitters.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    submitters: tuple[str, ...] = ()
+    all_of: tuple[str, ...] = ()
+    unknown: bool = False
+    every: bool = False
+
+
+class RunnerAnnouncement(SystemMessage, frozen=True, kw_only=True):
+    """Key ``_runner.<runner>`` of the claims bucket. ``root``: the path of the runner's data
+    folder. ``starts``: which jobs the runner starts; None: all jobs."""
+
+    root: str = ""
+    starts: RunnerStarts | None = None
+
+
 class Alive(SystemMessage, frozen=True, kw_only=True):
     """Key ``_alive.<service>.<instance>`` of the claims bucket, with a TTL: the instance is alive.
     This Struct is also the request and the reply on ``admit.alive.instance.<service>.<instance>``.

@@ -5,6 +5,7 @@ Files, all of mode 0600 in a folder of mode 0700:
 - ``users.json``: the users with their public keys; never a secret of a user.
 - ``auth.conf``: the accounts and users for nats-server, made from ``users.json``.
 - ``system.nk``: the seed with which the server is asked to read ``auth.conf`` again.
+- ``run-as``: the Unix users of jobs, for the runner of `admit up`.
 - ``NAME.creds``: the credentials of the users that `admit up` needs itself.
 - ``OPERATOR.nk``, ``CORE.nk``, ``OUT.nk``, ``SYS.nk``: in a folder with JWTs, the seeds that sign
   them. In such a folder, ``auth.conf`` has no users, and the server keeps JWTs in ``jwt``.
@@ -20,7 +21,7 @@ import asyncio
 import fcntl
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -73,6 +74,7 @@ CONFIG: Final = "auth.conf"
 SYSTEM: Final = "system.nk"
 LOCK: Final = "lock"
 SENDING: Final = "sending"
+RUN_AS: Final = "run-as"
 RESOLVER: Final = "jwt"
 VERSIONS: Final = (1, 2)
 """The versions of ``users.json``: 2 is a folder with JWTs."""
@@ -294,6 +296,23 @@ class AuthStore:
             left = tuple(one for one in content.users if one not in gone)
             self._save(msgspec.structs.replace(content, users=left), config_first=True)
         return gone
+
+    @property
+    def run_as_file(self) -> Path:
+        """The file with the rules of the runner of `admit up`."""
+        return self.folder / RUN_AS
+
+    def run_as(self) -> str:
+        """The text of the file with the rules of the runner; "": there is no file."""
+        return _read_own(self.run_as_file).decode() if self.run_as_file.exists() else ""
+
+    def change_run_as(self, change: Callable[[str], str]) -> None:
+        """Writes the rules of the runner anew if ``change`` returns another text for them."""
+        with self._locked():
+            before = self.run_as()
+            after = change(before)
+            if after != before:
+                self._write(RUN_AS, after)
 
     # Files. -----------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ import structlog
 from admittance.events.facts import Admitted
 from admittance.runner.folder import DataFolder, find_run
 from admittance.runner.jobs.job_rules import JobRules, UnixUser
-from admittance.runner.jobs.plan import NO_RULES, RunPlan, plan_docker, plan_local, sweep_docker
-from admittance.runner.jobs.rule_options import check_unix_users
+from admittance.runner.jobs.live_rules import LiveRules
+from admittance.runner.jobs.plan import RunPlan, plan_docker, plan_local, sweep_docker
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
 from admittance.runtime.errors import SetupError
@@ -53,15 +53,18 @@ def _other_user(rules: JobRules, admitted: Admitted) -> UnixUser | None:
 class LocalExecutor:
     """Runs pods as process groups."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ, rules: JobRules = NO_RULES) -> None:
+    def __init__(
+        self, environ: Mapping[str, str] = os.environ, rules: LiveRules | None = None
+    ) -> None:
         self._given = {name: environ[name] for name in INHERITED if name in environ}
-        self._rules = rules
+        self._rules = rules or LiveRules()
 
     async def check(self) -> None:
-        check_unix_users(self._rules)
+        await asyncio.to_thread(self._rules.load)
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:  # noqa: ARG002
-        user = _other_user(self._rules, admitted)
+        rules = self._rules.current
+        user = _other_user(rules, admitted)
         given = self._given
         if user is not None:
             path = {name: value for name, value in given.items() if name == "PATH"}
@@ -70,7 +73,7 @@ class LocalExecutor:
         plan = plan_local(admitted, given=given)
         for process in (one for pods in plan.sets for one in (*pods.init, *pods.main)):
             if process.cwd:
-                self._rules.check_folder(os.path.realpath(process.cwd))
+                rules.check_folder(os.path.realpath(process.cwd))
         return msgspec.structs.replace(plan, run_as=user)
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
@@ -80,12 +83,15 @@ class LocalExecutor:
 class DockerExecutor:
     """Runs pods as containers of the engine that the docker client reaches."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ, rules: JobRules = NO_RULES) -> None:
+    def __init__(
+        self, environ: Mapping[str, str] = os.environ, rules: LiveRules | None = None
+    ) -> None:
         self._given = _without_secrets(environ)
-        self._rules = rules
+        self._rules = rules or LiveRules(local=False)
         self._docker = ""
 
     async def check(self) -> None:
+        await asyncio.to_thread(self._rules.load)
         found = shutil.which("docker")
         if found is None:
             raise SetupError(
@@ -116,8 +122,8 @@ class DockerExecutor:
             given=self._given,
             docker=self._docker,
             mark=mark,
-            rules=self._rules,
-            user=_other_user(self._rules, admitted),
+            rules=self._rules.current,
+            user=_other_user(self._rules.current, admitted),
         )
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
@@ -133,13 +139,19 @@ EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
 }
 
 
-def executor_of(name: str, rules: JobRules = NO_RULES) -> Executor:
+def executor_of(name: str, rules: LiveRules | None = None) -> Executor:
     """Returns the executor with the name ``name``, such as docker. Raises SetupError for an unknown
     name."""
     kind = EXECUTORS.get(name)
     if kind is None:
         raise SetupError(f"--executor {name}: choose one of the executors {', '.join(EXECUTORS)}")
     return kind(rules=rules)
+
+
+async def check_executor(name: str, rules: JobRules) -> None:
+    """Raises SetupError if this machine lacks what the executor needs, or cannot follow the
+    rules."""
+    await executor_of(name, LiveRules(rules, local=name == "local")).check()
 
 
 def end_processes(mark: str, processes: Mapping[int, int]) -> None:
@@ -325,7 +337,7 @@ class LocalMachine:
     `admittance.runner.machine.HostMachine` defines them.
     """
 
-    def __init__(self, rules: JobRules = NO_RULES) -> None:
+    def __init__(self, rules: LiveRules | None = None) -> None:
         self._rules = rules
 
     def boot_seconds(self) -> float:

@@ -1,5 +1,5 @@
 """The data folders of other runners. Such a folder may have the result of a job whose runner has
-ended."""
+ended. With its own folder, a runner announces which jobs it starts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 import structlog
 
-from admittance.events.subjects import CLAIMS
+from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS
+from admittance.events.system import RunnerAnnouncement, RunnerStarts
 from admittance.runner.machine import HostMachine, OtherRun, RunnerFiles
 from admittance.runtime.bus.bucket import Entry, put_message
 from admittance.runtime.bus.bus import Bus
 
-FOLDER_PREFIX: Final = "_runner"
 KNOWN_SECONDS: Final = 2 * 86_400.0
 """Seconds for which the announced folder of another runner is remembered."""
 SHIM_END_SECONDS: Final = 60.0
@@ -28,10 +28,6 @@ LOOK_SECONDS: Final = 0.2
 log = structlog.get_logger(service="runner")
 
 
-class _AnnouncedFolder(msgspec.Struct, frozen=True):
-    root: str = ""
-
-
 class OtherFolders:
     """The data folders that other runners have announced."""
 
@@ -39,17 +35,21 @@ class OtherFolders:
         self._bus = bus
         self._machine = machine
         self._folder = folder
+        self.starts: RunnerStarts | None = None
+        """Which jobs this runner starts, for its announcement; None: all jobs."""
         self._roots: dict[str, str] = {}
         self.loaded = asyncio.Event()
         """The event that is set when this runner knows all folders that other runners announced
         before this runner's start."""
 
     async def announce(self) -> None:
-        """Writes the path of this runner's folder to the bucket, for other runners. Raises
-        Unavailable.
+        """Writes the path of this runner's folder to the bucket, for other runners, and which jobs
+        this runner starts, for the workload-controller. Raises Unavailable.
         """
-        value = msgspec.json.encode(_AnnouncedFolder(str(self._folder.root)))
-        key = f"{FOLDER_PREFIX}.{self._folder.runner}"
+        value = msgspec.json.encode(
+            RunnerAnnouncement(root=str(self._folder.root), starts=self.starts)
+        )
+        key = f"{ANNOUNCED_RUNNERS}.{self._folder.runner}"
         await self._bus.publish(
             put_message(key, value, expected=None, ttl_seconds=KNOWN_SECONDS, bucket=CLAIMS)
         )
@@ -66,7 +66,7 @@ class OtherFolders:
         """Learns the paths of other runners' folders from entries of the bucket of claims."""
         for entry in entries:
             prefix, _, runner = entry.key.partition(".")
-            if prefix != FOLDER_PREFIX or runner == self._folder.runner:
+            if prefix != ANNOUNCED_RUNNERS or runner == self._folder.runner:
                 continue
             if entry.value is None:
                 self._roots.pop(runner, None)
@@ -77,7 +77,7 @@ class OtherFolders:
 
 def read_root(value: bytes) -> str:
     """The path of a runner's folder as stored in the bucket of claims. Raises MsgspecError."""
-    return msgspec.json.decode(value, type=_AnnouncedFolder).root
+    return msgspec.json.decode(value, type=RunnerAnnouncement).root
 
 
 async def wait_for_shim(run: OtherRun) -> None:

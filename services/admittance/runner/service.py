@@ -28,8 +28,8 @@ from admittance.runner.fact_handlers import (
     recover,
     resume_runs,
 )
-from admittance.runner.jobs.job_rules import JobRules
-from admittance.runner.jobs.plan import NO_RULES
+from admittance.runner.jobs.job_rules import NO_RULES, JobRules
+from admittance.runner.jobs.live_rules import LOOK_SECONDS, LiveRules
 from admittance.runner.launcher import LocalMachine
 from admittance.runner.logs import LogReader
 from admittance.runner.machine import HostMachine, RunFiles
@@ -92,7 +92,8 @@ async def run(
     ``rules``: which jobs the runner may start.
     Raises SetupError.
     """
-    machine = machine or LocalMachine(rules)
+    live = LiveRules(rules, local=executor == "local")
+    machine = machine or LocalMachine(live)
     kind = machine.executor(executor)
     await kind.check()
     folder = machine.open_files(settings.data_dir or Path.home() / ".local/share/admittance")
@@ -106,15 +107,17 @@ async def run(
         clock=clock.now,
     )
     try:
+        manager.other_folders.starts = live.current.starts()
         await manager.launcher.open()
         disk = partial(disk_findings, "disk of the runner", folder.root)
         shown = show_metrics(settings, Gauges(RUNNER_GAUGES, partial(_gauges, manager)))
-        with report_findings(disk):
+        with report_findings(disk), report_findings(live.findings):
             async with shown:
                 await _serve(
                     bus,
                     settings,
                     manager,
+                    live,
                     stop,
                     ready,
                     retention_seconds,
@@ -150,6 +153,7 @@ async def _serve(
     bus: Bus,
     settings: Settings,
     manager: RunManager,
+    rules: LiveRules,
     stop: asyncio.Event,
     ready: asyncio.Event | None,
     retention_seconds: float,
@@ -226,6 +230,8 @@ async def _serve(
         tasks.append(
             asyncio.create_task(_clean_up(manager, retention_seconds, retention_runs), name="tidy")
         )
+        if rules.can_change:
+            tasks.append(asyncio.create_task(_follow_rules(manager, rules), name="runner rules"))
         if ready is not None:
             ready.set()
         log.info("runner_ready", runner=manager.folder.runner)
@@ -345,6 +351,15 @@ async def _check_runs(manager: RunManager) -> None:
         await manager.check_runs()
         while manager.released and not manager.shutting_down:
             await admit_current(manager, *manager.released.pop())
+
+
+async def _follow_rules(manager: RunManager, rules: LiveRules) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        if await asyncio.to_thread(rules.refresh):
+            log.info("rules_changed")
+            manager.other_folders.starts = rules.current.starts()
+            await manager.retry(manager.other_folders.announce)
 
 
 async def _clean_up(manager: RunManager, seconds: float, runs: int) -> None:

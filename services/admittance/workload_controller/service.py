@@ -16,6 +16,7 @@ import structlog
 
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
+from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import subjects
 from admittance.events.requests import SettledReply
 from admittance.lease import CONTROLLER
@@ -30,6 +31,7 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.metrics import Gauges
 from admittance.workload.limits import Limits, changed_limits, limits_of
+from admittance.workload_controller.announced_runners import follow_runners
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.commit_writer import (
     SERVICE,
@@ -180,7 +182,8 @@ class ActiveController:
             self.outcome,
             limits.max_manifest_bytes,
         )
-        people = self._people = UserRequests(bus, controller, limits, self._metrics)
+        runners, runners_known = AnnouncedRunners(), asyncio.Event()
+        people = self._people = UserRequests(bus, controller, limits, self._metrics, runners)
         following = follow_manifests(bus, controller, durables, self._on_written)
         # If one of the tasks fails, all end: for instance, without the task that follows manifests
         # the leader would judge decisions by old manifests.
@@ -190,6 +193,10 @@ class ActiveController:
             tasks.create_task(deletions.run(), name="deletions")
             tasks.create_task(people.run(), name="people")
             await self._endpoints.start()
+            if bus.nc.user:
+                # Only a server that demands credentials knows the submitters of jobs.
+                tasks.create_task(follow_runners(bus, runners, runners_known), name="runners")
+                await runners_known.wait()
             await people.start()
             await self._apply_facts(controller, manifests, self._commits, deletions)
 

@@ -21,6 +21,7 @@ from admittance.api.workload import Kept
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.control.flow_control import CONFLICT, WRONG, FlowControl, Refusal, UserRequest
+from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, Fact
 from admittance.events.codec import Undecodable, decode
@@ -30,6 +31,7 @@ from admittance.events.subjects import (
     STREAM,
     USER_FACTS,
     USER_REQUESTS,
+    user_of,
 )
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
@@ -80,8 +82,10 @@ class UserRequests:
         controller: Controller,
         limits: UserLimits,
         metrics: WorkloadMetrics | None,
+        runners: AnnouncedRunners,
     ) -> None:
         self._bus = bus
+        self._runners = runners
         self._controller = controller
         self._flow = FlowControl(limits, controller.workloads.pending)
         self._metrics = metrics
@@ -154,6 +158,11 @@ class UserRequests:
             # With the uid of an earlier workload, verdicts and capacity of that workload would
             # count for this one.
             self._refuse(answer_to, Refusal(WRONG, "UidGiven", UID_GIVEN), named)
+            return
+        if isinstance(fact, facts.Submitted) and (
+            why := self._runners.refusal(user_of(named), fact.namespace)
+        ):
+            self._refuse(answer_to, Refusal(CONFLICT, "NoRunner", why), named)
             return
         if isinstance(fact, facts.Verdict) and (why := self._unfit(fact)):
             self._refuse(answer_to, Refusal(CONFLICT, "NoApproval", why), named)

@@ -211,10 +211,16 @@ def test_key_that_others_may_have_read_is_made_anew(tmp_path: Path) -> None:
     ],
 )
 def test_admit_up_runs_the_jobs_of_its_admin_as_itself(
-    given: tuple[str, ...], insecure: bool, own: set[str], monkeypatch: pytest.MonkeyPatch
+    given: tuple[str, ...],
+    insecure: bool,
+    own: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("ADMIT_RUN_AS", raising=False)
-    rules = rules_of_server(RuleTexts(run_as=given), executor="local", insecure=insecure)
+    texts = RuleTexts(run_as=given)
+    rules = rules_of_server(texts, tmp_path, executor="local", insecure=insecure)
+    assert rules.file == ("" if insecure else str(tmp_path / "auth" / "run-as"))
     mine = {key for key, user in rules.run_as.items() if user.uid == os.geteuid()}
     assert mine == own
     assert len(rules.run_as) == len(own) + len(given)

@@ -16,6 +16,7 @@ import msgspec
 from admittance.access.permissions import Rule, answer_for
 from admittance.access.roles import ROLES, permissions_of, problems
 from admittance.access.users import User, is_expired
+from admittance.cli.auth import job_users
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.options import Call, Output, UrlFrom
@@ -39,6 +40,7 @@ class NewUser(NamedTuple):
     class_name: str
     expires_seconds: float | None
     file: Path
+    unix: str = ""
 
 
 def init(call: Call, folder: Path, *, jwt: bool) -> None:
@@ -68,8 +70,11 @@ async def add(call: Call, folder: Path, wanted: NewUser) -> None:
     if wrong := problems(user):
         raise BadInput(*wrong)
     store = AuthStore(folder)
+    if wanted.unix:
+        job_users.refuse_wrong(store, user, wanted.unix)
     store.add(user, wanted.file)
     output.say(f"added {user.name} ({user.role}): credentials in {wanted.file}")
+    job_users.tell(store, user, wanted.unix)
     await tell_servers(call, store, added=True)
 
 
@@ -78,6 +83,7 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
     store = AuthStore(folder)
     gone = store.remove(name)
     output.say(f"revoked {gone.name} ({gone.role})")
+    job_users.forget(store, gone)
     await tell_servers(call, store)
 
 

@@ -1,4 +1,4 @@
-"""admit auth: init, add, revoke, list, show, check.
+"""admit auth: init, add, revoke, run-as, expire, list, show, check.
 
 Imports happen when a command runs, so that help and completion are fast.
 """
@@ -145,6 +145,10 @@ def add(
     expires: Annotated[
         str | None, typer.Option(metavar="SPAN", help="The user expires after 90s, 1h30m, 30d, …")
     ] = None,
+    unix: Annotated[
+        str,
+        typer.Option(metavar="UNIX_USER", help="The Unix user that runs the user's jobs."),
+    ] = "",
     folder: FolderOption = None,
 ) -> None:
     """Add a user with a role, and write its credentials file."""
@@ -158,7 +162,9 @@ def add(
     if not str(file) or file.is_dir():
         raise BadInput(f"-o {file}: name a new file")
     span = None if expires is None else seconds_of(expires, "--expires")
-    wanted = auth.NewUser(role, name, namespace or (), controller, provisioning_class, span, file)
+    wanted = auth.NewUser(
+        role, name, namespace or (), controller, provisioning_class, span, file, unix
+    )
     run(auth.add(call, _folder(folder), wanted))
 
 
@@ -168,6 +174,33 @@ def revoke(call: Call, name: UserName, folder: FolderOption = None) -> None:
     from admittance.cli.auth import auth
 
     run(auth.revoke(call, _folder(folder), name))
+
+
+@with_options(call_options_without_output)
+def run_as(
+    call: Call,
+    rule: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RULE", help="As for --run-as: user:ada=ada, namespace:team-a=jobs, @team, …"
+        ),
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the rule.")] = False,
+    folder: FolderOption = None,
+) -> None:
+    """Store which Unix user runs the jobs of whom; without RULE: list the rules.
+
+    The runner of `admit up`, or with --run-as-file DIR/run-as, reads them within seconds.
+    """
+    from admittance.cli.auth import job_users
+
+    del call
+    if rule is not None:
+        job_users.change(_folder(folder), rule, remove=remove)
+    elif remove:
+        raise BadInput("--remove: name the rule")
+    else:
+        job_users.show(_folder(folder))
 
 
 @with_options(call_options_without_output)
@@ -227,6 +260,7 @@ def register(app: typer.Typer) -> None:
         ("init", init),
         ("add", add),
         ("revoke", revoke),
+        ("run-as", run_as),
         ("expire", expire),
         ("list", list_),
         ("show", show),

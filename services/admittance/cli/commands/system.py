@@ -68,7 +68,17 @@ def service_options(
             metavar="KEY=USER",
             help="The Unix user of jobs. KEY: user:NAME (the submitter), namespace:NAME, unknown "
             "or *. USER: a name, UID, UID:GID, or a range LOW-HIGH with one for each namespace. "
-            "Repeatable. Default: $ADMIT_RUN_AS",
+            "Or @GROUP: a submitter with the name of a member of the Unix group runs as that "
+            "member. Repeatable. Default: $ADMIT_RUN_AS",
+        ),
+    ] = None,
+    run_as_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run-as-file",
+            metavar="FILE",
+            help="More rules as for --run-as, one in a line, read again when FILE changes. "
+            "Default: $ADMIT_RUN_AS_FILE; of a locked `up`, auth/run-as in its data folder",
         ),
     ] = None,
     job_namespace: Annotated[
@@ -131,7 +141,7 @@ def service_options(
     from admittance.cli.up.up import Options
     from admittance.runner.jobs.rule_options import RuleTexts
 
-    rules = (run_as, job_namespace, job_image, job_folder)
+    rules = (run_as, run_as_file, job_namespace, job_image, job_folder)
     return call_of(ctx, nats, namespace), Options(
         data_dir=data_folder(data_dir),
         folder_chosen=data_dir is not None,

@@ -184,7 +184,7 @@ def judge_claim(entry: Entry) -> None:
     if entry.key.startswith("_alive."):
         lease_store.instance_of(entry)
         return
-    if entry.key.startswith(f"{other_folders.FOLDER_PREFIX}."):
+    if entry.key.startswith(f"{subjects.ANNOUNCED_RUNNERS}."):
         other_folders.read_root(entry.value or b"")
         return
     namespace, _, rest = entry.key.partition(".")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import structlog
 
 from admittance.access.roles import ROLES
@@ -22,7 +23,7 @@ from admittance.runner.folder import name_of
 from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules
 from admittance.runner.jobs.rule_options import VARIABLES, RuleTexts, rules_of
 from admittance.runtime import clock
-from admittance.runtime.auth_store import USERS, AuthStore
+from admittance.runtime.auth_store import RUN_AS, USERS, AuthStore
 from admittance.runtime.bus.credentials import read_user_key
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import EmbeddedServer
@@ -127,13 +128,17 @@ the admin, and the unknown submitters of jobs from before the lock.
 """
 
 
-def rules_of_server(texts: RuleTexts, *, executor: str, insecure: bool) -> JobRules:
+def rules_of_server(texts: RuleTexts, data_dir: Path, *, executor: str, insecure: bool) -> JobRules:
     """The rules of the runner beside an embedded server. The Unix user of `admit up` runs the jobs
     of the admin (with ``insecure`` all jobs), unless options or variables name a Unix user for
-    these jobs or for all jobs. Raises SetupError.
+    these jobs or for all jobs. More rules are in a file of the folder of users, unless options or
+    variables name another file, or with ``insecure``. Raises SetupError.
     """
     given = texts.run_as or text_list(os.environ, VARIABLES["run_as"])
     named = {one.rpartition("=")[0] for one in given}
     keys = (EVERY,) if insecure else OWN_JOBS
     own = [f"{key}={os.geteuid()}" for key in keys if not {key, EVERY} & named]
-    return rules_of(texts._replace(run_as=(*given, *own)), os.environ, executor=executor)
+    rules = rules_of(texts._replace(run_as=(*given, *own)), os.environ, executor=executor)
+    if rules.file or insecure:
+        return rules
+    return msgspec.structs.replace(rules, file=str((data_dir / "auth" / RUN_AS).absolute()))

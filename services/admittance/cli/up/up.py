@@ -28,10 +28,9 @@ from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_ready
 from admittance.cli.up.server_watch import watch
 from admittance.cli.up.traces import exports_traces
-from admittance.runner.jobs.job_rules import JobRules
-from admittance.runner.jobs.plan import NO_RULES
+from admittance.runner.jobs.job_rules import NO_RULES, JobRules
 from admittance.runner.jobs.rule_options import RuleTexts, rules_of
-from admittance.runner.launcher import EXECUTORS, executor_of
+from admittance.runner.launcher import EXECUTORS, check_executor
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
@@ -125,7 +124,7 @@ async def up(call: Call, options: Options) -> int:
     refuse_wrong(options, executor)
     if executor is not None:
         # The runner checks the executor as well, but only after everything else has started.
-        await executor_of(executor, job_rules(call, options)).check()
+        await check_executor(executor, job_rules(call, options))
     if embeds(call, options):
         refuse_unused(call)
     else:
@@ -281,7 +280,12 @@ def job_rules(call: Call, options: Options) -> JobRules:
     if not embeds(call, options):
         return served_rules(options)
     try:
-        return rules_of_server(options.rules, executor=options.executor, insecure=options.insecure)
+        return rules_of_server(
+            options.rules,
+            options.data_dir,
+            executor=options.executor,
+            insecure=options.insecure,
+        )
     except SetupError as error:
         raise BadInput(str(error)) from None
 
@@ -349,7 +353,7 @@ async def serve(call: Call, name: str, options: Options) -> int:
     rules = NO_RULES
     if name == "runner":
         rules = served_rules(options)
-        await executor_of(executor, rules).check()
+        await check_executor(executor, rules)
     stop = _stop_on_signals(in_time=grace_of(name) is not None)
     # Imported now and not after the wait for a server and its streams: after an election many
     # services would import at the same moment, which takes them seconds on a small machine.

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from admittance.events.facts import Admitted
+from admittance.events.system import RunnerStarts
 
 EVERY: Final = "*"
 UNKNOWN: Final = "unknown"
@@ -55,15 +56,29 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     other runners. ``run_as``: the Unix user of a job, by the keys ``user:NAME`` (the submitter),
     ``namespace:NAME``, ``unknown`` (no known submitter) and ``*``; the first of these keys that
     matches the job counts, and a job without a matching key is refused. A range gives each
-    namespace a Unix user of its own. ``images``: patterns of allowed images, such as
-    ``registry.example.com/team/*``. ``folders``: paths, without symbolic links, of allowed working
-    folders; the folders inside an allowed folder are allowed, too.
+    namespace a Unix user of its own. ``groups``: Unix groups; a submitter with the name of a member
+    runs as that Unix user, unless a key ``user:NAME`` names another one. ``members``: the members
+    of these groups by name, without root. ``file``: the path of a file with more rules of
+    ``run_as`` and ``groups``, which count before those of options; "": no file. ``broken``: the
+    keys of rules in this file that the runner cannot follow, with the reasons. ``images``: patterns
+    of allowed images, such as ``registry.example.com/team/*``. ``folders``: paths, without symbolic
+    links, of allowed working folders; the folders inside an allowed folder are allowed, too.
     """
 
     namespaces: tuple[str, ...] = ()
     run_as: Mapping[str, UnixUser | UnixUsers] = msgspec.field(default_factory=dict)
+    groups: tuple[str, ...] = ()
+    members: Mapping[str, UnixUser] = msgspec.field(default_factory=dict)
+    file: str = ""
+    broken: Mapping[str, str] = msgspec.field(default_factory=dict)
     images: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+
+    @property
+    def names_unix_users(self) -> bool:
+        """Whether jobs run only as the Unix users that the rules name. False: every job runs as the
+        Unix user of the runner."""
+        return bool(self.run_as or self.groups or self.file)
 
     def allows_namespace(self, namespace: str) -> bool:
         return not self.namespaces or namespace in self.namespaces
@@ -71,12 +86,16 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     def unix_user(self, admitted: Admitted) -> UnixUser | None:
         """The Unix user of the job; None: the job runs as the runner's Unix user. Raises
         CannotRun."""
-        if not self.run_as:
+        if not self.names_unix_users:
             return None
         by = admitted.submitted_by
         first = f"user:{by}" if by else UNKNOWN
+        if by in self.members and first not in self.run_as and first not in self.broken:
+            return self.members[by]
         namespace = f"namespace:{admitted.namespace}"
         for key in (first, namespace, EVERY) if by else (namespace, first, EVERY):
+            if key in self.broken:
+                raise CannotRun(f"the runner cannot follow the rule {key}: {self.broken[key]}")
             if key in self.run_as:
                 user = self.run_as[key]
                 return (
@@ -86,6 +105,25 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         raise CannotRun(
             f"the runner has no Unix user for jobs of {who} in namespace {admitted.namespace}: "
             f"name one with --run-as {first if by else namespace}=UNIX_USER"
+        )
+
+    def starts(self) -> RunnerStarts | None:
+        """Which jobs the runner starts, by submitter and namespace; None: the jobs of every
+        submitter in every namespace."""
+        if not self.names_unix_users:
+            return RunnerStarts(namespaces=self.namespaces, every=True) if self.namespaces else None
+        broken = {key.removeprefix("user:") for key in self.broken}
+        named = {"user": self.members.keys() - broken, "namespace": set[str]()}
+        for key in self.run_as:
+            kind, _, name = key.partition(":")
+            if name:
+                named[kind].add(name)
+        return RunnerStarts(
+            namespaces=self.namespaces,
+            submitters=tuple(sorted(named["user"])),
+            all_of=tuple(sorted(named["namespace"])),
+            unknown=UNKNOWN in self.run_as,
+            every=EVERY in self.run_as,
         )
 
     def check_image(self, image: str) -> None:
@@ -104,3 +142,6 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
                 f"the runner may not start jobs in the folder {folder}: allowed are "
                 f"{', '.join(self.folders)}"
             )
+
+
+NO_RULES: Final = JobRules()

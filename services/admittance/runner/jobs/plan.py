@@ -19,7 +19,7 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
-from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
+from admittance.runner.jobs.job_rules import NO_RULES, CannotRun, JobRules, UnixUser
 
 GRACE_SECONDS: Final = 30
 """The grace period of a pod template without terminationGracePeriodSeconds; the default of
@@ -68,7 +68,6 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     probe: tuple[str, ...] = ()
 
 
-NO_RULES: Final = JobRules()
 Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 

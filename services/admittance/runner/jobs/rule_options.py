@@ -6,6 +6,8 @@ import grp
 import os
 import pwd
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from admittance.api.names import name_error
@@ -15,6 +17,7 @@ from admittance.runtime.process.settings import text_list
 
 VARIABLES: Final[Mapping[str, str]] = {
     "run_as": "ADMIT_RUN_AS",
+    "file": "ADMIT_RUN_AS_FILE",
     "namespaces": "ADMIT_JOB_NAMESPACES",
     "images": "ADMIT_JOB_IMAGES",
     "folders": "ADMIT_JOB_FOLDERS",
@@ -23,6 +26,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 commas."""
 OPTIONS: Final[Mapping[str, str]] = {
     "run_as": "--run-as",
+    "file": "--run-as-file",
     "namespaces": "--job-namespace",
     "images": "--job-image",
     "folders": "--job-folder",
@@ -31,9 +35,10 @@ OPTIONS: Final[Mapping[str, str]] = {
 
 class RuleTexts(NamedTuple):
     """The rules of a runner as texts of options; for the meaning of the fields see `JobRules`.
-    ``run_as``: texts ``KEY=UNIX_USER``."""
+    ``run_as``: texts ``KEY=UNIX_USER`` or ``@GROUP``. ``file``: at most one path."""
 
     run_as: tuple[str, ...] = ()
+    file: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -51,50 +56,76 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
     for namespace in given["namespaces"]:
         if wrong := name_error(namespace):
             raise SetupError(f"{_shown('namespaces')}: {wrong}")
+    where = _shown("run_as")
+    run_as = parse_run_as(given["run_as"], where)
     return JobRules(
         namespaces=tuple(sorted(set(given["namespaces"]))),
-        run_as=_run_as(given["run_as"]),
+        run_as={key: unix_users(text, where) for key, text in run_as.users.items()},
+        groups=run_as.groups,
+        file=_file(given["file"]),
         images=given["images"],
         folders=tuple(_folder(one) for one in given["folders"]),
     )
 
 
-def _run_as(texts: Iterable[str]) -> dict[str, UnixUser | UnixUsers]:
-    found: dict[str, UnixUser | UnixUsers] = {}
+class RunAs(NamedTuple):
+    """The texts of Unix users in rules ``KEY=UNIX_USER`` by their keys, and the groups of the rules
+    ``@GROUP``."""
+
+    users: dict[str, str]
+    groups: tuple[str, ...]
+
+
+def key_of(text: str) -> str:
+    """What a rule is about: the rule ``@GROUP`` itself, or the key of ``KEY=UNIX_USER``."""
+    return text if text.startswith("@") else text.rpartition("=")[0]
+
+
+def parse_run_as(texts: Iterable[str], where: str) -> RunAs:
+    """The rules in the texts. ``where``: the option or the file with the rules, for messages.
+    Raises SetupError."""
+    users: dict[str, str] = {}
+    groups: list[str] = []
     for text in texts:
-        key, separator, user = text.rpartition("=")
+        key = key_of(text)
         kind, colon, name = key.partition(":")
         named = kind in ("user", "namespace") and bool(colon and name)
-        if not separator or not (named or key in (EVERY, UNKNOWN)):
+        if not (named or key in (EVERY, UNKNOWN) or (len(key) > 1 and key.startswith("@"))):
             raise SetupError(
-                f"{_shown('run_as')} {text}: it must be user:NAME=UNIX_USER, "
-                "namespace:NAME=UNIX_USER, unknown=UNIX_USER or *=UNIX_USER"
+                f"{where} {text}: it must be user:NAME=UNIX_USER, namespace:NAME=UNIX_USER, "
+                "unknown=UNIX_USER, *=UNIX_USER or @GROUP"
             )
-        if key in found:
-            raise SetupError(f"{_shown('run_as')}: {key} is given twice")
-        found[key] = _range(user) or unix_user(user)
-    return found
+        if key in users or key[1:] in groups:
+            raise SetupError(f"{where}: {key} is given twice")
+        if key.startswith("@"):
+            groups.append(key[1:])
+        else:
+            users[key] = text.rpartition("=")[2]
+    return RunAs(users, tuple(groups))
 
 
-def _range(text: str) -> UnixUsers | None:
+def unix_users(text: str, where: str) -> UnixUser | UnixUsers:
+    """The Unix user or the range of Unix users in the text. Raises SetupError."""
+    return _range(text, where) or unix_user(text, where)
+
+
+def _range(text: str, where: str) -> UnixUsers | None:
     """The range of Unix users ``LOW-HIGH``; None for any other text. Raises SetupError."""
     low, dash, high = text.partition("-")
     if not (dash and low.isdecimal() and high.isdecimal()):
         return None
     if not 0 < int(low) < int(high) < 2**32 - 1:
-        raise SetupError(
-            f"{_shown('run_as')}: {text} is not a range of Unix users without root, LOW-HIGH"
-        )
+        raise SetupError(f"{where}: {text} is not a range of Unix users without root, LOW-HIGH")
     return UnixUsers(low=int(low), high=int(high))
 
 
-def unix_user(text: str) -> UnixUser:
+def unix_user(text: str, where: str = "--run-as") -> UnixUser:
     """The Unix user with the name, ``UID`` or ``UID:GID`` in ``text``. Raises SetupError."""
     uid, _, gid = text.partition(":")
     if uid.isdecimal() and (not gid or gid.isdecimal()):
         number = int(uid)
         if max(number, int(gid or 0)) >= 2**32 - 1:
-            raise SetupError(f"{_shown('run_as')}: {text} is not the number of a Unix user")
+            raise SetupError(f"{where}: {text} is not the number of a Unix user")
         if gid:
             return UnixUser(uid=number, gid=int(gid), groups=(int(gid),))
         try:
@@ -104,7 +135,7 @@ def unix_user(text: str) -> UnixUser:
     try:
         return _known(pwd.getpwnam(text))
     except KeyError:
-        raise SetupError(f"{_shown('run_as')}: there is no Unix user {text!r}") from None
+        raise SetupError(f"{where}: there is no Unix user {text!r}") from None
 
 
 def _known(entry: pwd.struct_passwd) -> UnixUser:
@@ -118,24 +149,58 @@ def _known(entry: pwd.struct_passwd) -> UnixUser:
     )
 
 
+def members_of(name: str) -> dict[str, UnixUser]:
+    """The members of a Unix group by name: the users that the group lists, and the users whose own
+    group it is. Root is left out, and so is every other name of uid 0. Raises SetupError if the
+    group does not exist."""
+    try:
+        group = grp.getgrnam(name)
+    except KeyError:
+        raise SetupError(f"--run-as @{name}: there is no Unix group {name!r}") from None
+    primary = {one.pw_name for one in pwd.getpwall() if one.pw_gid == group.gr_gid}
+    found: dict[str, UnixUser] = {}
+    for member in sorted({*group.gr_mem, *primary}):
+        with suppress(KeyError):  # the group lists a user that does not exist
+            entry = pwd.getpwnam(member)
+            if entry.pw_uid:
+                found[member] = _known(entry)
+    return found
+
+
 def check_unix_users(rules: JobRules) -> None:
     """Raises SetupError if this process cannot start jobs as the Unix users that the rules name, or
     if this process is root and the rules name no Unix user."""
     own = os.geteuid()
-    if own == 0 and not rules.run_as:
+    if own == 0 and not rules.names_unix_users:
         raise SetupError(
             "the runner is root: name the Unix user of its jobs with --run-as or ADMIT_RUN_AS, "
             "such as '*=nobody'"
         )
-    others = [
-        key
-        for key, user in rules.run_as.items()
-        if own != 0 and (isinstance(user, UnixUsers) or user.uid != own)
-    ]
+    if own == 0:
+        return
+    others = [key for key, user in rules.run_as.items() if not is_own(user)]
+    others += [f"@{group}" for group in rules.groups]
     if others:
-        raise SetupError(
-            f"--run-as {others[0]}: only a runner that is root can start jobs as other Unix users"
-        )
+        raise SetupError(f"--run-as {others[0]}: {ONLY_ROOT}")
+
+
+ONLY_ROOT: Final = "only a runner that is root can start jobs as other Unix users"
+
+
+def is_own(user: UnixUser | UnixUsers) -> bool:
+    """Whether this process runs as the Unix user."""
+    return isinstance(user, UnixUser) and user.uid == os.geteuid()
+
+
+def _file(paths: tuple[str, ...]) -> str:
+    if not paths:
+        return ""
+    path = Path(paths[-1]).absolute()
+    if len(paths) > 1:
+        raise SetupError(f"{_shown('file')}: {paths[0]} and {paths[1]} are given, name one file")
+    if not path.is_file():
+        raise SetupError(f"{_shown('file')}: there is no file {path}")
+    return str(path)
 
 
 def _folder(text: str) -> str:
