@@ -15,8 +15,9 @@ from admittance.api.problems import ManifestError
 from admittance.api.reading.objects import accept
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
-from admittance.runner.jobs.job_rules import CannotRun, JobRules
-from admittance.runner.jobs.plan import NO_RULES, RunPlan
+from admittance.runner.jobs.job_rules import NO_RULES, CannotRun, JobRules
+from admittance.runner.jobs.live_rules import LiveRules
+from admittance.runner.jobs.plan import RunPlan
 from admittance.runner.launcher import DockerExecutor, LocalExecutor
 from unit.runner.hostile_templates import hostile_template
 
@@ -28,7 +29,7 @@ def plans(template: Any) -> Iterator[RunPlan | str]:
     """For each executor its plan of a job with the template, or why it has none."""
     pods = PodSetToRun(name="main", count=2, template=msgspec.Raw(msgspec.json.encode(template)))
     fact = Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
-    for rules in (NO_RULES, RULES):
+    for rules in (LiveRules(NO_RULES), LiveRules(RULES)):
         for executor in (LocalExecutor({}, rules), DockerExecutor({}, rules)):
             try:
                 plan = executor.run_plan(fact, "mark")
