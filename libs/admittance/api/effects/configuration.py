@@ -58,7 +58,8 @@ CONFIGURATION: Final[Table] = {
     FairSharing: all_work("enable", "preemptionStrategies"),
     AdmissionFairSharing: all_work("usageHalfLifeTime", "usageSamplingInterval", "resourceWeights"),
     WaitForPodsReady: all_work(
-        "enable", "timeout", "recoveryTimeout", "blockAdmission", "requeuingStrategy"
+        *("enable", "timeout", "recoveryTimeout", "maxTimeoutOnWorkload", "blockAdmission"),
+        "requeuingStrategy",
     ),
     RequeuingStrategy: all_work(
         "timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds"
