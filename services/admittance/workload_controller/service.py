@@ -31,7 +31,6 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.metrics import Gauges
 from admittance.workload.limits import Limits, changed_limits, limits_of
-from admittance.workload_controller.announced_runners import follow_runners
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.commit_writer import (
     SERVICE,
@@ -45,7 +44,11 @@ from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.endpoints import Endpoints
 from admittance.workload_controller.journal import HistoryRecorder
 from admittance.workload_controller.manifest_writer import Deletions, ManifestWriter
-from admittance.workload_controller.takeover import follow_manifests, load_controller
+from admittance.workload_controller.takeover import (
+    follow_manifests,
+    follow_runners,
+    load_controller,
+)
 from admittance.workload_controller.user_requests import UserRequests
 from admittance.workload_controller.workload_metrics import (
     CHECK_ACTIVE,

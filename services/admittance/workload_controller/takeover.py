@@ -9,15 +9,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+import msgspec
 import structlog
 
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.control.manifest_changes import load_entry, messages_about_all
+from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events.reader import Reader, SetAside, Unreadable
-from admittance.events.subjects import STREAM
-from admittance.events.system import Adopted, ObjectApplied
+from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS, STREAM
+from admittance.events.system import Adopted, ObjectApplied, RunnerAnnouncement
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last
@@ -38,6 +40,7 @@ _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.
 
 log = structlog.get_logger()
 _applied = Reader(ObjectApplied)
+_announcement = msgspec.json.Decoder(RunnerAnnouncement)
 
 
 class LoadedController(NamedTuple):
@@ -100,6 +103,28 @@ async def follow_manifests(
 
     ours = [kind.token for kind in KINDS.values() if kind.token not in ("workload", "job")]
     await follow_bucket(bus, [f"{token}.>" for token in ours], learn_all)
+
+
+async def follow_runners(bus: Bus, runners: AnnouncedRunners, loaded: asyncio.Event) -> None:
+    """Keeps ``runners`` equal to the bucket, until cancelled. ``loaded``: is set once the runners
+    that were announced before are known."""
+
+    def learn(entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            runner = entry.key.partition(".")[2]
+            if entry.value is None:
+                runners.forget(runner)
+                continue
+            try:
+                announced = _announcement.decode(entry.value)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                runners.forget(runner)  # `admit doctor` lists the entry
+            else:
+                runners.note(runner, announced.starts)
+
+    await follow_bucket(
+        bus, (f"{ANNOUNCED_RUNNERS}.>",), learn, lambda _: loaded.set(), bucket=CLAIMS
+    )
 
 
 def _load(controller: Controller, entries: list[Entry]) -> None:
