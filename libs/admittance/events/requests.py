@@ -19,7 +19,14 @@ from admittance.events.explanation import (
     Protection,
     Room,
 )
-from admittance.events.shapes import ConsumedUsage, Finding, PodSetUpdate, PreemptedBy, Shortfall
+from admittance.events.shapes import (
+    ConsumedUsage,
+    Finding,
+    PodLog,
+    PodSetUpdate,
+    PreemptedBy,
+    Shortfall,
+)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -330,16 +337,6 @@ class Logs(Request, frozen=True, kw_only=True):
     offsets: dict[str, int] = msgspec.field(default_factory=dict)
     tail: int | None = None
     before: int = 0
-
-
-class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Output of one pod. ``pod`` is ``<pod set>-<index>``; ``offset`` is the position in the output
-    at which ``text`` ends, in bytes."""
-
-    pod: str
-    text: str = ""
-    offset: int = 0
-    running: bool = False
 
 
 class LogsReply(Reply, frozen=True, kw_only=True):

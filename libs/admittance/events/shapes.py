@@ -280,3 +280,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     what: str
     found: str
     todo: str = ""
+
+
+class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Output of one pod. ``pod`` is ``<pod set>-<index>``; ``offset`` is the position in the output
+    at which ``text`` ends, in bytes. ``cut``: bytes before ``text`` that were asked for, but that
+    the runner's limit of output has removed. ``short``: ``text`` begins after the wanted last
+    lines, because they are too long to look for."""
+
+    pod: str
+    text: str = ""
+    offset: int = 0
+    running: bool = False
+    cut: int = 0
+    short: bool = False

@@ -14,8 +14,11 @@ from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
-from admittance.events.requests import Logs, LogsReply, PodLog
+from admittance.cli.support.output import note
+from admittance.events.requests import Logs, LogsReply
+from admittance.events.shapes import PodLog
 from admittance.runtime import clock
+from admittance.runtime.telemetry.findings import size_of
 from admittance.workload.phase import Phase, phase
 
 POLL_SECONDS: Final = 0.3
@@ -105,9 +108,16 @@ class Writer:
         self._names: set[str] = set()
 
     def write(self, pods: tuple[PodLog, ...]) -> None:
-        """Writes the new output of the pods."""
+        """Writes the new output of the pods. Says on standard error what of it is missing."""
         self._names.update(one.pod for one in pods)
         for one in pods:
+            if one.cut:
+                note(
+                    f"{one.pod}: {size_of(one.cut)} of its output before this are not kept: the "
+                    "runner keeps the newest output (--output-limit)"
+                )
+            if one.short:
+                note(f"{one.pod}: its lines are too long to count from the end, so this is less")
             if not one.text:
                 continue
             text = self._half.pop(one.pod, "") + one.text

@@ -40,7 +40,10 @@ from admittance.runtime.errors import SetupError
 
 NAME_MAX: Final = 200
 """The most bytes of a folder's name; file systems allow 255."""
-
+JOURNAL_BYTES: Final = 16 << 20
+"""The most bytes that are read of a journal at once; the shim writes about 60 bytes for each pod. A
+job with the runner's Unix user can make the file longer than the memory.
+"""
 
 _identity = msgspec.json.Decoder(RunIdentity)
 
@@ -117,8 +120,12 @@ class RunFolder:
         """Reads new lines of the run's journal; returns True if there was a new line."""
         try:
             with (self.path / "journal").open("rb") as file:
+                grown = False
                 file.seek(self.journal.offset)
-                return self.journal.feed(file.read())
+                while self.journal.feed(file.read(JOURNAL_BYTES)):
+                    grown = True
+                    file.seek(self.journal.offset)
+                return grown
         except FileNotFoundError:
             return False
 

@@ -287,15 +287,19 @@ class RunManager:
         """Returns a run of an earlier admission of the same workload with a result that came too
         late to count. The work of such a run is done, so the job does not start again.
         """
-        mine = run_key(run.namespace, run.name, 0)[:-1]
-        open_ones = [found for key, found in self.folders.items() if key.startswith(mine)]
-        for found in [*open_ones, *self.closed.of(run.namespace, run.name)]:
+        for found in self.runs_of(run.namespace, run.name):
             if found.identity.uid != run.uid or found.identity.revision >= run.revision:
                 continue
             found.read_journal()
             if found.journal.is_result:
                 return found
         return None
+
+    def runs_of(self, namespace: str, name: str) -> list[RunFiles]:
+        """The open and the closed runs of a workload."""
+        mine = run_key(namespace, name, 0)[:-1]
+        open_ones = [found for key, found in self.folders.items() if key.startswith(mine)]
+        return [*open_ones, *self.closed.of(namespace, name)]
 
     def _spec(self, plan: RunPlan, identity: RunIdentity, mark: str) -> Spec:
         # The shim's SIGTERM and SIGKILL come before the claims' TTL ends: SIGTERM early enough for

@@ -31,8 +31,8 @@ from admittance.runner.fact_handlers import (
 from admittance.runner.jobs.job_rules import NO_RULES, JobRules
 from admittance.runner.jobs.live_rules import LOOK_SECONDS, LiveRules
 from admittance.runner.launcher import LocalMachine
-from admittance.runner.logs import LogReader
 from admittance.runner.machine import HostMachine, RunFiles
+from admittance.runner.output.log_reader import LogReader
 from admittance.runner.run_manager import RunManager
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
@@ -171,10 +171,7 @@ async def _serve(
         batch=BATCH,
         request=partial(make, name, "log"),
     )
-    logs = LogReader(
-        lambda: [*manager.folders.values(), *manager.closed.values()],
-        manager.given_back.values,
-    )
+    logs = LogReader(manager.runs_of, manager.given_back.values)
 
     async def health(_: bytes, __: str) -> HealthReply:
         return HealthReply(
@@ -252,6 +249,7 @@ async def _serve(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        logs.close()
         await puller.close()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -30,6 +31,9 @@ AT_ONCE: Final = 1
 """The most simulations that run at once. Each simulation takes a CPU core, and as much memory as
 the scheduler."""
 WAITING_MAX: Final = 4
+NAMESPACE_MAX: Final = 2
+"""The most simulations that users of one namespace run or wait for, so that they leave places to
+others."""
 SECONDS: Final = 120.0
 """Seconds in which a simulation request must be answered, including the wait for earlier
 simulations. The command that asks for the simulation waits a little longer."""
@@ -55,7 +59,8 @@ class Simulations:
         self._program = program
         self._seconds = seconds
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._asked = 0
+        self._asked: Counter[str] = Counter()
+        """For each namespace the simulations that run or wait; "" stands for admins."""
 
     async def simulate(self, data: bytes, subject: str) -> Parts:
         """Returns the answer to a simulation request, in as many messages as needed. Raises
@@ -66,9 +71,15 @@ class Simulations:
         errand = SimulationTask(
             request=request, config=self._config, limits=self._limits, namespace=namespace
         )
-        if self._asked >= AT_ONCE + WAITING_MAX:
-            raise Unavailable(f"{self._asked} simulations run or wait already: try again soon")
-        self._asked += 1
+        asked, of_namespace = self._asked.total(), self._asked[namespace]
+        if asked >= AT_ONCE + WAITING_MAX:
+            raise Unavailable(f"{asked} simulations run or wait already: try again soon")
+        if namespace and of_namespace >= NAMESPACE_MAX:
+            raise Unavailable(
+                f"{of_namespace} simulations of namespace {namespace} run or wait already: "
+                "try again soon"
+            )
+        self._asked[namespace] += 1
         try:
             async with asyncio.timeout(self._seconds), self._room:
                 return await self._run(msgspec.json.encode(errand))
@@ -77,7 +88,8 @@ class Simulations:
                 f"the simulation was not done after {self._seconds:g} s, and was stopped"
             ) from None
         finally:
-            self._asked -= 1
+            self._asked[namespace] -= 1
+            self._asked += Counter()  # drops namespaces without simulations
 
     async def _run(self, errand: bytes) -> Parts:
         environ = self._settings.connection.environment(os.environ)

@@ -190,6 +190,21 @@ async def test_requests_beyond_the_queue_are_refused_at_once() -> None:
     await within(asyncio.gather(*asked, return_exceptions=True))
 
 
+async def test_requests_of_one_namespace_leave_places_to_others() -> None:
+    simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=60)
+    asked = [
+        asyncio.create_task(simulations.simulate(b"{}", f"admit.api.simulate.{namespace}"))
+        for namespace in ("greedy", "greedy", "quiet")
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match="2 simulations of namespace greedy"):
+        await within(simulations.simulate(b"{}", "admit.api.simulate.greedy"))
+    assert not any(task.done() for task in asked)
+    for task in asked:
+        task.cancel()
+    await within(asyncio.gather(*asked, return_exceptions=True))
+
+
 async def test_an_unreachable_bucket_is_an_error_in_the_reply() -> None:
     simulations = Simulations(a_settings(), Config())
     [message] = (await within(simulations.simulate(b"{}", "admit.api.simulate"), 60)).messages

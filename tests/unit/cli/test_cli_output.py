@@ -7,7 +7,7 @@ import pytest
 from admittance.cli.logs import Writer
 from admittance.cli.support import output
 from admittance.cli.support.output import Column, Table
-from admittance.events.requests import PodLog
+from admittance.events.shapes import PodLog
 
 TABLE = Table(
     (Column("NAME"), Column("PODS", right=True), Column("MESSAGE", wide=True), Column("REASON")),
@@ -52,6 +52,16 @@ def test_output_of_one_pod_is_shown_unchanged(capsys: pytest.CaptureFixture[str]
     writer.write((PodLog(pod="main-0", text="line"),))
     writer.end()
     assert capsys.readouterr().out == "half a line"
+
+
+def test_missing_output_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    writer = Writer(None)
+    writer.write((PodLog(pod="main-0", text="rest\n", cut=3 << 20, short=True),))
+    captured = capsys.readouterr()
+    assert captured.out == "rest\n"
+    cut, short = captured.err.splitlines()
+    assert cut.startswith("main-0: 3.0 MiB of its output before this are not kept")
+    assert short.startswith("main-0: its lines are too long")
 
 
 def test_lines_of_several_pods_are_whole_and_carry_the_pod(

@@ -13,7 +13,6 @@ from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.requests import Logs, LogsReply
 from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
 from admittance.runner.folder import DataFolder, RunFolder, find_run
-from admittance.runner.logs import LogReader, read_logs
 from admittance.runner.machine import (
     ClosedRuns,
     RunIdentity,
@@ -23,6 +22,7 @@ from admittance.runner.machine import (
     StopNote,
     run_key,
 )
+from admittance.runner.output.log_reader import LogReader, read_logs
 from admittance.runner.service import expired
 from admittance.runtime.errors import SetupError
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -359,7 +359,7 @@ async def test_the_output_of_an_earlier_run_is_found_by_its_revision(tmp_path: P
     runs = [a_run(folder, revision=revision) for revision in (3, 7, 9)]
     for run in runs:
         write_output(run, "main-0", str(run.identity.revision).encode())
-    reader = LogReader(lambda: runs)
+    reader = LogReader(lambda _, __: runs)
 
     async def answer(before: int) -> LogsReply:
         data = msgspec.json.encode(Logs(name="train", before=before))

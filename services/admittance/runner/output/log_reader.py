@@ -1,0 +1,152 @@
+"""Serves the output of pods, read from the data folder, on ``admit.api.logs.<ns>``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from admittance.events.names import plain
+from admittance.events.requests import Logs, LogsReply
+from admittance.events.shapes import PodLog
+from admittance.runner.machine import RunFiles
+from admittance.runner.output.parts import pods_with_output
+from admittance.runner.output.pod_output import PodOutput, ReadBudget
+from admittance.runtime import clock
+
+REPLY_BYTES: Final = 400_000
+"""The most bytes of output in one reply. The output may double its size in JSON, and the server's
+limit for a message is a megabyte.
+"""
+CHARACTER_BYTES: Final = 4
+"""The most bytes of one character in UTF-8."""
+TAIL_BYTES: Final = 32 << 20
+"""The most bytes that one request reads to find the last lines of all pods."""
+READ_SECONDS: Final = 2.0
+"""Seconds after which a request looks for no more lines."""
+
+NOT_HERE_SECONDS: Final = 1.0
+"""Seconds that a runner without the requested output waits, so that a runner with the output
+replies first: every runner gets each request for logs.
+"""
+THREADS: Final = 4
+"""Threads that read output. They do nothing else, so that requests for output never delay the end
+of a run."""
+THREADS_OF_NAMESPACE: Final = 2
+"""The most threads that read output of one namespace at the same time."""
+
+_decoder = msgspec.json.Decoder(Logs)
+
+
+class LogReader:
+    """Replies with the output of a workload's newest run, or of an earlier run; the run may have
+    ended. ``runs``: a function that returns the runs of a namespace's workload. ``given_back``:
+    runs that may have started again on another runner; the reply uses these runs only if no other
+    runner replies. Call `close` at the end.
+    """
+
+    def __init__(
+        self,
+        runs: Callable[[str, str], Iterable[RunFiles]],
+        given_back: Callable[[], Iterable[RunFiles]] = tuple,
+    ) -> None:
+        self._runs = runs
+        self._given_back = given_back
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logs")
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def close(self) -> None:
+        """Drops the requests that wait. A read that has begun ends soon, because it is bounded."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def handle(self, data: bytes, subject: str) -> LogsReply:
+        """Handles a request to the endpoint for logs. Raises ValueError or MsgspecError for a bad
+        request, as `micro.serve` expects.
+        """
+        request = _decoder.decode(data)
+        namespace = plain(subject.rsplit(".", 1)[1])
+        found = _newest(self._runs(namespace, request.name), namespace, request)
+        if found is None:
+            await asyncio.sleep(NOT_HERE_SECONDS)
+            found = _newest(self._given_back(), namespace, request)
+            if found is None:
+                which = "an earlier run of workload" if request.before else "workload"
+                return LogsReply(
+                    error=f"no runner has output of {which} {namespace}/{request.name}"
+                )
+            return await self._read(namespace, partial(read_logs, found, request, over=True))
+        found.read_journal()
+        return await self._read(namespace, partial(read_logs, found, request))
+
+    async def _read(self, namespace: str, read: Callable[[], LogsReply]) -> LogsReply:
+        turn = self._turns.setdefault(namespace, asyncio.Semaphore(THREADS_OF_NAMESPACE))
+        async with turn:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, read)
+
+
+def _newest(runs: Iterable[RunFiles], namespace: str, request: Logs) -> RunFiles | None:
+    found = [
+        each
+        for each in runs
+        if (each.identity.namespace, each.identity.name) == (namespace, request.name)
+        and (not request.before or each.identity.revision < request.before)
+    ]
+    return max(found, key=lambda each: each.identity.revision, default=None)
+
+
+def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
+    """The output of the run's pods from the requested offsets on, as much as fits into one reply.
+    ``over``: whether the run is known to have ended; otherwise its journal tells which pods run.
+
+    An offset beyond the end of the output counts as 0, because such an offset belongs to an earlier
+    run of the workload.
+    """
+    pods = []
+    left = REPLY_BYTES
+    complete = True
+    budget = ReadBudget(TAIL_BYTES, clock.monotonic() + READ_SECONDS)
+    for pod, parts in pods_with_output(str(run.path / "out"), request.pod).items():
+        running = not over and pod not in run.journal.ended and run.journal.outcome is None
+        with PodOutput(parts) as output:
+            offset, whole = request.offsets.get(pod, 0), True
+            if request.tail is not None and pod not in request.offsets:
+                offset, whole = output.tail_offset(request.tail, budget)
+            if not 0 <= offset <= output.end:
+                offset = 0
+            data, first = output.read(offset, left)
+            more = first + len(data) < output.end
+        if more or running:
+            whole_characters = data[: len(data) - _half_character(data)]
+            # Half a character before bytes that are not kept is never completed.
+            if whole_characters or not more or left < CHARACTER_BYTES:
+                data = whole_characters
+        left -= len(data)
+        complete = complete and not more
+        pods.append(
+            PodLog(
+                pod=pod,
+                text=data.decode(errors="replace"),
+                offset=first + len(data),
+                running=running,
+                cut=first - offset,
+                short=not whole,
+            )
+        )
+    return LogsReply(pods=tuple(pods), complete=complete, revision=run.identity.revision)
+
+
+def _half_character(data: bytes) -> int:
+    """How many bytes at the end of ``data`` belong to an incomplete UTF-8 character."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return back if back < length else 0
+        if byte < 0x80:
+            return 0
+    return 0
