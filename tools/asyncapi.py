@@ -70,7 +70,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("objects", reading_requests.Objects, reading_requests.ObjectsReply, "both"),
     ("events", requests.Events, requests.EventsReply, "both"),
     ("explain", requests.Explain, requests.ExplainReply, "namespace"),
-    ("fit", requests.Fit, requests.FitReply, "namespace"),
+    ("fit", whatif.Fit, whatif.FitReply, "namespace"),
     ("pending", requests.PendingQuery, requests.PendingReply, "both"),
     ("queues", requests.Queues, requests.QueuesReply, "both"),
     ("simulate", whatif.Simulate, whatif.SimulateReply, "both"),

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, Foreign
-from admittance.api.kinds import KINDS, OBJECT_KINDS, SUBMITTED_KINDS
+from admittance.api.kinds import OBJECT_KINDS, SUBMITTED_KINDS
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest, our_kind, token_of
 from admittance.api.meta import APPLIED_BY, ObjectMeta, with_user
@@ -254,14 +254,14 @@ def deletion_message(controller: Controller, key: str, revision: int) -> Message
     """Returns the message ``admit.object.deleted`` for an object of which only the delete marker is
     known; None: the key does not belong to a known kind."""
     prefix = key.partition(".")[0]
-    kind = next((one for one in KINDS.values() if one.token == prefix), None)
+    kind = OBJECT_KINDS.get(prefix)
     if kind is None:
         return None
     try:
         namespace, name = names_of(key)
     except Unreadable:
         return None
-    said = ObjectApplied(kind=kind.name, namespace=namespace, name=name, revision=revision)
+    said = ObjectApplied(kind=kind, namespace=namespace, name=name, revision=revision)
     return _message(controller, applied_subject(prefix, namespace, name, deleted=True), said)
 
 

@@ -169,26 +169,6 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     seen: int = 0
 
 
-class Fit(Request, frozen=True, kw_only=True):
-    """``admit.api.fit.<ns>``: whether a workload that is not submitted could ever start in its
-    present queue. ``workload``: the workload's manifest."""
-
-    workload: msgspec.Raw
-
-
-class FitReply(Reply, frozen=True, kw_only=True):
-    """``fits`` false: the ClusterQueue could not hold the workload even if empty, for ``reason``
-    (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the nominal quota and the
-    borrowing limit. ``seen``: the newest revision of the bucket known to the scheduler."""
-
-    fits: bool = True
-    reason: str = ""
-    message: str = ""
-    local_queue: str = ""
-    cluster_queue: str = ""
-    seen: int = 0
-
-
 class PendingQuery(Request, frozen=True, kw_only=True):
     """``admit.api.pending[.<ns>]``: pending workloads in order; at most ``limit``, after the first
     ``skip``."""
@@ -467,11 +447,14 @@ class ApplyReply(Reply, frozen=True, kw_only=True):
 
 
 class Delete(Request, frozen=True, kw_only=True):
-    """``admit.api.delete[.<ns>]``: deletes an object other than a workload."""
+    """``admit.api.delete[.<ns>]``: deletes an object other than a workload. ``stored``: the key of
+    the bucket whose value is deleted, instead of the object that the other fields name; only
+    without a namespace in the subject."""
 
     kind: str
     namespace: str = ""
     name: str
+    stored: str = ""
 
 
 class DeleteReply(Reply, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
-"""``admit.api.simulate``: what would happen if manifests were applied now. Nothing is changed.
+"""``admit.api.simulate`` and ``admit.api.fit``: what would happen if manifests were applied now.
+Nothing is changed.
 
-Two copies of the bucket, one with the change and one without, are simulated until nothing more
-happens; the reply lists the differences and counts the other workloads.
+For ``simulate``, two copies of the bucket, one with the change and one without, are simulated until
+nothing more happens; the reply lists the differences and counts the other workloads.
 """
 
 from __future__ import annotations
@@ -25,6 +26,26 @@ class Simulate(Request, frozen=True, kw_only=True):
     objects: tuple[msgspec.Raw, ...] = ()
     deletes: tuple[Delete, ...] = ()
     limit: int = 100
+
+
+class Fit(Request, frozen=True, kw_only=True):
+    """``admit.api.fit.<ns>``: whether a workload that is not submitted could ever start in its
+    present queue. ``workload``: the workload's manifest."""
+
+    workload: msgspec.Raw
+
+
+class FitReply(Reply, frozen=True, kw_only=True):
+    """``fits`` false: the ClusterQueue could not hold the workload even if empty, for ``reason``
+    (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the nominal quota and the
+    borrowing limit. ``seen``: the newest revision of the bucket known to the scheduler."""
+
+    fits: bool = True
+    reason: str = ""
+    message: str = ""
+    local_queue: str = ""
+    cluster_queue: str = ""
+    seen: int = 0
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -16,8 +16,6 @@ from typing import Any
 from admittance.events.facts import Decision, Refused
 from admittance.events.requests import (
     ExplainReply,
-    Fit,
-    FitReply,
     PendingQuery,
     PendingReply,
     PendingRow,
@@ -25,6 +23,7 @@ from admittance.events.requests import (
     QueuesReply,
 )
 from admittance.events.shapes import ConsumedUsage, Refusal
+from admittance.events.whatif import Fit, FitReply
 from admittance.quota.catalog import Catalog
 from admittance.scheduling import configuration_updates, workload_updates
 from admittance.scheduling.cycle import recheck

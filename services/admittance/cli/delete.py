@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,17 +13,21 @@ from admittance.cli.show.capacity_requests import record_of
 from admittance.cli.show.families import refuse_variant
 from admittance.cli.show.objects import Found, lookup
 from admittance.cli.support import kinds, output
-from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
-from admittance.cli.support.link import Link, link
+from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
+from admittance.cli.support.link import Link, NoResponder, link
 from admittance.cli.support.options import Call
 from admittance.cli.wait import follow
 from admittance.events import facts
 from admittance.events.requests import Delete, DeleteReply
-from admittance.events.subjects import BUCKET
 from admittance.provisioning.records import Record
 from admittance.runtime import clock
+from admittance.runtime.bus.bucket import delete_message
+from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 from admittance.workload.check_rows import row_of
+from admittance.workload_controller.endpoints import why_kept
 
+KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*", re.ASCII)
+"""The characters that nats-server allows in a key of a bucket."""
 GONE_SECONDS: Final = 10.0
 """How long `admit delete` waits for the job of a workload to stop."""
 
@@ -58,6 +63,55 @@ async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
     return status
 
 
+async def delete_stored(call: Call, keys: Sequence[str]) -> int:
+    """Deletes the values at keys of the bucket, one by one, readable or not. The exit status is 1
+    if a key had no value or its value was kept."""
+    status = 0
+    async with link(call) as bus:
+        for key in keys:
+            try:
+                await _delete_key(bus, key)
+                output.outcome(key, "deleted")
+            except CliError as error:
+                for line in error.lines:
+                    output.error(line)
+                status = max(status, error.status)
+    return status
+
+
+async def _delete_key(bus: Link, key: str) -> None:
+    if not KEY.fullmatch(key):
+        raise BadInput(f'"{key}" is not a key of the bucket, such as `admit doctor` prints')
+    try:
+        reply = await bus.ask("delete", Delete(kind="", name="", stored=key), DeleteReply)
+    except NoResponder as error:
+        await _delete_directly(bus, key, error)
+        return
+    if reply.outcome == "absent":
+        raise AnswerIsNo(f"the bucket has no key {key}")
+    if reply.outcome != "deleted":
+        raise AnswerIsNo(reply.error or f"{key} was not deleted: {reply.outcome or 'no answer'}")
+
+
+async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
+    """Deletes the value at the key without the workload-controller, for which a damaged value may
+    be the reason not to run. Raises AnswerIsNo."""
+    entry = await bus.get(key)
+    if entry is None:
+        raise AnswerIsNo(f"the bucket has no key {key}")
+    if kept := why_kept(entry):
+        raise AnswerIsNo(kept)
+    try:
+        await bus.bus.publish(delete_message(key, expected=entry.revision))
+    except AccessDenied:
+        raise NotAllowed(
+            f"{no_answer}; without it, only a login of the role workload-controller deletes a key: "
+            f"`admit --creds FILE delete --stored {key}`"
+        ) from None
+    except (Refused, Unavailable) as error:
+        raise AnswerIsNo(f"{key} was not deleted: {error}") from None
+
+
 async def _delete_workload(bus: Link, name: str) -> None:
     """Deletes a workload, and waits up to `GONE_SECONDS` for its job to stop."""
     found = await find(bus, kinds.WORKLOAD, name)
@@ -88,7 +142,7 @@ async def _delete_unreadable(bus: Link, found: Found) -> None:
     if reply.outcome == "ignored":
         raise AnswerIsNo(
             f"the entry {found.key} cannot be read, and was written after the workload-controller "
-            f"started: `nats kv del {BUCKET} {found.key}` deletes it"
+            f"started: `admit delete --stored {found.key}` deletes it"
         )
     output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")
 

@@ -18,7 +18,7 @@ from admittance.cli.show.objects import field, lookup
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, NotAllowed
 from admittance.cli.support.link import Link
-from admittance.events.requests import Fit, FitReply
+from admittance.events.whatif import Fit, FitReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
 

@@ -25,8 +25,6 @@ from admittance.events.reader import SetAside, Unreadable, reason_of
 from admittance.events.requests import (
     Explain,
     ExplainReply,
-    Fit,
-    FitReply,
     HealthReply,
     PendingQuery,
     PendingReply,
@@ -34,6 +32,7 @@ from admittance.events.requests import (
     QueuesReply,
 )
 from admittance.events.subjects import BUCKET, USAGE, subject_of
+from admittance.events.whatif import Fit, FitReply
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, follow_bucket

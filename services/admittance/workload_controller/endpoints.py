@@ -41,6 +41,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import bucket, history, micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import StaleRevision
+from admittance.workload.bucket_reader import names_of, read_whole
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.manifest_writer import ManifestWriter
 from admittance.workload_controller.reading_endpoints import (
@@ -147,6 +148,12 @@ class Endpoints:
             raise ValueError(
                 f"the request names namespace {request.namespace}, but its subject {namespace}"
             )
+        if request.stored:
+            if namespace:
+                raise ValueError("a stored key is deleted by a request for all namespaces")
+            await self._manifests.caught_up.wait()
+            async with self._manifests.lock:
+                return await delete_value(self._bus, self._manifests, request.stored, user)
         if request.kind.lower() in REQUEST_KINDS:
             reply = await delete_request(
                 self._bus, request.namespace, request.name, clock.now(), user
@@ -253,3 +260,56 @@ async def delete_request(
         log.info("request_deleted", namespace=namespace, name=name, user=user)
         return DeleteReply(outcome=outcome, error=DEFERRED if outcome == "deferred" else "")
     return DeleteReply(error="the request record changes all the time: delete it again")
+
+
+# Stored values. -------------------------------------------------------------------------
+
+
+def why_kept(entry: bucket.Entry) -> str:
+    """Why the value may not be deleted by its key, with the command to use instead; "": it may be.
+
+    A workload or a capacity request that can be read may have a job or machines, which only its own
+    command frees."""
+    prefix = entry.key.partition(".")[0]
+    value = entry.value or b""
+    if prefix == "_admittance":
+        return f"the services need {entry.key}: it is never deleted"
+    try:
+        if prefix == "workload":
+            read_whole(entry.key, value)
+        elif prefix == CAPACITY:
+            read_record(entry.key, value)
+        else:
+            return ""
+        namespace, name = names_of(entry.key)
+    except Unreadable:
+        return ""
+    kind = "workload" if prefix == "workload" else "provisioningrequest"
+    return f"{entry.key} can be read: `admit delete {kind} {name} -n {namespace}` deletes it"
+
+
+async def delete_value(bus: Bus, manifests: ManifestWriter, key: str, user: str) -> DeleteReply:
+    """Deletes the value at the key, for the user ``user``. The caller holds the lock of
+    ``manifests``. Raises Refused or Unavailable if the deletion cannot be stored."""
+    entry = await bucket.get(bus, key)
+    if entry is None or entry.value is None:
+        return DeleteReply(outcome="absent")
+    if kept := why_kept(entry):
+        return DeleteReply(error=kept)
+    controller = manifests.controller
+    if controller.workloads.get(key).workload is not None:
+        # The leader has read the workload before its value was damaged.
+        return DeleteReply(
+            error=f"{key}: the workload-controller still has the workload, and its next change "
+            "repairs the value; `admit delete workload` deletes it"
+        )
+    if controller.objects.get(key) is not None:
+        prefix = key.partition(".")[0]
+        _, name = names_of(key)
+        if users := users_of_object(controller.objects, controller.workloads, prefix, name):
+            return DeleteReply(error=f"{key} is still in use by {', '.join(users[:5])}")
+    try:
+        await manifests.remove_value(key, entry.revision, user=user)
+    except StaleRevision:
+        return DeleteReply(error=f"{key} changed at the same moment: delete it again")
+    return DeleteReply(outcome="deleted")

@@ -121,6 +121,21 @@ class ManifestWriter:
         self._on_written()
         await self.tidy()
 
+    async def remove_value(self, key: str, revision: int, *, user: str = "") -> None:
+        """Deletes the value at the key, readable or not, if ``revision`` is its last revision. The
+        user and the exceptions are as for `remove`."""
+        kept = self.controller.objects.get(key)
+        if kept is not None and kept.revision == revision:
+            await self.remove(key, kept, user=user)
+            return
+        written = await self._guarded([bucket.delete_message(key, expected=revision)], [key])
+        said = load_entry(self.controller, key, None, written, {})
+        if said is not None:
+            await publish_messages(self._bus, [said])
+        log.info("value_deleted", key=key, **({"user": user} if user else {}))
+        self._on_written()
+        await self.tidy()
+
     @property
     def has_pending_deletions(self) -> bool:
         """Whether some durable consumers must be deleted later, so that `tidy` must be called from

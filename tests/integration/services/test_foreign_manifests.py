@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from admittance.api.kinds import KINDS
+from admittance.events.requests import Delete, DeleteReply
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, settled, submit, workload
+from support.requests import apply, ask, eventually, queues, settled, submit, workload
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -65,3 +66,36 @@ async def test_all_services_work_and_start_on_a_bucket_with_foreign_kinds_named_
         await cluster.start(service)
     await _reserves(bus, "second")
     assert (await apply(bus, *queues("cq", cpu=41))).results[1].outcome == "changed"
+
+
+@pytest.mark.parametrize(
+    ("key", "outcome", "error"),
+    [
+        pytest.param("clusterqueue.cq", "", "in use by Workload ns/job", id="a queue in use"),
+        pytest.param("flavor.default", "", "in use by ClusterQueue cq", id="a flavor in use"),
+        pytest.param("workload.ns.job", "", "`admit delete workload job -n ns`", id="a workload"),
+        pytest.param("_admittance.manifests", "", "never deleted", id="a key of the services"),
+        pytest.param("flavor.none", "absent", "", id="a key without a value"),
+        pytest.param("flavor.unused", "deleted", "", id="an object that nothing uses"),
+        pytest.param("job_apps.ns.ns", "deleted", "", id="a foreign object"),
+        pytest.param("clusterqueue.broken", "deleted", "", id="a value that no service can read"),
+        pytest.param("clusterqueue.ns.cq", "deleted", "", id="a key that no object can have"),
+        pytest.param("workload.ns.broken", "deleted", "", id="an unreadable workload"),
+    ],
+)
+async def test_a_stored_key_is_deleted_unless_it_is_needed(
+    cluster: Cluster, bus: Bus, key: str, outcome: str, error: str
+) -> None:
+    for service in SERVICES[:2]:
+        await cluster.start(service)
+    flavor = {**queues()[0], "metadata": {"name": "unused"}}
+    await apply(bus, *queues("cq", cpu=40), flavor, a_foreign("Job", "apps", "ns"))
+    await _reserves(bus, "job")
+    for broken in ("clusterqueue.broken", "clusterqueue.ns.cq", "workload.ns.broken"):
+        await bus.publish(bucket.put_message(broken, b"{", expected=0))
+    request = Delete(kind="", name="", stored=key)
+    reply = await ask(bus, "admit.api.delete", request, DeleteReply)
+    assert (reply.outcome, error in reply.error) == (outcome, True), reply
+    entry = await bucket.get(bus, key)
+    assert (entry is None or entry.value is None) == (outcome != "")
+    await _reserves(bus, "another")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -108,11 +109,22 @@ async def test_services_start_and_take_over_on_junk_and_doctor_names_it(
 
     told = await _admit(nats_server.url, tmp_path, "-o", "json", "doctor")
     assert [place for place in NAMED if place not in told] == []
+    await _repair(nats_server.url, tmp_path, told)
     listed = await _admit(nats_server.url, tmp_path, "-n", "ns", "get", "workloads")
     assert "first" in listed
     assert "second" in listed
     story = await _admit(nats_server.url, tmp_path, "-n", "ns", "events", "-A")
     assert "second" in story
+    for process in cluster.processes:
+        if process.service == "workload-controller":
+            await process.kill()
+    await _publish(bus, [Junk("$KV.admittance.clusterqueue.broken", b"{}", {})])
+    call = ("delete", "--stored", "clusterqueue.broken", "--stored", "workload.ns.second")
+    env = {"HOME": str(tmp_path)}
+    done = await asyncio.to_thread(run_admit, "--nats", nats_server.url, *call, env=env)
+    assert done.out == "clusterqueue.broken deleted\n"
+    # The job of a workload that can be read is stopped first.
+    assert "`admit delete workload second -n ns` deletes it" in done.err
 
 
 async def _publish(bus: Bus, junk: list[Junk]) -> None:
@@ -146,6 +158,18 @@ async def _works(bus: Bus, name: str) -> None:
         return found is not None and is_true(found, Type.FINISHED)
 
     await eventually(finished, LONG)
+
+
+async def _repair(url: str, home: Path, told: str) -> None:
+    """Deletes each key of the bucket as `admit doctor` says: with the workload-controller, which
+    answers here."""
+    keys = sorted(set(re.findall(r"`admit delete --stored (\S+)`", told)))
+    assert {key for key in NAMED if key.startswith(("workload.", "clusterqueue."))} <= {*keys}
+    options = [word for key in keys for word in ("--stored", key)]
+    call = ("--nats", url, "delete", *options)
+    done = await asyncio.to_thread(run_admit, *call, env={"HOME": str(home)})
+    assert {f"{key} deleted" for key in keys} <= {*done.out.splitlines()}, done.err
+    assert "--stored" not in await _admit(url, home, "-o", "json", "doctor")
 
 
 async def _admit(url: str, home: Path, *call: str) -> str:

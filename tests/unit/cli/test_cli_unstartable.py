@@ -11,7 +11,7 @@ from admittance.api.workload import Workload
 from admittance.cli.fit import refusal, refuse_misfit
 from admittance.cli.support.errors import AnswerIsNo, NotAllowed
 from admittance.cli.support.link import Link
-from admittance.events.requests import FitReply
+from admittance.events.whatif import FitReply
 from admittance.runtime.bus.bucket import Entry
 from support.builders import a_manifest
 

@@ -96,10 +96,7 @@ async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | N
     The entry of a deleted key has no value; the next put must expect its revision.
     """
     found = await last(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
-    if found is None:
-        return None
-    value = None if _is_gone(found.headers) else found.data
-    return Entry(key, value, found.sequence, found.headers)
+    return None if found is None else _read(key, found.sequence, found.data, found.headers)
 
 
 LAG_SECONDS: Final = 10.0
@@ -122,9 +119,7 @@ async def get_directly(
         if revision >= at_least or clock.monotonic() > deadline:
             break
         await asyncio.sleep(LAG_PAUSE_SECONDS)
-    if found is None:
-        return None
-    return _directly_read(key, found.sequence, found.data, found.headers)
+    return None if found is None else _read(key, found.sequence, found.data, found.headers)
 
 
 async def read_page(
@@ -149,11 +144,12 @@ async def read_page(
     for data, raw in found:
         # A list has thousands of entries, so the time of each message stays undecoded.
         revision, subject = history.place_of(raw)
-        entries.append(_directly_read(subject[len(prefix) :], revision, data, Headers(raw)))
+        entries.append(_read(subject[len(prefix) :], revision, data, Headers(raw)))
     return entries
 
 
-def _directly_read(key: str, revision: int, data: bytes, headers: Mapping[str, str]) -> Entry:
+def _read(key: str, revision: int, data: bytes, headers: Mapping[str, str]) -> Entry:
+    # A delete marker is empty. A message with data is a value, whatever its headers say.
     gone = not data and _is_gone(headers)
     return Entry(key, None if gone else data, revision, headers)
 
@@ -326,9 +322,7 @@ class BucketReader:
         key = text_of(raw.subject)[len(self._prefix) :]
         if not raw.headers:
             return Entry(key, raw.data, raw.sequence)
-        headers = Headers(raw.headers)
-        gone = not raw.data and _is_gone(headers)
-        return Entry(key, None if gone else raw.data, raw.sequence, headers)
+        return _read(key, raw.sequence, raw.data, Headers(raw.headers))
 
 
 async def follow_bucket(

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from admittance.api.units import BadQuantity
 from admittance.events.explanation import Holder, PreemptionVictim, Protection, Room
-from admittance.events.requests import FitReply, FlavorVerdict
+from admittance.events.requests import FlavorVerdict
+from admittance.events.whatif import FitReply
 from admittance.quota.cell import (
     UNLIMITED,
     Cell,

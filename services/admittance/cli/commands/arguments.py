@@ -76,6 +76,10 @@ Kind = Annotated[
     str,
     typer.Argument(metavar="KIND", help="Plural, singular or short name.", autocompletion=_kinds),
 ]
+OptionalKind = Annotated[
+    str | None,
+    typer.Argument(metavar="KIND", help="Plural, singular or short name.", autocompletion=_kinds),
+]
 OptionalName = Annotated[
     str | None,
     typer.Argument(metavar="[NAME]", help="Name of one object.", autocompletion=_names),

@@ -8,6 +8,7 @@ from admittance.cli.commands.arguments import (
     AllNamespaces,
     Kind,
     KindOrPending,
+    OptionalKind,
     OptionalName,
     OptionalNames,
     phases,
@@ -161,13 +162,28 @@ def describe(
 @with_options(call_options_without_output)
 def delete(
     call: Call,
-    kind: Kind,
+    kind: OptionalKind = None,
     names: OptionalNames = None,
+    stored: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stored",
+            metavar="KEY",
+            help="Delete the stored value at this key, which `admit doctor` names; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Delete objects. A workload is gone once its job has stopped."""
     from admittance.cli import delete as deletion
 
-    run(deletion.delete(call, deletion.targets_of(kind, names or [])))
+    if stored:
+        if kind is not None:
+            raise BadInput(f'--stored KEY stands alone; "{kind}" is one word too many')
+        run(deletion.delete_stored(call, stored))
+    elif kind is None:
+        raise BadInput("which object? write KIND NAME, or --stored KEY")
+    else:
+        run(deletion.delete(call, deletion.targets_of(kind, names or [])))
 
 
 @with_options()

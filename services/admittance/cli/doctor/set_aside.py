@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from admittance.cli.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
-from admittance.events.names import BadToken, plain
+from admittance.events.names import plain
 from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, number, reason_of
 from admittance.events.system import Epoch, ObjectApplied
 from admittance.provider_pool.ledger import read_booking
@@ -280,19 +279,11 @@ def remedy(one: SetAside) -> str:
     if not one.stream.startswith("KV_"):
         return "the next message on that subject replaces it"
     bucket = one.stream.removeprefix("KV_")
-    kind, *names = one.place.split(".")
-    if kind == "workload" and len(names) == 2:
-        space, name = (_readable(one) for one in names)
-        return (
-            "services that start from now on do not count its quota: restart the "
-            f"workload-controller, `admit delete workload {name} -n {space}`, and submit it again"
-        )
-    return (
-        f"`nats kv del {bucket} {one.place}`, with the login of a service that writes this bucket"
-    )
-
-
-def _readable(part: str) -> str:
-    with suppress(BadToken):
-        return plain(part)
-    return part
+    if bucket != subjects.BUCKET:
+        service = "with the login of a service that writes this bucket"
+        return f"`nats kv del {bucket} {one.place}`, {service}"
+    command = f"`admit delete --stored {one.place}`"
+    if one.place.startswith("workload."):
+        uncounted = "services that start from now on do not count its quota"
+        return f"{uncounted}: {command}, and submit it again"
+    return command

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.events.requests import Fit, FitReply
+from admittance.events.whatif import Fit, FitReply
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
