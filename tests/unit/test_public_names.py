@@ -114,7 +114,7 @@ DURABLES = "check-example_com=2Fbudget provider-check-capacity_autoscaling_x-k8s
 
 KEY_PREFIXES = """
     admissioncheck clusterqueue cohort flavor job localqueue namespace provisioningrequestconfig
-    workload workloadpriorityclass
+    priorityclass_scheduling_k8s_io workload workloadpriorityclass
     provisioningrequest _usage
     _admittance.manifests _admittance.secret _alive _pool _pool_led _runner barrier
 """
@@ -272,7 +272,7 @@ def test_streams_buckets_and_durables_have_these_names() -> None:
 
 def test_keys_of_the_buckets_have_these_prefixes() -> None:
     wanted = set(KEY_PREFIXES.split())
-    assert {kind.token for kind in KINDS.values()} <= wanted
+    assert {kind.prefix for kind in KINDS.values()} <= wanted
     written = {text.removesuffix(".") for text in constants()}
     assert not wanted - written
 

@@ -193,7 +193,12 @@ SETTINGS_OF_QUEUES: Final = rules(
         KV,
         *each(
             f"$KV.{subjects.BUCKET}.{{}}.*",
-            ("clusterqueue", "admissioncheck", "workloadpriorityclass"),
+            (
+                "clusterqueue",
+                "admissioncheck",
+                "workloadpriorityclass",
+                "priorityclass_scheduling_k8s_io",
+            ),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""AdmissionCheck, ProvisioningRequestConfig, WorkloadPriorityClass, Namespace."""
+"""AdmissionCheck, ProvisioningRequestConfig, WorkloadPriorityClass, PriorityClass, Namespace."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from admittance.api.limits import (
     Parameters,
     Policy,
     Positive,
+    Preempting,
     RequiredDuration,
     RequiredLabel,
     RequiredName,
@@ -82,6 +83,19 @@ class WorkloadPriorityClass(Strict, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     value: Int32 = 0
     description: Description = ""
+
+
+class PriorityClass(Strict, frozen=True, kw_only=True):
+    """A PriorityClass of Kubernetes, which pods name. ``global_default``: the class of pods that
+    name none."""
+
+    api_version: str = "scheduling.k8s.io/v1"
+    kind: str = "PriorityClass"
+    metadata: ObjectMeta = ObjectMeta()
+    value: Int32
+    global_default: bool = False
+    description: str = ""
+    preemption_policy: Preempting = "PreemptLowerPriority"
 
 
 class Namespace(Strict, frozen=True, kw_only=True):

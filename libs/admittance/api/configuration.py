@@ -207,5 +207,6 @@ GATES: Final = {
     "AdmissionFairSharingAnchorAtQuotaReservation": True,
     "ConcurrentAdmission": True,
     "PartialAdmission": True,
+    "WorkloadPriorityClassDefaulting": True,
 }
 """The feature gates that a configuration can set, with their defaults."""

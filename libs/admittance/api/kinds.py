@@ -19,8 +19,9 @@ _KUEUE: Final = (V1BETA2, V1BETA1)
 
 
 class Kind(NamedTuple):
-    """A kind of manifest. ``token``: the kind in bucket keys and subjects. ``short``: short names
-    that users may type. ``generated``: a generateName is accepted instead of a name.
+    """A kind of manifest. ``token``: the kind in bucket keys and subjects, of which it becomes one
+    token. ``short``: short names that users may type. ``generated``: a generateName is accepted
+    instead of a name.
     """
 
     name: str
@@ -36,6 +37,15 @@ class Kind(NamedTuple):
         """All names of the kind that users may type, in lower case."""
         return (self.name.lower(), self.plural, *self.short)
 
+    @property
+    def group(self) -> str:
+        return self.versions[0].rpartition("/")[0]
+
+    @property
+    def prefix(self) -> str:
+        """The first token of the bucket keys of the kind's objects."""
+        return self.token.replace(".", "_")
+
 
 _ROWS: Final = (
     Kind("Workload", "workloads", ("wl",), "workload", namespaced=True, generated=True),
@@ -47,8 +57,15 @@ _ROWS: Final = (
     Kind(
         "WorkloadPriorityClass",
         "workloadpriorityclasses",
-        ("wpc", "priorityclass"),
+        ("wpc",),
         "workloadpriorityclass",
+    ),
+    Kind(
+        "PriorityClass",
+        "priorityclasses",
+        ("pc",),
+        "priorityclass.scheduling.k8s.io",
+        ("scheduling.k8s.io/v1",),
     ),
     Kind(
         "ProvisioningRequestConfig",
@@ -65,8 +82,8 @@ KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in _ROWS}
 SUBMITTED_KINDS: Final = frozenset(kind.name for kind in _ROWS if kind.generated)
 """Kinds that are submitted and stored as workloads."""
 
-OBJECT_KINDS: Final = {kind.token: kind.name for kind in _ROWS if not kind.generated}
-"""The kinds of bucket objects other than workloads, by the token in the keys of the objects."""
+OBJECT_KINDS: Final = {kind.prefix: kind.name for kind in _ROWS if not kind.generated}
+"""The kinds of bucket objects other than workloads, by the first token of their keys."""
 
 _BY_WORD: Final[dict[str, Kind]] = {word: kind for kind in _ROWS for word in kind.words}
 
@@ -84,7 +101,7 @@ def unknown_kind(api_version: str, kind: str) -> str:
     known = KINDS.get(kind)
     if known is not None and api_version in known.versions:
         return ""
-    if group not in OUR_GROUPS:
+    if group not in OUR_GROUPS and (known is None or group != known.group):
         # A group similar to `GROUP` is a typing mistake; any other group is foreign.
         if known is not None and difflib.get_close_matches(group, [GROUP], cutoff=0.85):
             return f'apiVersion "{api_version}" is not known; a {kind} is {known.versions[0]}'

@@ -11,6 +11,7 @@ from admittance.api.checks import (
     AdmissionCheck,
     Foreign,
     Namespace,
+    PriorityClass,
     ProvisioningRequestConfig,
     WorkloadPriorityClass,
 )
@@ -33,6 +34,7 @@ Typed: TypeAlias = (
     | ResourceFlavor
     | AdmissionCheck
     | WorkloadPriorityClass
+    | PriorityClass
     | ProvisioningRequestConfig
     | Namespace
     | Job

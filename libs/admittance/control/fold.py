@@ -221,7 +221,10 @@ class BatchFold:
                 self._reject(logged, fact, entered.reason, entered.message)
             return None
         try:
-            arrived = validate_submission(fact, self._state.objects, self._state.queues)
+            queues = self._state.queues
+            arrived = validate_submission(
+                fact, self._state.objects, queues, default_class=queues.limits.default_class
+            )
             digest, user = submissions.digest(logged), user_behind(logged)
             return replace(arrived, message_id=digest, submitted_by=user)
         except InvalidSubmission as error:

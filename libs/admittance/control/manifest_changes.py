@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.checks import AdmissionCheck, Foreign
-from admittance.api.kinds import OBJECT_KINDS, SUBMITTED_KINDS
+from admittance.api.checks import AdmissionCheck, Foreign, PriorityClass
+from admittance.api.kinds import KINDS, OBJECT_KINDS, SUBMITTED_KINDS
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest, our_kind, token_of
 from admittance.api.meta import APPLIED_BY, ObjectMeta, with_user
-from admittance.api.problems import ManifestError
+from admittance.api.problems import FORBIDDEN, ManifestError, Problem
 from admittance.api.queues import ClusterQueue, Cohort, conflicts
 from admittance.api.reading.manifest import Document, accept, duplicates, encode
 from admittance.api.reading.objects import with_field_warnings
@@ -97,10 +97,26 @@ def refusal_reasons(objects: Objects, planned: Iterable[PlannedWrite], limits: L
         return None if found is None else str(found.spec.controller_name)
 
     return [
-        line
-        for one in every
-        for line in _objections(objects, one, controller_of, limits.flavors_max)
+        *(
+            line
+            for one in every
+            for line in _objections(objects, one, controller_of, limits.flavors_max)
+        ),
+        *_second_defaults(objects, every),
     ]
+
+
+def _second_defaults(objects: Objects, planned: Iterable[PlannedWrite]) -> Iterator[str]:
+    """A line for each PriorityClass that would be a second global default."""
+    classes = {one.name: one.object for one in planned if isinstance(one.object, PriorityClass)}
+    default = objects.global_default()
+    first = default[0] if default is not None and default[0] not in classes else ""
+    for name, one in classes.items():
+        if one.global_default and first:
+            message = f"PriorityClass {first} is the global default already"
+            yield f"PriorityClass {name}: {Problem('globalDefault', message, FORBIDDEN)}"
+        elif one.global_default:
+            first = name
 
 
 def warnings_about(planned: PlannedWrite, limits: Limits, objects: Objects) -> tuple[str, ...]:
@@ -262,7 +278,8 @@ def deletion_message(controller: Controller, key: str, revision: int) -> Message
     except Unreadable:
         return None
     said = ObjectApplied(kind=kind, namespace=namespace, name=name, revision=revision)
-    return _message(controller, applied_subject(prefix, namespace, name, deleted=True), said)
+    subject = applied_subject(KINDS[kind].token, namespace, name, deleted=True)
+    return _message(controller, subject, said)
 
 
 def messages_about_all(controller: Controller) -> Iterator[tuple[int, Message]]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.checks import AdmissionCheck, WorkloadPriorityClass
+from admittance.api.checks import AdmissionCheck, PriorityClass, WorkloadPriorityClass
 from admittance.api.kinds import GROUP, KINDS
 from admittance.api.manifests import Manifest, token_of
 from admittance.api.queues import ClusterQueue, ClusterQueueSpec, LocalQueue, ResourceFlavor
@@ -33,6 +33,9 @@ NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor"}
 """Key prefixes of the kinds that are not deleted while another object uses them."""
 
 
+POD_CLASSES: Final = KINDS["PriorityClass"].token
+
+
 class StoredObject(NamedTuple):
     """An object, the stored bytes of the object, and their revision in the bucket."""
 
@@ -53,6 +56,7 @@ class Objects:
     def __init__(self) -> None:
         self._kept: dict[str, StoredObject] = {}
         self._gone: dict[str, int] = {}
+        self._global_defaults: dict[str, PriorityClass] = {}
         self.terminating: set[str] = set()
         """Keys of objects marked for deletion."""
 
@@ -67,6 +71,9 @@ class Objects:
         """Sets the object at the key."""
         self._kept[key] = kept
         self._gone.pop(key, None)
+        self._global_defaults.pop(key, None)
+        if isinstance(kept.object, PriorityClass) and kept.object.global_default:
+            self._global_defaults[key] = kept.object
         waits = key.partition(".")[0] in NEEDED_BY_OTHERS
         if waits and kept.object.metadata.deletion_timestamp is not None:
             self.terminating.add(key)
@@ -76,6 +83,7 @@ class Objects:
     def gone(self, key: str, revision: int) -> None:
         """Records that the object at the key was deleted, and the revision of the deletion."""
         self._kept.pop(key, None)
+        self._global_defaults.pop(key, None)
         self.terminating.discard(key)
         self._gone[key] = revision
 
@@ -114,6 +122,24 @@ class Objects:
     def priority_class(self, name: str) -> WorkloadPriorityClass | None:
         found: WorkloadPriorityClass | None = self._object("workloadpriorityclass", "", name)
         return found
+
+    # The priority classes, as `PriorityClasses` names them.
+
+    def workload_class(self, name: str) -> int | None:
+        found = self.priority_class(name)
+        return found.value if found is not None else None
+
+    def pod_class(self, name: str) -> int | None:
+        found: PriorityClass | None = self._object(POD_CLASSES, "", name)
+        return found.value if found is not None else None
+
+    def global_default(self) -> tuple[str, int] | None:
+        """Name and value of the global default; the least value, if there are several."""
+        found = [(one.value, one.metadata.name) for one in self._global_defaults.values()]
+        if not found:
+            return None
+        value, name = min(found)
+        return name, value
 
     def parameters(self, check: AdmissionCheck) -> bytes:
         """The spec of the object that a check names, as JSON; null when that object is missing."""

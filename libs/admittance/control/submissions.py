@@ -36,22 +36,19 @@ class InvalidSubmission(ValueError):
     """A submission is not a valid workload; the text says why, in one line."""
 
 
-def validate_submission(fact: facts.Submitted, objects: Objects, queues: QueueView) -> Arrived:
+def validate_submission(
+    fact: facts.Submitted, objects: Objects, queues: QueueView, *, default_class: bool = True
+) -> Arrived:
     """The submission as a fact for `transition`. Raises InvalidSubmission.
 
-    A named priority class is resolved to its number here, and a later change of the class does not
-    affect the workload. The queue of the workload, not the submission, decides whether the workload
-    is a parent.
+    The priority class is resolved to its number here. ``default_class``: the gate
+    WorkloadPriorityClassDefaulting. The queue of the workload, not the submission, decides whether
+    the workload is a parent.
     """
-
-    def value_of(name: str) -> int:
-        found = objects.priority_class(name)
-        if found is None:
-            raise InvalidSubmission(f"WorkloadPriorityClass {name} doesn't exist")
-        return found.value
-
     try:
-        manifest, _ = accept(fact.workload, namespace=fact.namespace, priority_of=value_of)
+        manifest, _ = accept(
+            fact.workload, namespace=fact.namespace, classes=objects, default_class=default_class
+        )
     except ManifestError as error:
         raise InvalidSubmission(str(error)) from error
     if not isinstance(manifest, Workload):

@@ -39,9 +39,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     has reported the stop. ``check_delay``: the longest delay that a check may ask for.
     ``requeue_after``: the feature gate ACRequeueAfter; if off, a Retry has no delay. ``families``:
     the feature gate ConcurrentAdmission; if off, every workload is regular. ``flavors_max``: how
-    many flavors of a ClusterQueue may become variants. ``pods_ready_max``: the longest timeouts
-    that a workload may set for its own pods. ``pacing_max``: the longest wait after
-    repeated Retries without a delay; 0: no wait.
+    many flavors of a ClusterQueue may become variants. ``default_class``: the feature gate
+    WorkloadPriorityClassDefaulting; if on, the class ``default`` applies by itself.
+    ``pods_ready_max``: the longest timeouts that a workload may set for its own pods.
+    ``pacing_max``: the longest wait after repeated Retries without a delay; 0: no wait.
 
     The defaults of these fields apply to old logs without the values; the configuration of a
     deployment has its own defaults."""
@@ -52,6 +53,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     requeue_after: bool = True
     families: bool = True
     flavors_max: int = VARIANTS_MAX
+    default_class: bool = True
     pacing_max: timedelta = timedelta(0)
     pods_ready_max: timedelta = timedelta(hours=2)
 
@@ -71,6 +73,7 @@ def limits_of(
         check_delay=timedelta(seconds=check_delay),
         requeue_after=gates["ACRequeueAfter"],
         families=gates["ConcurrentAdmission"],
+        default_class=gates["WorkloadPriorityClassDefaulting"],
         flavors_max=configuration.concurrent_admission.max_flavors,
         pacing_max=timedelta(seconds=configuration.admission_check_retries.backoff_max_seconds),
         pods_ready_max=_pods_ready_max(configuration),

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
 from admittance.api.reading.objects import decode_object, encode
+from admittance.api.reading.priority import class_of
 from admittance.api.validation.validate import validate
 from admittance.api.workload import AdmissionConstraints, Job, Workload
 from admittance.cli import fit, lifecycle
@@ -22,7 +23,7 @@ from admittance.cli.show import objects
 from admittance.cli.show.families import rules_for
 from admittance.cli.show.objects import lookup, lookup_all
 from admittance.cli.support import kinds, output
-from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
+from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.events import facts
@@ -173,6 +174,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
         else:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
     await _warn_of_queues(bus, accepted)
+    await _warn_of_classes(bus, accepted)
     await _warn_of_min_counts(bus, accepted)
     files_alone = [one for one in accepted if one.source != COMMAND_LINE]
     await fit.warn_of_misfits(bus, [(one.subject, one.workload) for one in files_alone])
@@ -198,7 +200,10 @@ async def _of_known_classes(
     bus: Link, submissions: Sequence[Submission]
 ) -> tuple[list[Submission], int]:
     """The submissions without those that name a missing WorkloadPriorityClass, each of which gets
-    an error, and the exit status. Raises AnswerIsNo if the command line names a missing class."""
+    an error, and the exit status. Raises AnswerIsNo if the command line names a missing class.
+
+    A missing PriorityClass is found by the workload-controller, because the WorkloadPriorityClass
+    that applies by itself goes first."""
     names = {_class_of(one.workload) for one in submissions} - {""}
     missing = {
         name for name in names if await bus.get(kinds.PRIORITY_CLASS.object_key("", name)) is None
@@ -218,14 +223,22 @@ async def _of_known_classes(
 
 def _class_of(workload: Workload) -> str:
     """The name of the WorkloadPriorityClass that gives the priority; "" if no class gives it."""
-    ref = workload.spec.priority_class_ref
-    if (
-        ref is None
-        or workload.spec.priority is not None
-        or ref.kind != kinds.PRIORITY_CLASS.manifest
-    ):
-        return ""
-    return ref.name
+    ref = class_of(workload)
+    return ref.name if ref is not None and ref.kind == kinds.PRIORITY_CLASS.manifest else ""
+
+
+async def _warn_of_classes(bus: Link, submissions: Sequence[Submission]) -> None:
+    """Warns about each missing class whose workload states its priority: it names the class only
+    for people, and for later changes of the class."""
+    named = {one.workload.spec.priority_class_ref for one in submissions}
+    for ref in sorted((ref for ref in named if ref is not None), key=lambda ref: ref.name):
+        key = kinds.kind_of_manifest(ref.kind, ref.group).object_key("", ref.name)
+        try:
+            found = await bus.get(key)
+        except NotAllowed:
+            continue  # This login may not read priority classes.
+        if found is None:
+            output.warn(f"{ref.kind} {ref.name} does not exist: the stated priority counts")
 
 
 async def _warn_of_queues(bus: Link, submissions: Sequence[Submission]) -> None:

@@ -435,7 +435,7 @@ class SchedulerService:
 
 
 _KIND_OF_TOKEN: Final[Mapping[str, str]] = {
-    kind.token: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
+    kind.prefix: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
 }
 
 

@@ -101,8 +101,8 @@ async def follow_manifests(
         if said:
             on_written()
 
-    ours = [kind.token for kind in KINDS.values() if kind.token not in ("workload", "job")]
-    await follow_bucket(bus, [f"{token}.>" for token in ours], learn_all)
+    ours = [kind.prefix for kind in KINDS.values() if kind.token not in ("workload", "job")]
+    await follow_bucket(bus, [f"{prefix}.>" for prefix in ours], learn_all)
 
 
 async def follow_runners(bus: Bus, runners: AnnouncedRunners, loaded: asyncio.Event) -> None:

@@ -28,7 +28,6 @@ from admittance.api.reading.from_job import (
     BACKOFF_LIMIT,
     from_command,
     literal,
-    resolve_priority,
     workload_of,
 )
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode
@@ -360,8 +359,8 @@ def test_limits_and_priority_of_a_job() -> None:
     annotations = workload.spec.pod_sets[0].template.metadata.annotations
     assert annotations[BACKOFF_LIMIT] == "2"
     assert workload.spec.priority is None
-    assert resolve_priority(workload, {"high": 100}.get).spec.priority == 100
-    assert resolve_priority(workload, {"low": 1}.get).spec.priority is None
+    assert workload.spec.priority_class_ref is not None
+    assert workload.spec.priority_class_ref.name == "high"
 
 
 def test_a_command_becomes_a_workload() -> None:

@@ -209,3 +209,35 @@ def test_a_status_in_a_manifest_is_not_stored(house: House) -> None:
     assert b"selfLink" not in kept.value
     house.apply(a_queue())
     assert [one.revision for _, one in house.objects] == [kept.revision]
+
+
+def a_pod_class(name: str, value: int, *, default: bool = False) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        "globalDefault": default,
+    }
+
+
+def test_only_one_priority_class_is_the_global_default(house: House) -> None:
+    assert house.apply(a_pod_class("low", 1, default=True), a_pod_class("high", 9)) == []
+    assert house.objects.global_default() == ("low", 1)
+    assert house.objects.pod_class("high") == 9
+    assert house.apply(a_pod_class("high", 9, default=True)) == [
+        "PriorityClass high: globalDefault: PriorityClass low is the global default already"
+    ]
+    assert house.apply(a_pod_class("low", 2, default=True)) == []
+    assert house.objects.global_default() == ("low", 2)
+    assert house.apply(a_pod_class("low", 2)) == []
+    assert house.objects.global_default() is None
+    assert house.apply(a_pod_class("high", 9, default=True)) == []
+    house.objects.gone("priorityclass_scheduling_k8s_io.high", 99)
+    assert house.objects.global_default() is None
+
+
+def test_two_global_defaults_of_one_apply_are_refused(house: House) -> None:
+    both = [a_pod_class("low", 1, default=True), a_pod_class("high", 9, default=True)]
+    [line] = house.apply(*both)
+    assert line.startswith("PriorityClass high: globalDefault: ")

@@ -39,8 +39,8 @@ PODS: Final[Table] = {
         "resources": works(_COUNTED),
         "terminationGracePeriodSeconds": works("at most a week"),
         "priority": in_part("read in a Job; a Workload has `spec.priority`"),
-        "priorityClassName": no_effect(
-            "the label kueue.x-k8s.io/priority-class names the class of a Job"
+        "priorityClassName": works(
+            "names a PriorityClass, which must exist, unless a WorkloadPriorityClass counts"
         ),
         "restartPolicy": no_effect("the first pod that fails ends the job", usual=("Never",)),
         "activeDeadlineSeconds": no_effect(

@@ -11,6 +11,7 @@ from admittance.api.checks import (
     NodeSelectorUpdate,
     ObjectStatus,
     ParametersReference,
+    PriorityClass,
     ProvisioningPodSetUpdates,
     ProvisioningRequestConfig,
     ProvisioningRequestConfigSpec,
@@ -104,6 +105,16 @@ QUEUES: Final[Table] = {
     RetryStrategy: all_work("strategy", "baseDelay", "factor", "jitter", "maxDelay", "maxRetries"),
     ObjectStatus: {"conditions": BY_SYSTEM},
     WorkloadPriorityClass: {**HEAD, **all_work("value", "description")},
+    PriorityClass: {
+        **HEAD,
+        "value": works("the priority of workloads whose pods name the class, at their submission"),
+        "globalDefault": works("the class of workloads that name none, and whose pods name none"),
+        **all_work("description"),
+        "preemptionPolicy": no_effect(
+            "the ClusterQueue decides what a workload may preempt",
+            usual=("PreemptLowerPriority",),
+        ),
+    },
     Namespace: {
         **HEAD,
         "spec": no_effect(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from admittance.api.manifests import with_defaults
 from admittance.api.meta import ObjectMeta
 from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, ResourceRequirements
 from admittance.api.problems import REQUIRED, ManifestError, Problem
+from admittance.api.reading.priority import class_ref
 from admittance.api.validation.validate import validate
 from admittance.api.validation.workload import MAX_SECONDS_LABEL, MIN_PARALLELISM, pods_of
 from admittance.api.workload import (
@@ -21,7 +22,6 @@ from admittance.api.workload import (
     QUEUE_LABEL,
     Job,
     PodSet,
-    PriorityClassRef,
     Workload,
     WorkloadSpec,
 )
@@ -93,7 +93,7 @@ def workload_of(job: Job, *, suffix: str = "") -> Workload:
     """The workload of a job, with one pod set ``main``. Raises ManifestError.
 
     ``suffix`` completes a generateName. ``suspend`` is ignored, since each job waits for its
-    admission. `resolve_priority` adds the priority of a class.
+    admission. `priority.resolve_priority` adds the priority of a class.
     """
     problems = validate(job)
     if problems:
@@ -103,6 +103,7 @@ def workload_of(job: Job, *, suffix: str = "") -> Workload:
     written = metadata.annotations.get(MIN_PARALLELISM)
     template = _template(job, count)
     class_name = metadata.labels.get(PRIORITY_CLASS_LABEL, "")
+    states_priority = not class_name and not template.spec.priority_class_name
     workload = Workload(
         metadata=ObjectMeta(
             name=metadata.name,
@@ -120,7 +121,7 @@ def workload_of(job: Job, *, suffix: str = "") -> Workload:
                 ),
             ),
             queue_name=metadata.labels[QUEUE_LABEL],
-            priority=None if class_name else template.spec.priority,
+            priority=template.spec.priority if states_priority else None,
             priority_class_ref=class_ref(class_name) if class_name else None,
             maximum_execution_time_seconds=_seconds(job),
         ),
@@ -128,25 +129,6 @@ def workload_of(job: Job, *, suffix: str = "") -> Workload:
     done = with_defaults(workload)
     assert isinstance(done, Workload)
     return done
-
-
-def class_ref(name: str) -> PriorityClassRef:
-    """A reference to the WorkloadPriorityClass name."""
-    return PriorityClassRef(group="kueue.x-k8s.io", kind="WorkloadPriorityClass", name=name)
-
-
-def resolve_priority(workload: Workload, value_of: Callable[[str], int | None]) -> Workload:
-    """The workload with the priority of its WorkloadPriorityClass, unless the workload has a
-    priority itself.
-
-    ``value_of`` returns None for a class that does not exist; then the workload's priority stays
-    unset, and `validate` reports that.
-    """
-    ref = workload.spec.priority_class_ref
-    if ref is None or workload.spec.priority is not None or ref.kind != "WorkloadPriorityClass":
-        return workload
-    value = value_of(ref.name)
-    return replace(workload, spec=replace(workload.spec, priority=value))
 
 
 def literal(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,7 +21,7 @@ from admittance.api.problems import (
 )
 from admittance.api.reading import canonical
 from admittance.api.reading.conform import conform, resolve
-from admittance.api.reading.from_job import resolve_priority
+from admittance.api.reading.priority import PriorityClasses, resolve_priority
 from admittance.api.reading.upgrade import upgrade
 from admittance.api.validation.validate import validate
 from admittance.api.workload import Workload
@@ -128,18 +128,19 @@ def accept(
     *,
     namespace: str = "",
     document: str = "",
-    priority_of: Callable[[str], int | None] | None = None,
+    classes: PriorityClasses | None = None,
+    default_class: bool = True,
     flavors_max: int = FLAVOR_VARIANTS_DEFAULT,
 ) -> AcceptedManifest:
     """One valid object with its defaults. Raises ManifestError.
 
-    ``priority_of`` returns the value of a WorkloadPriorityClass; a workload gets its priority
-    before it is validated. ``flavors_max``: the most flavors of a queue in which each flavor
-    becomes a variant.
+    ``classes``: a workload gets the priority of its class before it is validated;
+    ``default_class``: also of the class that applies by itself. ``flavors_max``: the most flavors
+    of a queue in which each flavor becomes a variant.
     """
     accepted = decode_object(raw, namespace=namespace, document=document)
-    if priority_of is not None and isinstance(accepted.manifest, Workload):
-        resolved = resolve_priority(accepted.manifest, priority_of)
+    if classes is not None and isinstance(accepted.manifest, Workload):
+        resolved = resolve_priority(accepted.manifest, classes, defaulting=default_class)
         accepted = accepted._replace(manifest=resolved)
     problems = validate(accepted.manifest, flavors_max=flavors_max)
     if problems:

@@ -257,6 +257,17 @@ def _priority_class(found: Found, now: datetime, _counters: Counters) -> tuple[s
     )
 
 
+def _pod_priority_class(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    plain = found.plain()
+    return (
+        found.name,
+        str(plain.get("value", 0)),
+        "yes" if plain.get("globalDefault") else NOTHING,
+        age(found.created(), now),
+        str(plain.get("description", "")),
+    )
+
+
 def _provisioning(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
     return (
         found.name,
@@ -323,6 +334,9 @@ _VIEWS: Final[dict[str, _View]] = {
     kinds.COHORT.manifest: _View(columns_of("NAME", "PARENT", "#GROUPS", "AGE"), _cohort),
     kinds.PRIORITY_CLASS.manifest: _View(
         columns_of("NAME", "#VALUE", "AGE", "DESCRIPTION"), _priority_class
+    ),
+    kinds.POD_PRIORITY_CLASS.manifest: _View(
+        columns_of("NAME", "#VALUE", "DEFAULT", "AGE", "DESCRIPTION"), _pod_priority_class
     ),
     kinds.PROVISIONING.manifest: _View(
         columns_of("NAME", "CLASS", "RESOURCES", "#RETRIES", "AGE", "+PARAMETERS"), _provisioning

@@ -60,7 +60,8 @@ class Kind(NamedTuple):
 
     @property
     def is_foreign(self) -> bool:
-        return self.group not in (KUEUE, "")
+        known = kinds.KINDS.get(self.manifest)
+        return known is None or known.group != self.group
 
     def object_key(self, namespace: str, name: str) -> str:
         """The key of one object in the bucket."""
@@ -71,8 +72,7 @@ class Kind(NamedTuple):
 
 def _ours(name: str) -> Kind:
     known = kinds.KINDS[name]
-    group = known.versions[0].rpartition("/")[0]
-    return Kind(name, known.plural, known.short, known.token, known.namespaced, group)
+    return Kind(name, known.plural, known.short, known.prefix, known.namespaced, known.group)
 
 
 WORKLOAD: Final = _ours("Workload")
@@ -82,6 +82,7 @@ COHORT: Final = _ours("Cohort")
 FLAVOR: Final = _ours("ResourceFlavor")
 CHECK: Final = _ours("AdmissionCheck")
 PRIORITY_CLASS: Final = _ours("WorkloadPriorityClass")
+POD_PRIORITY_CLASS: Final = _ours("PriorityClass")
 PROVISIONING: Final = _ours("ProvisioningRequestConfig")
 NAMESPACE: Final = _ours("Namespace")
 REQUEST: Final = Kind(
@@ -112,6 +113,7 @@ KINDS: Final = (
     FLAVOR,
     CHECK,
     PRIORITY_CLASS,
+    POD_PRIORITY_CLASS,
     PROVISIONING,
     NAMESPACE,
     REQUEST,
