@@ -7,13 +7,15 @@ log or the workload-controller refuses the decision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from heapq import heappop
 from sys import intern
 from typing import Any
 
 from admittance.events.facts import Decision, Refused
+from admittance.events.object_errors import ObjectError
 from admittance.events.requests import (
     ExplainReply,
     PendingQuery,
@@ -39,8 +41,9 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated_pree
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.object_errors import Suspect
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Domain
+from admittance.scheduling.state.workload_info import Domain, Inadmissible
 from admittance.workload.stored import StoredWorkload
 
 __all__ = ["Config", "Scheduler"]
@@ -49,9 +52,17 @@ __all__ = ["Config", "Scheduler"]
 class Scheduler:
     """The scheduler's core: decides for the domains that it owns."""
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(
+        self,
+        config: Config | None = None,
+        errors: list[ObjectError] | None = None,
+        suspects: Mapping[str, Inadmissible] | None = None,
+    ) -> None:
+        """``errors``: gets the exceptions by bugs that concern one workload, which is set aside;
+        None: such an exception is raised. ``suspects``: why a workload is set aside from the
+        beginning, by its uid."""
         self._config = config or Config()
-        self._state = SchedulerState(self._config)
+        self._state = SchedulerState(self._config, errors, suspects)
         self._cycle = Cycle(self._state)
         self._counted = 0
 
@@ -180,7 +191,12 @@ class Scheduler:
         already.
 
         Reservations that need a recheck come first, for example after reduced quota or passed
-        checks, then the heads of the ready queues. A replay of decisions calls `decide` too."""
+        checks, then the heads of the ready queues. A replay of decisions calls `decide` too. Raises
+        Suspect."""
+        with self._suspecting():
+            return self._decide(domain, now=now)
+
+    def _decide(self, domain: Domain, *, now: datetime) -> list[Decided]:
         state = self._state
         decisions: list[Decided] = []
         quota_reduced = domain.quota_reduced
@@ -244,7 +260,23 @@ class Scheduler:
         reason than the one for which it is parked. No decision about the workload is made before
         its refusal is stored."""
         self._state.now = max(self._state.now, now)
-        return due_refusals(self._state, now)
+        with self._suspecting():
+            return due_refusals(self._state, now)
+
+    @contextmanager
+    def _suspecting(self) -> Iterator[None]:
+        """Turns an exception that a step raises for one workload into Suspect."""
+        state = self._state
+        state.at_work = None
+        try:
+            yield
+        except Suspect:
+            raise
+        except Exception as error:
+            if state.errors is None or state.at_work is None:
+                raise
+            step, workload = state.at_work
+            raise Suspect(workload, step, error) from error
 
     def forget(self, namespace: str, name: str, revision: int) -> None:
         """Undoes the decision that was made about the workload at ``revision``, because the log did

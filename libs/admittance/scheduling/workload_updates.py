@@ -266,7 +266,7 @@ def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView
     workload.created_at = view.created_at
     workload.requeue_at = view.requeue_at
     workload.requeue_blocked = view.requeue_blocked
-    workload.problem = view.problem
+    workload.problem = state.suspects.get(workload.uid) or view.problem
     workload.reclaimable = view.reclaimable
     workload.competes = view.competes
     workload.closed_gate = view.closed_gate

@@ -8,8 +8,8 @@ fence of its domain, so the server refuses decisions of a former leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Final
 
@@ -21,6 +21,7 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, S
 from admittance.events.codec import encode
 from admittance.events.facts import Assigned, Decision
 from admittance.events.names import plain
+from admittance.events.object_errors import ObjectError
 from admittance.events.reader import SetAside, Unreadable, reason_of
 from admittance.events.requests import (
     Explain,
@@ -46,6 +47,7 @@ from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.metrics import Counter, Gauges, Histogram, Metric, gauge
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
@@ -53,6 +55,8 @@ from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, changed_settings, config_of
+from admittance.scheduling.state.object_errors import Suspect
+from admittance.scheduling.state.workload_info import Inadmissible
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.conditions import Type, is_true
 
@@ -100,7 +104,11 @@ PAUSE_FACTOR: Final = 3
 """Length of the pause after long scheduling work, as a multiple of the time of this work. With
 50,000 workloads at once, admission took 42 s with a factor of 3, and 46 s and a fifth more CPU with
 a factor of 1, because of failed searches."""
+SUSPECTS_MAX: Final = 10_000
 log = structlog.get_logger()
+
+suspects: Final[dict[str, Inadmissible]] = {}
+"""Why workloads are set aside that made the state of a scheduler of this process wrong, by uid."""
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -154,6 +162,21 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         await leading.resign()
 
 
+@contextmanager
+def _suspecting() -> Iterator[None]:
+    """Sets a workload aside that made the state of the core wrong, and raises Unavailable: then the
+    service starts again, with a new state. The barrier of its next lease is behind all decisions of
+    the former state."""
+    try:
+        yield
+    except Suspect as error:
+        faults.record_all(SERVICE, [error.error])
+        if len(suspects) >= SUSPECTS_MAX:
+            del suspects[next(iter(suspects))]
+        suspects[error.uid] = error.problem
+        raise Unavailable(f"the state is made again without {error.error.about}") from error
+
+
 class SchedulerService:
     """The scheduler of one instance: the core with its state, the lease of the instance, and the
     decisions that are being published."""
@@ -161,7 +184,8 @@ class SchedulerService:
     def __init__(self, bus: Bus, leading: LeaderElector, config: Config | None = None) -> None:
         self._bus = bus
         self._leading = leading
-        self._core = Scheduler(config)
+        self._errors: list[ObjectError] = []
+        self._core = Scheduler(config, self._errors, suspects)
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._traces: dict[tuple[str, str], str] = {}
@@ -194,7 +218,7 @@ class SchedulerService:
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             except Exception as error:
                 # One invalid value must not hide the rest of the bucket.
-                log.error("entry_unusable", key=entry.key, exc_info=error)
+                faults.record(SERVICE, "read an entry", entry.key, error)
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
         if entries:
             self._core.seen(entries[-1].revision)
@@ -285,7 +309,7 @@ class SchedulerService:
             decisions: list[Decision] = []
             if self._core.has_work():
                 begun = cycle_begun = clock.monotonic()
-                for decided in self._core.by_domain(now=now):
+                for decided in self._decisions(now):
                     decisions += decided
                     cycle_ended = clock.monotonic()
                     self.attempts.count(decided, cycle_ended - cycle_begun)
@@ -298,8 +322,12 @@ class SchedulerService:
                         decisions = []
                         await asyncio.sleep(PAUSE_FACTOR * spent)
                         begun = cycle_begun = clock.monotonic()
-            decisions += self._core.refusals(now=now)
+            with _suspecting():
+                decisions += self._core.refusals(now=now)
             self._publish_soon(decisions)
+            if self._errors:
+                faults.record_all(SERVICE, self._errors)
+                self._errors.clear()
             if self._core.has_work():
                 # The sleep lets the scheduler read entries of the bucket that have arrived before
                 # the next cycle.
@@ -313,6 +341,10 @@ class SchedulerService:
             await self._changed.wait()
             if alarm is not None:
                 alarm.cancel()
+
+    def _decisions(self, now: datetime) -> Iterator[list[Decided]]:
+        with _suspecting():
+            yield from self._core.by_domain(now=now)
 
     async def leave(self) -> None:
         """Stores the consumption of LocalQueues up to now in the bucket, for the next leader."""

@@ -32,6 +32,7 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.assignment import NO_FIT, Cursor
 from admittance.scheduling.state.equivalence import ScanRecord
 from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
+from admittance.scheduling.state.object_errors import set_aside
 from admittance.scheduling.state.queue import enqueue, park_class, park_workload, wake_class
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import (
@@ -95,11 +96,24 @@ class Cycle:
             processor = EntryProcessor(self._state, domain, self._nominator)
             try:
                 for entry in ordered:
-                    status = _carry_out(decisions, entry, processor.process(entry))
+                    try:
+                        status = processor.process(entry)
+                    except Exception as error:
+                        # The other entries are tried in the next cycle: the quota that was held
+                        # back for earlier entries is given back now.
+                        processor.end()
+                        set_aside(
+                            self._state, domain, entry.queue, entry.workload, "try", error, now
+                        )
+                        has_progress = True
+                        break
+                    self._state.at_work = "decide about", entry.workload
+                    status = _carry_out(decisions, entry, status)
                     processor.end_entry()
                     if self._counts_for_replay(status):
                         domain.unlogged_heads.append(entry.workload)
                     has_progress |= self.requeue(domain, entry, status, now)
+                    self._state.at_work = None
             finally:
                 processor.end()
         # 5. Make the first competing workload of each queue its next head.
@@ -152,27 +166,38 @@ class Cycle:
         has_progress = False
         entries: list[CycleEntry] = []
         for queue, workload in heads:
-            inadmissible = self._why_not_nominated(queue, workload)
-            if inadmissible is not None:
-                park_workload(queue, workload, inadmissible, now)
-                if inadmissible.reason == LOOP:
-                    self._loops.wait(workload)
+            try:
+                entry = self._nominate_head(domain, queue, workload, now)
+            except Exception as error:
+                set_aside(self._state, domain, queue, workload, "nominate", error, now)
+                entry = None
+            if entry is None:
                 has_progress = True
-                continue
-            cursor = self._cursor(domain, queue, workload, self.number)
-            if cursor is not None:
-                domain.scan_cursors[workload] = cursor
-            found = still_waits(queue, workload) if workload.saved_search is not None else None
-            entry = CycleEntry(
-                queue, workload, found or nomination_of(self._nominator, queue, workload, cursor)
-            )
-            if entry.assignment.mode == NO_FIT and not (
+            elif entry.assignment.mode == NO_FIT and not (
                 self._fair_sharing and is_below_a_subcohort(queue)
             ):
                 has_progress |= self._park(domain, entry, now)
             else:
                 entries.append(entry)
         return entries, has_progress
+
+    def _nominate_head(
+        self, domain: Domain, queue: Queue, workload: WorkloadInfo, now: datetime
+    ) -> CycleEntry | None:
+        """Nominates one head; returns None if the head is parked without a nomination."""
+        inadmissible = self._why_not_nominated(queue, workload)
+        if inadmissible is not None:
+            park_workload(queue, workload, inadmissible, now)
+            if inadmissible.reason == LOOP:
+                self._loops.wait(workload)
+            return None
+        cursor = self._cursor(domain, queue, workload, self.number)
+        if cursor is not None:
+            domain.scan_cursors[workload] = cursor
+        found = still_waits(queue, workload) if workload.saved_search is not None else None
+        return CycleEntry(
+            queue, workload, found or nomination_of(self._nominator, queue, workload, cursor)
+        )
 
     def consider(
         self, queue: Queue, workload: WorkloadInfo

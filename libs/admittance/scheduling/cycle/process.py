@@ -181,6 +181,7 @@ class EntryProcessor:
         self._restore_victims()
         for cell, amount in self._held:
             cell.charge(-amount)
+        self._held.clear()
 
     def _remove_victims(self) -> None:
         """Subtracts the usage of all victims that the entries of the cycle have taken so far."""

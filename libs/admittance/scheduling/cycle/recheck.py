@@ -33,6 +33,7 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, exceeded_cell
 from admittance.scheduling.preemption.room import Need, fits, shortfalls
 from admittance.scheduling.state import charging
+from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
@@ -98,8 +99,11 @@ def due_decisions(
     waiting: list[WorkloadInfo] = []
     is_unsure = False
     for workload in _best_first(domain.rechecks):
+        state.at_work = "recheck", workload
         charge = workload.charge
         domain.rechecks.pop(workload, None)
+        if is_set_aside(workload):
+            continue
         if charge is None or charge.queue.domain is not domain or workload.in_flight:
             continue
         if workload.state != "QuotaReserved" or not queues_admit(state, workload):
@@ -127,6 +131,7 @@ def due_decisions(
             waiting.append(workload)
         else:
             made.append(_confirmed(state, domain, workload, now))
+    state.at_work = None
     if is_unsure:
         # A reservation cannot be confirmed because quota was reduced or a flavor was removed.
         # `quota_reduction` decides which reservations are revoked, so that no more are revoked than

@@ -213,6 +213,8 @@ def due_refusals(state: SchedulerState, now: datetime) -> list[Refused]:
         item = queued.pop()
         if isinstance(item, EquivalenceClass):
             workloads = list(islice(item.unrefused(latest), room))
+            if workloads:
+                state.at_work = "refuse", workloads[0]
             refusal = _class_refusal(item) if workloads else None
             for workload in workloads:
                 assert refusal is not None
@@ -284,6 +286,7 @@ def _refused(
     domain = workload.queue.domain if workload.queue is not None else None
     if workload.in_flight or domain is None or not domain.owned:
         return ()
+    state.at_work = "refuse", workload
     state.set_in_flight(workload, domain, InFlight.REFUSED)
     state.refusals_in_flight[workload] = None
     fact = Refused(

@@ -35,6 +35,7 @@ from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.state import charging, in_flight
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.queue import in_listed_order, keeps_first_place, position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import BACKOFF, Queue, Victim, WorkloadInfo
@@ -76,7 +77,8 @@ def _explain_pending(
     now: datetime,
 ) -> ExplainReply:
     why = why_not_considered(state, workload, queue, now)
-    if queue is None or queue.plan is None or queue.node is None:
+    if queue is None or queue.plan is None or queue.node is None or is_set_aside(workload):
+        # A workload that is set aside would make the explanation raise the same exception.
         assert why is not None, "it has no queue"
         return ExplainReply(
             phase="Pending",

@@ -3,11 +3,13 @@ modules combine."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from heapq import heappush
 from typing import Any
 
 from admittance.api.workload import PreemptionCount
+from admittance.events.object_errors import ObjectError
 from admittance.events.shapes import Admission, ConsumedUsage, PendingPreemption
 from admittance.quota.catalog import Catalog
 from admittance.scheduling.state import in_flight
@@ -26,6 +28,7 @@ from admittance.scheduling.state.workload_info import (
     BACKOFF,
     Domain,
     FamilyInfo,
+    Inadmissible,
     InFlight,
     Queue,
     VariantInfo,
@@ -61,10 +64,22 @@ class SchedulerState:
     reservations that have a new plan in flight.
 
     ``pods_ready``: the admitted workloads that keep others from new quota until their pods are
-    ready. ``accounts``: what LocalQueues have consumed; None: no usage of LocalQueues counts."""
+    ready. ``accounts``: what LocalQueues have consumed; None: no usage of LocalQueues counts.
 
-    def __init__(self, config: Config) -> None:
+    ``errors``: gets the exceptions by bugs that concern one workload; None: such an exception is
+    raised. ``suspects``: the problems of workloads that made an earlier state wrong, by uid.
+    ``at_work``: the workload about which the cycle decides now."""
+
+    def __init__(
+        self,
+        config: Config,
+        errors: list[ObjectError] | None = None,
+        suspects: Mapping[str, Inadmissible] | None = None,
+    ) -> None:
         self.config = config
+        self.errors = errors
+        self.suspects = suspects or {}
+        self.at_work: tuple[str, WorkloadInfo] | None = None
         self.catalog = Catalog()
         self.shapes = Shapes(config.exclude_resource_prefixes, config.transformations)
         self.queues: dict[str, Queue] = {}
