@@ -10,7 +10,7 @@ import pytest
 from admittance.api.checks import Foreign, PriorityClass
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import workload_of
-from admittance.api.reading.manifest import accept, decode_object
+from admittance.api.reading.manifest import accept, decode_object, encode
 from admittance.api.reading.priority import resolve_priority
 from admittance.api.workload import Job, Workload
 
@@ -179,6 +179,7 @@ def test_a_priority_class_of_pods_is_a_kind_of_ours() -> None:
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     found = accept({**head, "metadata": {"name": "n"}, "value": 5, "globalDefault": True})
     assert isinstance(found.manifest, PriorityClass)
+    assert accept(encode(found.manifest)).manifest == found.manifest
     with pytest.raises(ManifestError, match="value: must be set"):
         accept({**head, "metadata": {"name": "n"}})
     with pytest.raises(ManifestError, match=r"known: scheduling\.k8s\.io/v1$"):

@@ -43,7 +43,7 @@ def upgrade(value: dict[str, Any], api_version: str, kind: str) -> Upgraded:
     Structs."""
     done = Upgraded(dict(value), {}, [], [])
     old = api_version in (V1BETA1, V1ALPHA1)
-    if api_version != V1BETA2 and kind not in ("Job", "Namespace"):
+    if old:
         done.value["apiVersion"] = V1BETA2
     spec = value.get("spec")
     if not isinstance(spec, dict):
