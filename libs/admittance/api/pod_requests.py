@@ -6,7 +6,7 @@ the rest of a pod template is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -243,8 +243,8 @@ class Transformation(NamedTuple):
     docs/spec/scheduling.md#1.6, Kueue's ``resources.transformations``.
 
     ``retains``: the input resource counts as itself too. ``multiply_by``: a resource of the same
-    pod that multiplies the outputs, or "". ``outputs``: resource and quantity for one whole unit of
-    the input.
+    pod that multiplies the outputs, or ""; a pod that does not request it counts once, as in Kueue.
+    ``outputs``: resource and quantity for one whole unit of the input.
     """
 
     input: str
@@ -270,12 +270,7 @@ def transformed(
             counted[resource] = amount
         if found is None:
             continue
-        factor = _value(resource, amount)
-        if found.multiply_by:
-            by = found.multiply_by
-            if by not in requests:
-                continue
-            factor *= _value(by, requests[by])
+        factor = _factor(found, requests)
         for output, each in found.outputs:
             generated[output] = generated.get(output, Fraction(0)) + factor * parse(each)
     for resource, exact in generated.items():
@@ -283,6 +278,58 @@ def transformed(
         amount = counted.get(resource, 0) + max(0, whole(exact * unit))
         counted[resource] = min(amount, INT64_MAX)
     return counted
+
+
+def _factor(transformation: Transformation, requests: Mapping[str, int]) -> Fraction:
+    """How often the outputs of the transformation count for these requests of one pod."""
+    name, by = transformation.input, transformation.multiply_by
+    factor = _value(name, requests[name])
+    return factor * _value(by, requests[by]) if by in requests else factor
+
+
+def uncharged(
+    requests: Mapping[str, int],
+    exclude: Sequence[str],
+    transformations: Sequence[Transformation],
+    covered: Container[str] | None = None,
+) -> dict[str, str]:
+    """Returns each resource that one pod requests and for which no quota is charged, with the
+    reason. ``covered``: the only resources that need quota; None: all."""
+    kept = {name: each for name, each in requests.items() if not name.startswith(tuple(exclude))}
+    counted = transformed(kept, transformations)
+    charged = {
+        name for name, each in counted.items() if each > 0 and (covered is None or name in covered)
+    }
+    by_input = {one.input: one for one in transformations}
+    found: dict[str, str] = {}
+    for resource, amount in requests.items():
+        one = by_input.get(resource)
+        if amount <= 0:
+            continue
+        if resource not in kept:
+            found[resource] = "resources.excludeResourcePrefixes excludes it"
+            continue
+        parts = {resource} if one is None or one.retains else set()
+        times = _factor(one, kept) if one is not None else 0
+        outputs = [name for name, each in one.outputs if parse(each) > 0] if one is not None else []
+        if charged.intersection(parts.union(outputs) if times else parts):
+            continue
+        if parts:
+            found[resource] = _NOT_COVERED
+        elif not outputs:
+            found[resource] = "its transformation replaces it by nothing"
+        elif one is not None and not times:
+            found[resource] = f"its transformation multiplies it by 0 {one.multiply_by}"
+        else:
+            name = outputs[0]
+            why = _NOT_COVERED if counted.get(name) else "all outputs of that name add up to 0"
+            found[resource] = f"it counts as {name}: {why}"
+    return found
+
+
+_NOT_COVERED: Final = (
+    "the ClusterQueue does not cover it, and resources.quotaCheckStrategy is IgnoreUndeclared"
+)
 
 
 def _value(resource: str, amount: int) -> Fraction:

@@ -38,13 +38,15 @@ class Fit(Request, frozen=True, kw_only=True):
 class FitReply(Reply, frozen=True, kw_only=True):
     """``fits`` false: the ClusterQueue could not hold the workload even if empty, for ``reason``
     (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the nominal quota and the
-    borrowing limit. ``seen``: the newest revision of the bucket known to the scheduler."""
+    borrowing limit. ``uncharged``: each requested resource for which no quota is charged, with the
+    reason. ``seen``: the newest revision of the bucket known to the scheduler."""
 
     fits: bool = True
     reason: str = ""
     message: str = ""
     local_queue: str = ""
     cluster_queue: str = ""
+    uncharged: dict[str, str] = msgspec.field(default_factory=dict)
     seen: int = 0
 
 

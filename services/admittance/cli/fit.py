@@ -37,17 +37,9 @@ DOCKER: Final = "docker"
 _CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, kinds.FLAVOR)
 
 
-async def misfit_text(bus: Link, workload: Workload) -> str:
-    """Why the workload could not start in an empty system, with numbers; "" if it could start, or
-    if the scheduler does not answer.
-    """
-    reply = await _misfit(bus, workload)
-    return "" if reply is None else _sentence(reply)
-
-
-async def _misfit(bus: Link, workload: Workload) -> FitReply | None:
-    """The scheduler's answer that the workload could never start; None if it could start, or if the
-    scheduler does not answer.
+async def _answer(bus: Link, workload: Workload) -> FitReply | None:
+    """The scheduler's answer about the workload; None if the scheduler does not answer. An answer
+    that the workload could never start counts only if it is current.
     """
     namespace = workload.metadata.namespace
     request = Fit(workload=msgspec.Raw(encode(workload)))
@@ -58,8 +50,10 @@ async def _misfit(bus: Link, workload: Workload) -> FitReply | None:
             reply = await bus.ask("fit", request, FitReply, namespace=namespace)
         except AnswerIsNo:
             return None
-        if reply.error or reply.fits:
+        if reply.error:
             return None
+        if reply.fits:
+            return reply
         if newest is None:
             newest = await _newest(bus, namespace)
         if reply.seen >= newest or clock.monotonic() >= deadline:
@@ -106,17 +100,26 @@ async def _newest(bus: Link, namespace: str) -> int:
     return max((entry.revision for entries in each for entry in entries), default=0)
 
 
-async def refuse_misfit(bus: Link, workload: Workload) -> None:
-    """Raises AnswerIsNo if the queue does not exist or can never hold the workload."""
+async def refuse_misfit(bus: Link, workload: Workload, *, anyway: bool = False) -> None:
+    """Raises AnswerIsNo if the queue does not exist or can never hold the workload, unless
+    ``anyway``. Warns about requests for which no quota is charged."""
+    if anyway:
+        if (reply := await _answer(bus, workload)) is not None:
+            _warn_of_uncharged("the workload", reply)
+        return
     namespace, queue = workload.metadata.namespace, workload.spec.queue_name
     if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is None:
         raise AnswerIsNo(
             f"not submitted: LocalQueue {namespace}/{queue} does not exist; "
             "--anyway submits it, and it waits until the queue is created"
         )
-    if (reply := await _misfit(bus, workload)) is not None:
+    reply = await _answer(bus, workload)
+    if reply is None:
+        return
+    if not reply.fits:
         await _refuse_unknown_flavors(bus, workload, reply.cluster_queue)
         raise AnswerIsNo(refusal(reply))
+    _warn_of_uncharged("the workload", reply)
 
 
 async def _refuse_unknown_flavors(bus: Link, workload: Workload, cluster_queue: str) -> None:
@@ -140,20 +143,30 @@ async def _refuse_unknown_flavors(bus: Link, workload: Workload, cluster_queue: 
 
 
 async def warn_of_misfits(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
-    """Warns about each subject (a workload by name) that its queue can never hold; missing queues
-    are left out.
+    """Warns about each subject (a workload by name) that its queue can never hold, and about
+    requests for which no quota is charged; missing queues are left out.
     """
     asked: dict[tuple[str, bytes], list[tuple[str, Workload]]] = {}
     for subject, workload in workloads:
         key = workload.metadata.namespace, msgspec.json.encode(workload.spec)
         asked.setdefault(key, []).append((subject, workload))
     groups = list(asked.values())[:ASKED_MAX]
-    answers = await asyncio.gather(*(misfit_text(bus, group[0][1]) for group in groups))
-    for group, why in zip(groups, answers, strict=True):
+    answers = await asyncio.gather(*(_answer(bus, group[0][1]) for group in groups))
+    for group, reply in zip(groups, answers, strict=True):
+        if reply is None:
+            continue
+        others = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
+        subject = f"{group[0][0]}{others}"
+        why = "" if reply.fits else _sentence(reply)
         # A missing queue is left out here, because `submit` warns about it once for all workloads.
         if why and "does not exist" not in why:
-            others = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
-            output.warn(f"{group[0][0]}{others}: {why}")
+            output.warn(f"{subject}: {why}")
+        _warn_of_uncharged(subject, reply)
+
+
+def _warn_of_uncharged(subject: str, reply: FitReply) -> None:
+    for resource, why in reply.uncharged.items():
+        output.warn(f"{subject}: no quota is charged for {resource}: {why}")
 
 
 async def warn_of_images(bus: Link, workloads: Sequence[tuple[str, Workload]]) -> None:

@@ -75,8 +75,7 @@ async def submit(
         submissions = list(from_files)
         if wish is not None:
             workload = await workload_of_command(bus, wish)
-            if not anyway:
-                await fit.refuse_misfit(bus, workload)
+            await fit.refuse_misfit(bus, workload, anyway=anyway)
             submissions.append(Submission(COMMAND_LINE, workload))
         if not submissions:
             raise BadInput("nothing to submit: name a command after --, or a file with -f")

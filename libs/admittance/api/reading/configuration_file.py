@@ -19,13 +19,14 @@ from admittance.api.names import check_unique
 from admittance.api.problems import NOT_SUPPORTED, Problem, shown
 from admittance.api.reading.manifest import parsed
 from admittance.api.reading.objects import ManifestReader
+from admittance.api.reading.quota_settings import empty_prefixes, quota_warnings
 from admittance.api.validation.field_rules import field_problems
 
 STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), (FINAL_SHARE, INITIAL_SHARE))
 
 
 class ConfigurationFile(NamedTuple):
-    """A configuration as read. ``warnings``: a sentence for each field without effect."""
+    """A configuration as read. ``warnings``: the sentences of `configuration_warnings`."""
 
     configuration: Configuration
     warnings: tuple[str, ...]
@@ -53,7 +54,7 @@ def read_configuration(text: str | bytes, source: str) -> ConfigurationFile:
     problems = _problems(configuration)
     if problems:
         raise reading.error(problems)
-    return ConfigurationFile(configuration, tuple(_warnings(configuration)))
+    return ConfigurationFile(configuration, tuple(configuration_warnings(configuration)))
 
 
 def _problems(of: Configuration) -> list[Problem]:
@@ -65,13 +66,17 @@ def _problems(of: Configuration) -> list[Problem]:
     if sharing is not None and sharing.preemption_strategies not in ((), *STRATEGIES):
         message = f"must be {FINAL_SHARE}, {INITIAL_SHARE}, or both in that order"
         found.append(Problem("fairSharing.preemptionStrategies", message, NOT_SUPPORTED))
+    found += empty_prefixes(of.resources)
     inputs = [one.input for one in of.resources.transformations]
     return found + check_unique(inputs, "resources.transformations", ".input")
 
 
-def _warnings(of: Configuration) -> list[str]:
-    return warnings_by(CONFIGURATION, of) + [
+def configuration_warnings(of: Configuration) -> list[str]:
+    """A sentence for each field without effect, and for settings that leave requests without
+    quota."""
+    gates = [
         f"featureGates.{name} has no effect here; gates are {', '.join(GATES)}"
         for name in of.feature_gates
         if name not in GATES
     ]
+    return warnings_by(CONFIGURATION, of) + gates + quota_warnings(of.resources)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import structlog
 import uvloop
 
+from admittance.api.reading.configuration_file import configuration_warnings
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
@@ -328,6 +329,8 @@ async def _main(
 ) -> None:
     settings = Settings.from_env(service)
     logs.configure(service, settings.instance, settings.json_logs, level=settings.log_level)
+    for warning in configuration_warnings(settings.configuration):
+        log.warning("configuration_warning", warning=warning)
     stop = asyncio.Event()
     stop_on_signals(stop, in_time=grace_of(service) is not None)
     await serve(settings, run, stop, **(more(settings) if more is not None else {}))

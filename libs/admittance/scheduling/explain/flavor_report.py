@@ -4,7 +4,7 @@ admit a workload that is not submitted yet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -59,11 +59,23 @@ def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) ->
     is compared with `admittance.quota.cell.potential`. ``fits`` in the reply may be true although
     the workload can never start: pod sets that each fit alone but not together are not detected."""
     try:
-        needs = state.shapes.needs(msgspec.json.decode(manifest, type=_Manifest).spec)
+        spec = msgspec.json.decode(manifest, type=_Manifest).spec
+        needs = state.shapes.needs(spec)
+        found = _fit(state, namespace, needs)
+        uncharged = state.shapes.uncharged(spec, _covered(state, found.cluster_queue))
     except (msgspec.MsgspecError, BadQuantity) as error:
         return FitReply(error=f"the workload cannot be read: {error}")
-    found = _fit(state, namespace, needs)
-    return msgspec.structs.replace(found, local_queue=needs.queue, seen=state.seen)
+    return msgspec.structs.replace(
+        found, local_queue=needs.queue, uncharged=uncharged, seen=state.seen
+    )
+
+
+def _covered(state: SchedulerState, queue: str) -> Container[str] | None:
+    """Returns the only resources that need quota in the ClusterQueue; None: all need quota."""
+    found = state.queues.get(queue)
+    if state.config.quota_check_strategy != "IgnoreUndeclared":
+        return None
+    return found.plan.groups if found is not None and found.plan is not None else None
 
 
 def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:

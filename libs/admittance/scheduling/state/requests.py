@@ -5,7 +5,7 @@ scheduler keeps memory and results of scans per shape, not per workload. Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from hashlib import blake2b
 from sys import intern
 from typing import Any, Final, NamedTuple
@@ -15,7 +15,7 @@ import msgspec
 
 from admittance.api import pod_requests as spec_needs
 from admittance.api.meta import Toleration
-from admittance.api.pod_requests import Transformation, transformed
+from admittance.api.pod_requests import Transformation, transformed, uncharged
 from admittance.api.pods import NodeSelectorTerm
 from admittance.quota.cell import times
 
@@ -142,6 +142,20 @@ class Shapes:
             shape = self._read[key] = self._shape(bytes(head.pod_sets), allowed)
         gates = tuple([intern(gate.name) for gate in head.preemption_gates])
         return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role, gates)
+
+    def uncharged(
+        self, spec: bytes | msgspec.Raw, covered: Container[str] | None
+    ) -> dict[str, str]:
+        """Returns each resource that a pod of the spec requests and for which no quota is charged,
+        with the reason. ``covered``: the only resources that need quota; None: all. Raises as
+        `needs`.
+        """
+        if not self._exclude and not self._transformations and covered is None:
+            return {}
+        found: dict[str, str] = {}
+        for ps in spec_needs.needs(spec).pod_sets:
+            found |= uncharged(ps.requests, self._exclude, self._transformations, covered)
+        return found
 
     def reduced(self, shape: RequestShape, reclaimable: Mapping[str, int]) -> RequestShape:
         """Returns the shape without the reclaimable pods."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.api.pod_requests import Transformation
 from admittance.events.whatif import Fit, FitReply
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
@@ -86,3 +87,23 @@ def test_the_answer_contains_its_revision(scheduler: SteppedScheduler) -> None:
 
 def test_bytes_that_are_no_workload_are_an_error(scheduler: SteppedScheduler) -> None:
     assert scheduler.core.fit(Fit(workload=msgspec.Raw(b'{"spec": 3}')), "ns").error
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (Config(exclude_resource_prefixes=("v.test/",)), "excludeResourcePrefixes excludes it"),
+        (Config(quota_check_strategy="IgnoreUndeclared"), "the ClusterQueue does not cover it"),
+        (
+            Config(transformations=(Transformation("v.test/gpu", False, "", ()),)),
+            "its transformation replaces it by nothing",
+        ),
+    ],
+)
+def test_requests_without_quota_are_named(config: Config, expected: str) -> None:
+    scheduler = SteppedScheduler(config)
+    scheduler.queue("cq", resourceGroups=groups(default="4"))
+    reply = asked(scheduler, "cq", "1", requests={"v.test/gpu": "1"})
+    assert reply.fits
+    assert reply.uncharged.keys() == {"v.test/gpu"}
+    assert expected in reply.uncharged["v.test/gpu"]

@@ -1,0 +1,60 @@
+"""The settings under ``resources`` of a configuration that leave requests without quota, each valid
+alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from admittance.api.configuration import Resources, Transformation
+from admittance.api.problems import REQUIRED, Problem
+from admittance.api.units import parse
+
+_EXCLUDE: Final = "resources.excludeResourcePrefixes"
+_COMMON: Final = ("cpu", "memory", "ephemeral-storage", "nvidia.com/gpu")
+
+
+def empty_prefixes(resources: Resources) -> list[Problem]:
+    """An empty prefix would exclude every resource."""
+    return [
+        Problem(f"{_EXCLUDE}[{index}]", "must be set: an empty prefix excludes all", REQUIRED)
+        for index, prefix in enumerate(resources.exclude_resource_prefixes)
+        if not prefix
+    ]
+
+
+def quota_warnings(resources: Resources) -> list[str]:
+    """A sentence for each setting because of which requests need no quota, or that another setting
+    makes ineffective."""
+    found = []
+    for index, prefix in enumerate(resources.exclude_resource_prefixes):
+        common = [name for name in _COMMON if name.startswith(prefix)]
+        if common:
+            found.append(f"{_EXCLUDE}[{index}] excludes {', '.join(common)}: no quota is charged")
+    for index, one in enumerate(resources.transformations):
+        place = f"resources.transformations[{index}]"
+        found += _of_transformation(one, place, resources.exclude_resource_prefixes)
+    return found
+
+
+def _of_transformation(one: Transformation, place: str, prefixes: tuple[str, ...]) -> Iterator[str]:
+    if one.input.startswith(prefixes):
+        yield f"{place} has no effect: {_EXCLUDE} excludes its input {one.input}"
+        return
+    if one.multiply_by and one.multiply_by.startswith(prefixes):
+        by = one.multiply_by
+        yield f"{place}.multiplyBy has no effect: {_EXCLUDE} excludes {by}"
+    replaces = one.strategy == "Replace"
+    if not any(_is_positive(each) for each in one.outputs.values()):
+        effect = f"no quota is charged for {one.input}" if replaces else "it has no effect"
+        yield f"{place} has no output of more than 0: {effect}"
+    for name in one.outputs:
+        if name.startswith(prefixes):
+            yield (
+                f"{place}.outputs[{name}] is charged: {_EXCLUDE} excludes what pods request, "
+                "not outputs"
+            )
+
+
+def _is_positive(quantity: Any) -> bool:
+    return parse(str(quantity)) > 0
