@@ -12,11 +12,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import bases
 import pytest
 import yaml
+from testcontainers.compose import DockerCompose
 
 ROOT = Path(__file__).parents[2]
 ADMIT = Path(sys.executable).parent / "admit"
@@ -112,6 +114,27 @@ def build(base: str) -> None:
     assert built.returncode == 0, built.stdout[-5000:] + built.stderr[-5000:]
 
 
+class Compose(DockerCompose):
+    """The commands of one compose project, with the plugin or with Debian's program."""
+
+    @cached_property
+    def compose_command_property(self) -> list[str]:
+        plugin: list[str] = super().compose_command_property
+        return [*(compose_command() or "").split(), *plugin[len(("docker", "compose")) :]]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command of docker compose, whatever its exit status."""
+        return subprocess.run(
+            [*self.compose_command_property, *arguments],
+            cwd=self.context,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMPOSE_SECONDS,
+            check=False,
+        )
+
+
 class Deployment:
     """A running compose project. ``url``: of its nats-server. ``ports``: by the variable that
     compose.yaml takes them from. ``auth``: the folder of users and credentials. ``profiles``:
@@ -133,9 +156,13 @@ class Deployment:
         self.auth = auth
         servers = SERVER_PORTS if files else SERVER_PORTS[:1]
         self.url = ",".join(f"nats://127.0.0.1:{ports[name]}" for name in servers)
-        self._files = files
-        self._settings = settings
-        """The file of variables for docker compose."""
+        self.stack = Compose(
+            ROOT,
+            compose_file_name=list(files) or None,
+            env_file=str(settings),
+            profiles=list(profiles),
+            wait=False,
+        )
 
     def compose(self, *arguments: str) -> str:
         """What docker compose answers for this project; fails with its error."""
@@ -145,18 +172,7 @@ class Deployment:
 
     def try_compose(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs docker compose for this project, whatever its exit status."""
-        command = [*(compose_command() or "").split(), "--env-file", str(self._settings)]
-        command += [word for name in self.profiles for word in ("--profile", name)]
-        command += [word for name in self._files for word in ("--file", name)]
-        return subprocess.run(
-            [*command, *arguments],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMPOSE_SECONDS,
-            check=False,
-        )
+        return self.stack.run(*arguments)
 
     def containers(self, shown: str = "{{.Names}}") -> list[str]:
         """One line per container of the project."""
