@@ -20,7 +20,7 @@ def test_the_demo_ends_with_all_workloads_finished() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert told.returncode == 0, told.stdout + told.stderr

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
+from admittance.cli.support.child_process import ends_with_parent
 from admittance.runtime.auth_store import CONFIG, SYSTEM
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import SetupError
@@ -117,15 +118,15 @@ class Child:
 
 
 async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Child:
-    """Starts `admit` with arguments; does not wait until it is ready. The contexts of the child
+    """Starts `admit` with arguments; does not wait until it is ready. It ends with this process.
+    The contexts of the child
     process go into the folder of the log, so that the current context of the person that measures
     stays.
     """
     command = Path(sys.executable).parent / "admit"
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
-            str(command),
-            *arguments,
+            *ends_with_parent([str(command), *arguments]),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=output,
