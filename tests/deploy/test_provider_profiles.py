@@ -140,7 +140,7 @@ async def test_a_pool_books_its_machines_and_their_loss_stops_the_job(
     runs(deployment, "burst")
     told = admit("events", "--workload", "burst")
     assert told.index("capacity failed") < told.index("capacity there") < told.index("admitted")
-    admit("apply", "-f", str(story / "gone.yaml"))
+    admit("apply", "-f", str(story / "gone" / "machines.yaml"))
     assert "machines of pool spot-rack were taken away" in stops(deployment, "burst")
 
 

@@ -131,7 +131,7 @@ def test_a_field_for_kubernetes_clusters_causes_a_warning() -> None:
 
 
 def test_the_sample_configuration_has_no_warnings() -> None:
-    sample = Path(__file__).parents[3] / "deploy/samples/configuration.yaml"
+    sample = Path(__file__).parents[3] / "deploy/configuration.yaml"
     found = read_configuration(sample.read_bytes(), str(sample))
     assert found.warnings == ()
     assert found.configuration.feature_gates == GATES

@@ -169,7 +169,7 @@ def test_samples_start_only_on_request_and_with_minimal_rights() -> None:
 
 
 def test_the_sample_s_prometheus_scrapes_the_sample_s_meters() -> None:
-    config = yaml.safe_load((CHECKS / "budget" / "prometheus.yml").read_text())
+    config = yaml.safe_load((CHECKS / "budget" / "prometheus" / "prometheus.yml").read_text())
     [target] = config["scrape_configs"][0]["static_configs"][0]["targets"]
     service, _, port = target.partition(":")
     assert any(one.endswith(f":{port}") for one in SERVICES[service]["ports"])
