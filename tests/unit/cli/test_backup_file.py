@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import stat
+import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from admittance.cli.backup import archive
 from admittance.cli.backup.archive import ArchiveWriter, Head, SinceMessage, StreamContents, check
@@ -17,18 +21,121 @@ from admittance.runtime.snapshots import Position
 
 HEAD = Head(archive.KIND, archive.FORMAT, "0.1.0", datetime(2026, 11, 23, tzinfo=UTC))
 LATER = [SinceMessage(8, "$KV.admittance.workload.ns.w", b"\x00value", {"Nats-TTL": "5s"})]
-STREAM = StreamContents("KV_admittance", {"name": "KV_admittance"}, {"last_seq": 7}, 2, 1, 9)
+STATE = {"messages": 7, "bytes": 700, "first_seq": 1, "last_seq": 7}
+STREAM = StreamContents("KV_admittance", {"name": "KV_admittance"}, STATE, 2, 1, 9)
 POSITION = Position("workload-controller-4-1", {"ack_policy": "all"}, 31)
 
 
-def a_backup(head: Head = HEAD) -> bytes:
+def a_backup(
+    head: Head = HEAD,
+    stream: StreamContents = STREAM,
+    later: list[SinceMessage] = LATER,
+    position: Position = POSITION,
+) -> bytes:
     made = io.BytesIO()
     writer = ArchiveWriter(made, head)
     writer.add("KV_admittance/0", b"first part")
     writer.add("KV_admittance/1", b"second part")
-    writer.add("KV_admittance/since/0", archive._encode(LATER))
-    writer.finish([STREAM], [POSITION])
+    writer.add("KV_admittance/since/0", msgspec.json.encode(later))
+    writer.finish([stream], [position])
     return made.getvalue()
+
+
+def a_tar(*members: tarfile.TarInfo, begin: bytes = b"") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(begin.ljust(member.size, b"x")))
+    return made.getvalue()
+
+
+def a_member(name: str, kind: bytes = tarfile.REGTYPE, **more: Any) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type = kind
+    for key, value in more.items():
+        setattr(member, key, value)
+    return member
+
+
+def with_header(tar: bytes, fields: dict[int, bytes]) -> bytes:
+    """The tar archive with other bytes in the header of its first member, and a right checksum."""
+    made = bytearray(tar)
+    for place, field in fields.items():
+        made[place : place + len(field)] = field
+    made[148:156] = b"%06o\x00 " % (sum(made[:148]) + 8 * 32 + sum(made[156:512]))
+    return bytes(made)
+
+
+def of_size(size: int) -> bytes:
+    return b"\x80" + size.to_bytes(11, "big")
+
+
+A_SPARSE_FILE = with_header(
+    a_tar(a_member("KV_admittance/0", tarfile.GNUTYPE_SPARSE, size=512)),
+    {386: b"00000000000\x00" + b"00000001000\x00", 483: of_size(4 << 40)},
+)
+"""A file of 512 bytes that says it is one of 4 TB."""
+A_LONG_ATTRIBUTE = with_header(a_tar(a_member("x", tarfile.XHDTYPE)), {124: of_size(1 << 70)})
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        *(
+            (
+                a_tar(a_member("KV_admittance/0", kind, linkname="/etc/passwd")),
+                "is not a plain file",
+            )
+            for kind in (b"1", b"2", b"3", b"4", b"5", b"6")
+        ),
+        (A_LONG_ATTRIBUTE, ""),
+        (A_SPARSE_FILE, "KV_admittance/0 is not a plain file"),
+        *(
+            (a_tar(a_member(name)), f"a backup has no member {name!r}")
+            for name in (
+                "/etc/passwd",
+                "../x",
+                "KV_admittance/../0",
+                "KV_admittance/01",
+                "a",
+                "é/0",
+            )
+        ),
+        (a_tar(a_member("backup.json", size=70_000)), "backup.json is too long"),
+        (a_tar(a_member("backup.json")), "backup.json: "),
+        (a_tar(a_member("backup.json", size=9), begin=b"[[[[[[[["), "backup.json: "),
+        (a_backup(position=Position("a b", {}, 1)), "'a b' is not the name of a consumer"),
+        *(
+            (a_backup(stream=replace(STREAM, **{key: value})), f"KV_admittance: {why}")
+            for key, value, why in [
+                ("config", {}, "its configuration is of another stream"),
+                ("state", {"last_seq": 7}, "its state is missing"),
+                ("state", {**STATE, "first_seq": "1"}, "its state is missing"),
+                ("parts", 10**12, "KV_admittance/2 is missing"),
+                ("since", 2, "KV_admittance/since/1 is missing"),
+                ("end", 7, "its end is at 7, its last message at 8"),
+                ("end", 10**15, "its end is at 1,000,000,000,000,000, its last message at 8"),
+            ]
+        ),
+        *(
+            (a_backup(later=[replace(LATER[0], **{key: value})]), f"KV_admittance: {why}")
+            for key, value, why in [
+                ("subject", "admit.workload.finished.ns.w", "message 8 does not belong to it"),
+                ("subject", "$KV.admittance_claims.x", "message 8 does not belong to it"),
+                ("subject", "$KV.admittance.a b", "a message cannot be read"),
+                ("headers", {"A": "b\r\nPUB x 0"}, "a message cannot be read"),
+                ("sequence", 7, "message 7 does not belong to it"),
+                ("sequence", 10**15, "999,999,999,999,993 sequences are missing after 7"),
+            ]
+        ),
+    ],
+)
+def test_a_hostile_file_is_refused_with_one_line(content: bytes, why: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        check("FILE", io.BytesIO(content))
+    (line,) = refused.value.lines
+    assert line.startswith("FILE is damaged: ")
+    assert why in line
 
 
 def test_a_backup_is_read_as_it_was_written() -> None:

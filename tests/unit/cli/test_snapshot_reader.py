@@ -105,6 +105,7 @@ def test_what_the_server_announced_and_did_not_send_is_said() -> None:
         (bytes(1024), "the archive has no meta.inf"),
         (MAGIC + entry(b"other", 0, b"", b"{}"), "an entry b'other'"),
         (MAGIC + b"\xff" * 11, "the archive is damaged"),
+        (MAGIC + b"\xff\xff\xff\x7f" + bytes(4), "the archive is damaged"),
         (ENTRIES[:-5], "the end is missing"),
     ],
 )
@@ -130,7 +131,7 @@ def test_what_is_wrong_with_a_snapshot_is_said(archive: bytes, why: str) -> None
 def test_a_block_of_s2_is_decompressed(block: bytes, text: bytes) -> None:
     assert decompress_block(block) == text
     reader = Decompressor()
-    assert reader.feed(BEGIN + chunk(0xFE, b"padding") + chunk(0, block)) == [text]
+    assert list(reader.feed(BEGIN + chunk(0xFE, b"padding") + chunk(0, block))) == [text]
     reader.end()
 
 
@@ -157,5 +158,5 @@ def test_a_damaged_block_is_refused(block: bytes) -> None:
 def test_what_is_not_s2_is_refused(data: bytes) -> None:
     reader = Decompressor()
     with pytest.raises(Corrupt):
-        reader.feed(data)
+        list(reader.feed(data))
         reader.end()

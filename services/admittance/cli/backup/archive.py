@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import datetime
 from typing import IO, Any, Final
 
@@ -24,6 +25,7 @@ import msgspec
 
 from admittance.cli.support.errors import BadInput
 from admittance.runtime.snapshots import Position
+from admittance.runtime.wire import frame
 
 FORMAT: Final = 1
 """The version of the format of a backup file. A program reads backup files of its own format
@@ -34,8 +36,21 @@ HEAD: Final = "backup.json"
 CONTENTS: Final = "contents.json"
 END: Final = "end"
 _READ_AT_ONCE: Final = 1024 * 1024
+_NAMES: Final = re.compile(rf"{HEAD}|{CONTENTS}|{END}|[A-Za-z0-9_]+/(since/)?(0|[1-9][0-9]*)", re.A)
+"""The names of members."""
+_CONSUMER: Final = re.compile(r"[A-Za-z0-9_=-]+", re.A)
+_KEPT: Final = {HEAD: 64 * 1024, CONTENTS: 1024 * 1024 * 1024, END: 1024}
+"""The most bytes of members that are kept in memory."""
+SKIPPED_MAX: Final = 10_000_000
+"""The most sequences between two messages of a backup: a restore fills them one by one."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+_FOREIGN: Final = (
+    *(tarfile.TarError, EOFError, ValueError, OverflowError, MemoryError, RecursionError),
+)
+"""What `tarfile` raises for bytes that no program wrote as a tar archive."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -143,7 +158,7 @@ def check(name: str, source: IO[bytes]) -> Archive:
     """
     try:
         return _check(name, source)
-    except (tarfile.TarError, EOFError) as error:
+    except _FOREIGN as error:
         raise _cut(name) if "unexpected end" in str(error) else _damaged(name, str(error)) from None
     except OSError as error:
         raise BadInput(f"cannot read {name}: {error.strerror or error}") from None
@@ -155,16 +170,22 @@ def _check(name: str, source: IO[bytes]) -> Archive:
     digests: dict[str, str] = {}
     small: dict[str, bytes] = {}
     for member in tar:
+        if _NAMES.fullmatch(member.name) is None:
+            raise _damaged(name, f"a backup has no member {member.name!r}")
+        # A sparse file of some bytes may stand for terabytes of zeros, and a link for another file.
+        if not member.isreg() or member.sparse is not None:
+            raise _damaged(name, f"{member.name} is not a plain file")
+        if member.size > _KEPT.get(member.name, member.size):
+            raise _damaged(name, f"{member.name} is too long")
         found = tar.extractfile(member)
-        if found is None:
-            raise _damaged(name, f"{member.name} is not a file")
+        assert found is not None, "a plain file can be read"
         digest = hashlib.sha256()
         kept = []
         while data := found.read(_READ_AT_ONCE):
             digest.update(data)
-            if member.name in (HEAD, CONTENTS, END):
+            if member.name in _KEPT:
                 kept.append(data)
-        if kept:
+        if member.name in _KEPT:
             small[member.name] = b"".join(kept)
         members[member.name] = member
         digests[member.name] = digest.hexdigest()
@@ -178,14 +199,52 @@ def _check(name: str, source: IO[bytes]) -> Archive:
     if digests.pop(CONTENTS) != small[END].decode("utf-8", "replace"):
         raise _damaged(name, f"{CONTENTS} has another checksum")
     del digests[END]
-    archive = Archive(tar, members, head, small[CONTENTS])
+    try:
+        archive = Archive(tar, members, head, small[CONTENTS])
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise _damaged(name, f"{CONTENTS}: {error}") from None
     listed = archive.contents.digests
     for member_name in sorted(listed.keys() | digests.keys()):
         if member_name not in digests:
             raise _damaged(name, f"{member_name} is missing")
         if listed.get(member_name) != digests[member_name]:
             raise _damaged(name, f"{member_name} has another checksum")
+    for position in archive.contents.positions:
+        if _CONSUMER.fullmatch(position.name) is None:
+            raise _damaged(name, f"{position.name!r} is not the name of a consumer")
+    for stream in archive.contents.streams:
+        if why := _fault(archive, stream, listed.keys()):
+            raise _damaged(name, f"{stream.name}: {why}")
     return archive
+
+
+def _fault(archive: Archive, stream: StreamContents, members: Container[str]) -> str:
+    """Why the stream cannot be restored as the contents say; "" if it can. A restore trusts what
+    this function has seen."""
+    if stream.config.get("name") != stream.name:
+        return "its configuration is of another stream"
+    state = [stream.state.get(key) for key in ("messages", "bytes", "first_seq", "last_seq")]
+    if not all(isinstance(one, int) and one >= 0 for one in state):
+        return "its state is missing"
+    for kind, count in (("", stream.parts), ("since/", stream.since)):
+        names = (f"{stream.name}/{kind}{number}" for number in range(count))
+        if absent := next((one for one in names if one not in members), ""):
+            return f"{absent} is missing"
+    last = int(stream.state["last_seq"])
+    subject = f"${stream.name.replace('_', '.', 1)}."
+    try:
+        for message in archive.since(stream):
+            if not message.subject.startswith(subject) or not last < message.sequence:
+                return f"message {message.sequence:,} does not belong to it"
+            if message.sequence - last > SKIPPED_MAX:
+                return f"{message.sequence - last:,} sequences are missing after {last:,}"
+            frame(message.subject, "", b"", message.headers)
+            last = message.sequence
+    except (msgspec.MsgspecError, UnicodeError, ValueError, KeyError) as error:
+        return f"a message cannot be read ({error})"
+    if not 0 <= stream.end - last <= SKIPPED_MAX:
+        return f"its end is at {stream.end:,}, its last message at {last:,}"
+    return ""
 
 
 def _open(name: str, source: IO[bytes]) -> tarfile.TarFile:

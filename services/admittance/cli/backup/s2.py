@@ -7,6 +7,7 @@ would take longer than everything else. The parts of a backup have SHA-256 diges
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 _STREAM_BEGINS: Final = 0xFF
@@ -31,11 +32,10 @@ class Decompressor:
         self._rest = b""
         self._begun = False
 
-    def feed(self, part: bytes) -> list[bytes]:
-        """Returns the decompressed blocks that the part completes. Raises Corrupt."""
+    def feed(self, part: bytes) -> Iterator[bytes]:
+        """Yields the decompressed blocks that the part completes. Raises Corrupt."""
         data = self._rest + part
         place, size = 0, len(data)
-        blocks: list[bytes] = []
         while size - place >= 4:
             kind = data[place]
             begin = place + 4
@@ -49,16 +49,15 @@ class Decompressor:
             elif not self._begun:
                 raise Corrupt("not an S2 stream")
             elif kind == _COMPRESSED:
-                blocks.append(decompress_block(data[begin + _CHECKSUM : end]))
+                yield decompress_block(data[begin + _CHECKSUM : end])
             elif kind == _UNCOMPRESSED:
-                blocks.append(data[begin + _CHECKSUM : end])
+                yield data[begin + _CHECKSUM : end]
             elif kind < _SKIPPABLE:
                 raise Corrupt(f"a chunk of the unknown type {kind}")
             place = end
         if not self._begun and data[:1] not in (b"", b"\xff"):
             raise Corrupt("not an S2 stream")
         self._rest = data[place:]
-        return blocks
 
     def end(self) -> None:
         """Ends the stream. Raises Corrupt if it is not complete."""

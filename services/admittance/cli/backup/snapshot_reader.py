@@ -24,7 +24,8 @@ MESSAGE_SIZE: Final = 22 + 8
 """The bytes that nats-server counts for a message beside its subject, headers and data."""
 HEADERS_SIZE: Final = 4
 """The bytes that nats-server counts for the length of headers."""
-NAME_MAX: Final = 1 << 20
+ENTRY_MAX: Final = 128 * 1024 * 1024
+"""The most bytes of an entry: more than the longest message that nats-server takes (64 MiB)."""
 _CUT: Final = "the end is missing"
 
 
@@ -141,7 +142,7 @@ class _Entries(_Archive):
         sequence, place = _number(buffer, place)
         headers, place = _number(buffer, place)
         data, place = _number(buffer, place)
-        if name > NAME_MAX:
+        if name + headers + data > ENTRY_MAX:
             raise Corrupt("the archive is damaged")
         end = place + name + headers + data
         if end > len(buffer):
@@ -205,6 +206,8 @@ class _Files(_Archive):
                 self.ended = True
                 break
             name, kind, size = _member(header)
+            if size > ENTRY_MAX:
+                raise Corrupt(f"{name} is too long")
             begin = place + _TAR
             end = begin + -(-size // _TAR) * _TAR
             if end > len(buffer):
