@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from tools.documents import text_of, write
 
+from admittance.access.outside_roles import USER_VERBS
 from admittance.events import facts, reading_requests, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
@@ -29,6 +30,7 @@ from admittance.events.subjects import (
     EPOCH,
     FENCED,
     OUTPUTS,
+    OWNER_FACTS,
     PERSON_FACTS,
     PROVISIONING_FACTS,
     TIMER_DUE,
@@ -103,6 +105,12 @@ def channels() -> list[Channel]:
     found += [
         Channel(f"user.{verb}", f"{USER_FACTS}{{user}}.{verb}.{tail}", struct, "receive")
         for verb, struct in PERSON_FACTS.items()
+    ]
+    found += [
+        Channel(
+            f"owner.{verb}", f"{OWNER_FACTS}{{user}}.{verb}.{tail}", PERSON_FACTS[verb], "receive"
+        )
+        for verb in USER_VERBS
     ]
     found += [
         Channel(f"user.{what}", f"{USER_FACTS}{{user}}.{what}", request, "receive", reply)

@@ -47,6 +47,7 @@ USERS += [
     User(name="other", role="check", key="", controller="example.com/other"),
     ADA,
     BOB,
+    User(name="ola", role="owner", key="", namespaces=("team-a",)),
     User(name="eve", role="approver", key="", namespaces=("team-a",)),
     User(name="root", role="admin", key=""),
 ]

@@ -355,7 +355,7 @@ async def test_user_of_a_namespace_uses_a_command(folder: Folder, ada: str, word
         ("simulate --delete lq/research -n other", "may not publish to"),
         ("submit -q research -n other -- true", "may not publish to"),
         (f"apply -f {SAMPLES / 'queues.yaml'}", "may not publish to admit.user.ada.apply"),
-        ("finish workload ada-1", "may not publish to admit.user.ada.finished.default.ada-1"),
+        ("finish workload ada-1", "may not publish to admit.owner.ada.finished.default.ada-1"),
         ("doctor", "`admit doctor` needs a login with the role viewer or admin"),
         ("replay --from-log 1", "may not publish to $JS.API.DIRECT.GET.ADMITTANCE"),
     ],

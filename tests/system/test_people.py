@@ -91,6 +91,59 @@ async def test_every_change_of_a_workload_goes_through(locked: Locked) -> None:
     assert "denied by eve at" in await locked.admit("ada", "describe", "workload", "denied", *IN_A)
 
 
+CHANGES = ("hold", "release", "stop", "activate", "priority", "delete")
+
+
+async def test_owner_changes_its_own_workloads_only(locked: Locked) -> None:
+    waits = ("--cpu", "9", "--anyway", *IN_A)
+    for user in ("ada", "ola"):
+        await submit(locked, user, f"of-{user}", *waits)
+    await locked.admit("ada", "hold", "workload", "of-ada", *IN_A)
+    before = await locked.admit("root", "get", "workload", "of-ada", "-o", "json", *IN_A)
+    refusal = "refused: NotOwner: role owner: workload of-ada belongs to ada"
+    for command in CHANGES:
+        more = ("7",) if command == "priority" else ()
+        printed = await locked.run("ola", command, "workload", "of-ada", *more, *IN_A)
+        assert (printed.status, printed.out) == (1, "")
+        assert printed.err == f"error: workload team-a/of-ada: {refusal}\n"
+        assert (await locked.run("ola", command, "workload", "of-ola", *more, *IN_A)).status == 0
+    again = ("submit", "--name", "of-ada", *waits, "--", "echo", "other")
+    printed = await locked.run("ola", *again)
+    assert (printed.status, printed.out) == (1, "")
+    assert "role owner: workload of-ada belongs to ada" in printed.err
+    assert await locked.admit("root", "get", "workload", "of-ada", "-o", "json", *IN_A) == before
+    # Reading is not limited to own workloads.
+    assert "of-ada" in await locked.admit("ola", "get", "workloads", *IN_A)
+    await locked.admit("ada", "delete", "workload", "of-ada", *IN_A)
+
+
+async def test_owner_publishes_on_no_subject_of_wider_rights(locked: Locked) -> None:
+    refused: list[str] = []
+    ola = await locked.client("ola", refused)
+    for subject in (
+        *("admit.user.ola.deleted.team-a.x", "admit.owner.ada.deleted.team-a.x"),
+        *("admit.owner.ola.deleted.team-b.x", "admit.owner.ola.finished.team-a.x"),
+        *("admit.api.user.ola.deleted.team-a.x", "admit.api.owner.ada.deleted.team-a.x"),
+    ):
+        await ola.publish(subject, b"{}")
+    await ola.flush()
+    await eventually(lambda: asyncio.sleep(0, len(refused) == 6), LIMIT)
+    # The right is that of the subject, whatever the headers say.
+    with pytest.raises(nats.js.errors.APIError, match="not a valid Held"):
+        await ola.jetstream().publish(
+            "admit.owner.ola.held.team-a.x", b"{}", headers={"Admit-Rights": "x"}, timeout=LIMIT
+        )
+    await ola.jetstream().publish(
+        "admit.owner.ola.held.team-a.rights",
+        json.dumps({"namespace": "team-a", "name": "rights"}).encode(),
+        headers={"Admit-Rights": "user"},
+        timeout=LIMIT,
+    )
+    [one] = await read_messages(locked.core, ["admit.user.ola.held.team-a.rights"], limit=10)
+    assert one.headers["Admit-Rights"] == "owner"
+    await ola.close()
+
+
 async def test_manifests_carry_the_user_that_applied_them(locked: Locked, tmp_path: Path) -> None:
     manifest = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",

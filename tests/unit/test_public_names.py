@@ -103,7 +103,7 @@ ENVIRONMENT = """
     ADMIT_JOB_FOLDERS ADMIT_JOB_IMAGES ADMIT_JOB_NAMESPACES
 """
 
-HEADERS = "Admit-Claim Admit-Fact Admit-Runner Admit-Schema Admit-Taken-Back Admit-Uid"
+HEADERS = "Admit-Claim Admit-Fact Admit-Rights Admit-Runner Admit-Schema Admit-Taken-Back Admit-Uid"
 
 STREAMS_AND_BUCKETS = """
     ADMITTANCE ADMITTANCE_CHECKPOINTS ADMITTANCE_TIMERS
@@ -121,6 +121,13 @@ KEY_PREFIXES = """
 """First tokens of keys in the buckets, or whole keys."""
 
 SUBJECTS = """
+    admit.owner.{user}.submitted.{namespace}.{name}
+    admit.owner.{user}.activated.{namespace}.{name}
+    admit.owner.{user}.deactivated.{namespace}.{name}
+    admit.owner.{user}.held.{namespace}.{name}
+    admit.owner.{user}.released.{namespace}.{name}
+    admit.owner.{user}.reprioritized.{namespace}.{name}
+    admit.owner.{user}.deleted.{namespace}.{name}
     admit.user.{user}.submitted.{namespace}.{name}
     admit.user.{user}.activated.{namespace}.{name}
     admit.user.{user}.deactivated.{namespace}.{name}

@@ -204,12 +204,23 @@ SETTINGS_OF_QUEUES: Final = rules(
 )
 
 
+def owner(user: User) -> Permissions:
+    """The permissions of the role owner: a person that submits workloads in some namespaces,
+    changes its own workloads, and reads those of the namespaces."""
+    acts = _acts(user, USER_VERBS, "act on its own workloads", subjects.OWNER_FACTS)
+    return _of_namespaces(user, acts)
+
+
 def user(user: User) -> Permissions:
     """The permissions of the role user: a person that submits, changes and reads workloads of some
     namespaces."""
+    return _of_namespaces(user, _acts(user, USER_VERBS))
+
+
+def _of_namespaces(user: User, acts: tuple[Rule, ...]) -> Permissions:
     publish = (
         *CONNECT,
-        *_acts(user, USER_VERBS),
+        *acts,
         *rules("ask about its namespaces", *_questions(user)),
         *rules("read objects of its namespaces", *direct_get(KV, *namespaced_keys(user))),
         *SETTINGS_OF_QUEUES,
@@ -265,12 +276,18 @@ def admin(user: User) -> Permissions:
     return Permissions(publish, (*inbox(user), *_follows_all(user)), SECRETS)
 
 
-def _acts(user: User, verbs: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Rules for the subjects ``admit.user.<user>.<verb>.<ns>.<name>`` with the given verbs."""
+def _acts(
+    user: User,
+    verbs: tuple[str, ...],
+    purpose: str = "act in its own name",
+    start: str = subjects.USER_FACTS,
+) -> tuple[Rule, ...]:
+    """Rules for the subjects ``admit.user.<user>.<verb>.<ns>.<name>`` with the given verbs.
+    ``start``: the first tokens of the subjects."""
     return rules(
-        "act in its own name",
+        purpose,
         *(
-            f"{subjects.USER_FACTS}{user.token}.{verb}.{space}.*"
+            f"{start}{user.token}.{verb}.{space}.*"
             for verb in verbs
             for space in user.namespace_tokens
         ),

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from admittance.access import outside_roles, service_roles
 from admittance.access.permissions import Permissions
 from admittance.access.users import User, is_public_key, name_problem
+from admittance.events import subjects
 
 
 class Account(StrEnum):
@@ -117,9 +118,16 @@ _ROWS: Final = (
     ),
     Role("telemetry", _OUT, "read the log", outside_roles.telemetry),
     Role(
+        subjects.OWNER,
+        _OUT,
+        "submit in its namespaces, change its own workloads, explain and follow workloads there",
+        outside_roles.owner,
+        needs=(Names.NAMESPACES,),
+    ),
+    Role(
         "user",
         _OUT,
-        "submit, change, explain and follow workloads of its namespaces",
+        "submit, change, explain and follow all workloads of its namespaces",
         outside_roles.user,
         needs=(Names.NAMESPACES,),
     ),

@@ -17,6 +17,7 @@ from admittance.access.outside_roles import (
     GENERAL_QUESTIONS,
     NAMESPACE_QUESTIONS,
     RUNNER_FACTS,
+    USER_VERBS,
 )
 from admittance.access.parts import (
     JS,
@@ -76,6 +77,13 @@ def _people(*tails: str) -> tuple[Crossing, ...]:
     )
 
 
+def _owners(*tails: str) -> tuple[Crossing, ...]:
+    return tuple(
+        Crossing(f"{subjects.OWNER_FACTS}{tail}", f"{subjects.OWNER_REQUESTS}{tail}")
+        for tail in tails
+    )
+
+
 INWARDS: Final[tuple[Crossing, ...]] = (
     *_crossings(f"{JS}.INFO", *each(f"{JS}.STREAM.INFO.{{}}", STREAMS)),
     *_crossings(f"{JS}.CONSUMER.LIST.{LOG}", f"{JS}.CONSUMER.INFO.{LOG}.*"),
@@ -112,6 +120,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
         many=True,
     ),
     *_people(*each("*.{}.*.*", ADMIN_VERBS)),
+    *_owners(*each("*.{}.*.*", USER_VERBS)),
     *_people(*each("*.{}", ADMIN_REQUESTS), *each("*.{}.*", ADMIN_REQUESTS)),
 )
 """The requests that cross from OUT to CORE, as service imports; the permissions of a user of OUT

@@ -127,7 +127,7 @@ def workload_controller(user: User) -> Permissions:
             *each(f"{subjects.RUNNER_CONSUMER}{{}}", ("*", "*.*")),
             subjects.TELEMETRY_CONSUMER,
         ),
-        *rules("hear people", f"{subjects.USER_REQUESTS}>"),
+        *rules("hear people", f"{subjects.USER_REQUESTS}>", f"{subjects.OWNER_REQUESTS}>"),
     )
     return Permissions(publish, subscribe)
 

@@ -32,7 +32,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 class LogMessage(NamedTuple):
     """A message as received from the log. ``message_id``: the id that its publisher chose;
-    ``trace``: W3C traceparent; ``headers``: all headers, which only a dead letter repeats."""
+    ``trace``: W3C traceparent; ``headers``: all headers, which a dead letter repeats."""
 
     sequence: int
     subject: str
@@ -63,12 +63,13 @@ class Put(NamedTuple):
 
 class Message(NamedTuple):
     """A message to publish once. ``id``: the message id, by which the bus drops a duplicate;
-    ``trace``: W3C traceparent, sent as it is."""
+    ``trace``: W3C traceparent, sent as it is. ``rights``: the header `HEADER_RIGHTS`, "": none."""
 
     subject: str
     data: bytes
     id: str
     trace: str = ""
+    rights: str = ""
 
 
 class RejectedMessage(NamedTuple):

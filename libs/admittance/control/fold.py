@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from admittance.control import manifest_changes, quota_handover, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
-from admittance.control.people import fact_of, user_behind
+from admittance.control.people import NOT_OWNER, fact_of, not_owned, user_behind
 from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
 from admittance.events import facts
@@ -25,7 +25,7 @@ from admittance.events.subjects import BARRIER, workload_key
 from admittance.events.system import Barrier, DeadLetterReason, ObjectApplied
 from admittance.lease import Fence
 from admittance.workload import stored
-from admittance.workload.change import Change, FactOutcome, ignored, with_log
+from admittance.workload.change import Change, FactOutcome, ignored, refused, with_log
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.reconcile import family_transition, single_transition
 from admittance.workload.moves.requests import REPEATED, Arrived
@@ -116,6 +116,11 @@ class BatchFold:
         known = self._known(key)
         if logged.sequence <= known.fact:
             return True
+        if foreign := not_owned(logged, fact, known, self._named_parent(fact)):
+            self._note_outcome(logged, refused(known.workload, NOT_OWNER, foreign))
+            if isinstance(fact, facts.Submitted):
+                self._reject(logged, fact, NOT_OWNER, foreign)
+            return True
         if known.unreadable and isinstance(fact, facts.Deleted):
             # An unreadable workload counts as absent; deleting the workload frees its name.
             self._apply(key, known, Change(None), logged)
@@ -197,6 +202,11 @@ class BatchFold:
                 raise NotFolded(known.fact, error) from error
             puts.append(Put(key, before.revision, value, known.fact, known.trace, workload, group))
         return Commit(puts, self._notes, self._dead, self._echoes, self._outcomes, through, rest)
+
+    def _named_parent(self, fact: Fact) -> StoredWorkload | None:
+        """The parent that the submission of a variant names; None for every other fact."""
+        claim = claim_of(fact) if isinstance(fact, facts.Submitted) else None
+        return self._known(workload_key(fact.namespace, claim.owner[0])).workload if claim else None
 
     # Steps. -------------------------------------------------------------------------
 

@@ -7,14 +7,20 @@ permissions guard.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 from msgspec.structs import replace
 
 from admittance.control.commit import LogMessage
+from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
-from admittance.events.base import Fact
+from admittance.events.base import HEADER_RIGHTS, Fact
 from admittance.events.codec import decode
-from admittance.events.subjects import APPROVAL_CONTROLLER, user_of
+from admittance.events.subjects import APPROVAL_CONTROLLER, OWNER, user_of
+from admittance.workload.stored import StoredWorkload
+
+NOT_OWNER: Final = "NotOwner"
+"""The reason of a refused fact of a person that changes its own workloads only."""
 
 
 def user_behind(logged: LogMessage) -> str:
@@ -42,6 +48,29 @@ def _meant(fact: Fact, user: str, now: datetime) -> Fact:
             # ended by itself.
             return replace(fact, revision=0)
     return fact
+
+
+def not_owned(
+    logged: LogMessage, fact: Fact, present: VersionedWorkload, parent: StoredWorkload | None
+) -> str:
+    """Why a person with the role owner may not cause the fact, as a sentence; "": the person may,
+    or has another role. ``present``: the workload that the fact names. ``parent``: the parent that
+    a submission of a variant names."""
+    if logged.headers.get(HEADER_RIGHTS) != OWNER:
+        return ""
+    if isinstance(fact, facts.Submitted) and present.workload is None and not present.unreadable:
+        if parent is None or parent.status.submitted_by == user_of(logged.subject):
+            return ""
+        name, owner = parent.metadata.name, parent.status.submitted_by
+    else:
+        name = fact.name
+        owner = present.workload.status.submitted_by if present.workload is not None else ""
+        if present.workload is None and not present.unreadable:
+            return ""  # the fact leads to nothing
+        if owner == user_of(logged.subject):
+            return ""
+    whose = f"belongs to {owner}" if owner else "has no known owner"
+    return f"role {OWNER}: workload {name} {whose}"
 
 
 def _verdict(fact: facts.Verdict, user: str, now: datetime) -> facts.CheckReported:

@@ -17,6 +17,9 @@ default and a field's type never changes, so a reader tolerates newer messages o
 HEADER_SCHEMA: Final = "Admit-Schema"
 HEADER_TRACE: Final = "traceparent"
 HEADER_MSG_ID: Final = "Nats-Msg-Id"
+HEADER_RIGHTS: Final = "Admit-Rights"
+"""Header of a person's fact on the log: the name of a role that limits what the fact may change; no
+header: the fact may change every workload that its subject names."""
 
 
 def null() -> msgspec.Raw:

@@ -163,6 +163,15 @@ TELEMETRY_FILTERS: Final = (
 )
 """The subjects that the telemetry service reads: all facts about workloads but due timers, whose
 effects are facts of their own."""
+OWNER: Final = "owner"
+"""The role of a person that changes its own workloads only, and the value of the header
+`HEADER_RIGHTS` of such a person's facts on the log."""
+OWNER_FACTS: Final = "admit.owner."
+"""``admit.owner.<user>.<verb>.<ns>.<name>``: where a person with the role owner publishes a fact.
+On the log the fact has the subject of `USER_FACTS`."""
+OWNER_REQUESTS: Final = "admit.api.owner."
+"""First tokens of the subjects on which the workload-controller receives facts of owners; see
+`USER_REQUESTS`."""
 USER_REQUESTS: Final = "admit.api.user."
 """First tokens of the subjects on which the workload-controller receives requests of people; the
 other tokens are those of `USER_FACTS`. Messages reach these subjects only through the border
@@ -214,10 +223,12 @@ def subject_of(fact: Fact) -> str:
     raise TypeError(f"there is no subject for facts of the type {cls.__name__}")
 
 
-def user_subject(user: str, fact: Fact) -> str:
-    """The subject on which the user publishes the fact."""
+def user_subject(user: str, fact: Fact, role: str = "") -> str:
+    """The subject on which the user publishes the fact. ``role``: the user's role, "" if it is not
+    known."""
     verb = _VERB_OF[type(fact)]
-    return f"{USER_FACTS}{token(user)}.{verb}.{token(fact.namespace)}.{token(fact.name)}"
+    start = OWNER_FACTS if role == OWNER else USER_FACTS
+    return f"{start}{token(user)}.{verb}.{token(fact.namespace)}.{token(fact.name)}"
 
 
 def user_of(subject: str) -> str:

@@ -25,7 +25,13 @@ from admittance.control.commit import (
 )
 from admittance.control.controller import HEADER_FACT, Controller
 from admittance.control.workloads import VersionedWorkload
-from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.base import (
+    HEADER_MSG_ID,
+    HEADER_RIGHTS,
+    HEADER_SCHEMA,
+    HEADER_TRACE,
+    SCHEMA_VERSION,
+)
 from admittance.events.reader import SetAside, number
 from admittance.events.requests import SettledReply
 from admittance.events.subjects import BUCKET
@@ -314,6 +320,8 @@ def outgoing_of(message: Message) -> Outgoing:
     headers = {HEADER_MSG_ID: message.id, HEADER_SCHEMA: SCHEMA_VERSION}
     if message.trace:
         headers[HEADER_TRACE] = message.trace
+    if message.rights:
+        headers[HEADER_RIGHTS] = message.rights
     return Outgoing(message.subject, message.data, headers)
 
 

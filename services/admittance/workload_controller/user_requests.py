@@ -2,15 +2,18 @@
 of the user.
 
 A person publishes a fact on ``admit.user.<user>.<verb>.<ns>.<name>`` as if a stream had this
-subject. The border between the accounts renames the subject to ``admit.api.user.…``, and the answer
-has the form of an acknowledgement of JetStream. A client that gets no answer sends the fact again
-with the same message id; the log then has the fact once.
+subject; a person with the role owner on ``admit.owner.…``. The border between the accounts renames
+the subject to ``admit.api.user.…`` or ``admit.api.owner.…``, and the answer has the form of an
+acknowledgement of JetStream. On the log, the fact of an owner has the header `HEADER_RIGHTS`. A
+client that gets no answer sends the fact again with the same message id; the log then has the fact
+once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +31,8 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.reader import REASON_MAX
 from admittance.events.subjects import (
     APPROVAL_CONTROLLER,
+    OWNER,
+    OWNER_REQUESTS,
     STREAM,
     USER_FACTS,
     USER_REQUESTS,
@@ -43,7 +48,9 @@ from admittance.runtime.wire import frame, parse_headers, text_of
 from admittance.workload_controller.commit_writer import outgoing_of
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 
-FACTS: Final = f"{USER_REQUESTS}*.*.*.*"
+FACTS: Final = {f"{USER_REQUESTS}*.*.*.*": "", f"{OWNER_REQUESTS}*.*.*.*": OWNER}
+"""The subjects of requests with facts, and for each subject the rights of the persons that may
+publish there: see `HEADER_RIGHTS`."""
 GROUP: Final = "workload-controller"
 REPLIES_MAX: Final = 4
 """The most reply subjects of one request that get the answer: a client that repeats a request names
@@ -96,19 +103,20 @@ class UserRequests:
         """The sequence on the log and the time of the newest stored requests, by message id."""
         self._answers: list[bytes] = []
         self._wake = asyncio.Event()
-        self._subscription: Subscription | None = None
+        self._subscriptions: list[Subscription] = []
         self._throttle = LogThrottle()
 
     async def start(self) -> None:
         """Begins to receive requests of people."""
-        self._subscription = await self._bus.nc.listen(FACTS, self._hear, queue=GROUP)
+        for subject, rights in FACTS.items():
+            hear = partial(self._hear, rights)
+            self._subscriptions.append(await self._bus.nc.listen(subject, hear, queue=GROUP))
 
     async def stop(self) -> None:
         """Stops receiving requests of people. A client whose request got no answer sends the
         request again, to the next leader."""
-        if self._subscription is not None:
-            await self._bus.nc.unlisten(self._subscription)
-            self._subscription = None
+        while self._subscriptions:
+            await self._bus.nc.unlisten(self._subscriptions.pop())
 
     def applied(self, through: int) -> None:
         """Records that the leader has applied every fact up to the sequence ``through``, which
@@ -130,10 +138,11 @@ class UserRequests:
                     self._end(request, outcome)
                 await self._answer()
 
-    def _hear(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+    def _hear(self, rights: str, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         self._wake.set()
         answer_to = text_of(reply)
-        named = f"{USER_FACTS}{text_of(subject).removeprefix(USER_REQUESTS)}"
+        tail = text_of(subject).removeprefix(OWNER_REQUESTS if rights else USER_REQUESTS)
+        named = f"{USER_FACTS}{tail}"
         given = parse_headers(headers)
         tokens = named.split(".")
         user, verb = tokens[2], tokens[3]
@@ -172,7 +181,7 @@ class UserRequests:
         if refusal is not None:
             self._refuse(answer_to, refusal, named)
             return
-        message = Message(named, data, identity, extract(given))
+        message = Message(named, data, identity, extract(given), rights)
         self._open[identity] = message, [answer_to] if answer_to else []
 
     def _identity(self, user: str, given: str) -> str:

@@ -15,7 +15,7 @@ from admittance.access.permissions import answer_for, covers
 from admittance.access.roles import ROLES, Account, permissions_of
 from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS, server_config
 from admittance.access.users import User
-from admittance.events.subjects import USER_FACTS, USER_REQUESTS
+from admittance.events.subjects import OWNER_FACTS, OWNER_REQUESTS, USER_FACTS, USER_REQUESTS
 from admittance.runtime.jwt_issuer import KEYS, JwtIssuer, new_issuer_key, new_key, sign_jwt
 from support.nats.logins import NKey
 from support.nats.system_subjects import WILDCARDS, sample_user, samples
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.bus
 OUTSIDE = [name for name, role in ROLES.items() if role.account is Account.OUT]
 
 
-SAMPLE = ("workload-controller", "runner", "check", "user", "admin")
+SAMPLE = ("workload-controller", "runner", "check", "owner", "user", "admin")
 """Roles that are tried with JWTs, too: they have all kinds of permissions."""
 BY_JWT = [pytest.param("jwt", id="jwt")]
 
@@ -138,6 +138,7 @@ async def test_only_listed_subjects_reach_the_services(locked: Locked) -> None:
                     arrived = subject
                     if crossing and crossing[0].to:
                         arrived = subject.replace(USER_FACTS, USER_REQUESTS)
+                        arrived = arrived.replace(OWNER_FACTS, OWNER_REQUESTS)
                     expected |= {(arrived, role) for _ in crossing}
         await observer.listen()
         assert {one for one in observer.heard if one[1] in OUTSIDE} == expected

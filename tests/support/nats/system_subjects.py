@@ -143,7 +143,10 @@ def endpoints() -> list[str]:
 
 def _people(users: list[User]) -> Iterator[str]:
     for name in (OTHER, *(one.name for one in users)):
-        for start in (subjects.USER_FACTS, subjects.USER_REQUESTS):
+        for start in (
+            *(subjects.USER_FACTS, subjects.USER_REQUESTS),
+            *(subjects.OWNER_FACTS, subjects.OWNER_REQUESTS),
+        ):
             for verb, space in product((*ADMIN_VERBS, "started", "assigned"), SPACES):
                 yield f"{start}{name}.{verb}.{space}.w"
             for what in ADMIN_REQUESTS:

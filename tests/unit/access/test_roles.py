@@ -41,7 +41,7 @@ def test_no_role_outside_has_the_rights_of_services(role: str) -> None:
         r"\$KV\.admittance\.|\$KV\.admittance_claims\._alive\.|admit\.lease\.|admit\.timer\."
         r"|admit\.object\.|admit\.deadletter\.|admit\.checkpoint\.|admit\.check\.requested\."
         r"|admit\.check\.withdrawn\.|admit\.provisioning\.(requested|cancelled)\."
-        r"|admit\.api\.user\.|admit\.api\.(apply|delete)\b"
+        r"|admit\.api\.(user|owner)\.|admit\.api\.(apply|delete)\b"
         rf"|admit\.workload\.({'|'.join(sorted(subjects.FENCED | subjects.OUTPUTS))})\."
         r"|\$JS\.API\.(STREAM\.MSG\.|STREAM\.(?!INFO)|CONSUMER\.(?!LIST|INFO|MSG\.NEXT)|DIRECT\.GET"
         r"\.\w+$)|_INBOX|_R_|\$SYS"
@@ -124,7 +124,8 @@ def test_no_role_may_read_the_answers_to_another_user() -> None:
 
 def test_each_user_acts_in_its_own_name_only() -> None:
     for name in OUTSIDE:
-        acts = {one for one in allowed(name) if one.startswith(subjects.USER_FACTS)}
+        starts = (subjects.USER_FACTS, subjects.OWNER_FACTS)
+        acts = {one for one in allowed(name) if one.startswith(starts)}
         assert all(one.split(".")[2] == USERS[name].token for one in acts)
 
 

@@ -61,7 +61,7 @@ def test_list_shows_role_purpose_and_expiry(
     capsys.readouterr()
     assert invoke(["auth", "list"]) == 0
     _, ada, budget = capsys.readouterr().out.splitlines()
-    assert ada.split()[:4] == ["ada", "user", "OUT", "team-a,team-b"]
+    assert ada.split()[:4] == ["ada", "owner", "OUT", "team-a,team-b"]
     assert "in 29d" in ada or "in 30d" in ada
     assert budget.split() == ["budget", "check", "OUT", "example.com/budget", "never"]
     assert invoke(["auth", "list", "-o", "json"]) == 0
@@ -94,13 +94,14 @@ def test_show_groups_subjects_by_purpose(folder: Path, capsys: pytest.CaptureFix
     ("words", "status", "sentence"),
     [
         (
-            ["admit.user.ada.held.team-a.w"],
+            ["admit.owner.ada.held.team-a.w"],
             0,
-            "allowed: ada (user) may publish admit.user.ada.held",
+            "allowed: ada (owner) may publish admit.owner.ada.held",
         ),
-        (["admit.user.bob.held.team-a.w"], 1, "refused: no rule of ada (user) allows to publish"),
+        (["admit.user.ada.held.team-a.w"], 1, "refused: no rule of ada (owner) allows to publish"),
+        (["admit.owner.bob.held.team-a.w"], 1, "refused: no rule of ada (owner) allows to publish"),
         (["admit.workload.*.team-a.*", "--subscribe"], 0, "to follow events of its namespaces"),
-        (["admit.workload.>", "--subscribe"], 1, "refused: no rule of ada (user)"),
+        (["admit.workload.>", "--subscribe"], 1, "refused: no rule of ada (owner)"),
     ],
 )
 def test_check_says_which_rule_allows(
@@ -120,7 +121,13 @@ def test_check_says_which_rule_allows(
     ("words", "status", "sentence"),
     [
         (["add", "usr", "x"], 2, 'role "usr" is not known; did you mean "user"?'),
-        (["add", "user", "x"], 2, "the role user needs --namespace"),
+        (["add", "user", "x"], 2, "the role owner needs --namespace"),
+        (["add", "viewer", "x", "--any-workload"], 2, "--any-workload is for the role user"),
+        (["add", "viewer", "x", "--unix", "nobody"], 2, "the role viewer submits no jobs"),
+        (["run-as", "ada=1"], 2, "it must be user:NAME=UNIX_USER"),
+        (["run-as", "user:ada=0"], 2, "only the option --run-as of the runner lets jobs run as"),
+        (["run-as", "@no-such-group"], 2, "there is no Unix group 'no-such-group'"),
+        (["run-as", "user:ada", "--remove"], 2, "has no rule user:ada"),
         (["add", "viewer", "x", "--class", "gpu"], 2, "the role viewer takes no --class"),
         (["add", "viewer", "x", "--expires", "soon"], 2, '--expires "soon" is not a duration'),
         (["add", "viewer", "x", "--expires", "0"], 2, "--expires must be more than 0 s"),

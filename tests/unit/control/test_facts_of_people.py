@@ -33,8 +33,9 @@ KEY = "workload.ns.w"
 COHORT = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "lab"}}
 
 
-def said(fact: Fact, user: str = "ada", sequence: int = 1) -> LogMessage:
-    return log_message(sequence, user_subject(user, fact), encode(fact), {}, NOON)
+def said(fact: Fact, user: str = "ada", sequence: int = 1, rights: str = "") -> LogMessage:
+    headers = {"Admit-Rights": rights} if rights else {}
+    return log_message(sequence, user_subject(user, fact), encode(fact), headers, NOON)
 
 
 def submission() -> facts.Submitted:
@@ -169,3 +170,83 @@ def test_log_names_the_user_that_marked_a_manifest_for_deletion() -> None:
     assert kept is not None
     told = msgspec.json.decode(message_about(controller, kept, deleted=True).data)
     assert told["user"] == "eve"
+
+
+def priority(**named: Any) -> Fact:
+    return facts.Reprioritized(**{**ME, **named}, priority=5)
+
+
+CHANGES: list[Fact] = [
+    *(facts.Activated(**ME), facts.Deactivated(**ME), facts.Held(**ME), facts.Released(**ME)),
+    *(priority(), facts.Deleted(**ME), submission()),
+]
+
+
+def outcome(controller: Controller, message: LogMessage) -> str:
+    commit = fold(controller, [message], NOON)
+    reply = commit.outcomes.get(message.sequence)
+    if reply is None or reply.outcome != "refused":
+        return ""
+    assert not commit.puts
+    return f"{reply.reason}: {reply.message}"
+
+
+@pytest.mark.parametrize("fact", CHANGES, ids=lambda fact: type(fact).__name__)
+def test_owner_changes_its_own_workload_only(fact: Fact) -> None:
+    controller = Controller(b"s")
+    after(controller, said(submission(), "ben", rights="owner"))
+    refusal = "NotOwner: role owner: workload w belongs to ben"
+    assert outcome(controller, said(fact, "ada", 2, "owner")) == refusal
+    assert outcome(controller, said(fact, "ben", 2, "owner")) == ""
+    # Other roles change every workload of their namespaces.
+    assert "NotOwner" not in outcome(controller, said(fact, "ada", 2))
+
+
+def test_workload_without_a_submitter_belongs_to_no_owner() -> None:
+    controller = Controller(b"s")
+    message = log_message(1, "admit.workload.submitted.ns.w", encode(submission()), {}, NOON)
+    after(controller, message)
+    refusal = "NotOwner: role owner: workload w has no known owner"
+    assert outcome(controller, said(facts.Held(**ME), "ada", 2, "owner")) == refusal
+
+
+def test_ownership_is_judged_when_the_fact_is_applied() -> None:
+    """A name may belong to another user when a fact has waited for its turn."""
+    controller = Controller(b"s")
+    messages = [
+        said(submission(), "ada", 1, "owner"),
+        said(facts.Deleted(**ME), "ada", 2, "owner"),
+        said(submission(), "ben", 3, "owner"),
+        said(facts.Deleted(**ME), "ada", 4, "owner"),
+    ]
+    assert after(controller, *messages).status.submitted_by == "ben"
+
+
+def test_refused_submission_of_an_owner_is_a_fact_of_the_log() -> None:
+    controller = Controller(b"s")
+    after(controller, said(submission(), "ben"))
+    [note] = fold(controller, [said(submission(), "ada", 2, "owner")], NOON).notes
+    assert note.subject == "admit.workload.rejected.ns.w"
+    assert b"NotOwner" in note.data
+
+
+def test_owner_submits_no_variant_of_the_workload_of_another_user() -> None:
+    controller = Controller(b"s")
+    after(controller, said(submission(), "ben"))
+    reference = {"kind": "Workload", "name": "w", "uid": "u", "apiVersion": "v1"}
+    manifest = a_manifest(name="w-x")
+    manifest["metadata"]["ownerReferences"] = [reference]
+    manifest["spec"] |= {"role": "variant", "variant": "x"}
+    variant = facts.Submitted(
+        namespace="ns", name="w-x", workload=msgspec.Raw(msgspec.json.encode(manifest))
+    )
+    refusal = "NotOwner: role owner: workload w belongs to ben"
+    assert outcome(controller, said(variant, "ada", 2, "owner")) == refusal
+    assert "NotOwner" not in outcome(controller, said(variant, "ben", 2, "owner"))
+
+
+def test_unreadable_workload_belongs_to_no_owner() -> None:
+    controller = Controller(b"s")
+    controller.load(KEY, b"junk", 1, {})
+    for fact in (facts.Deleted(**ME), submission()):
+        assert "has no known owner" in outcome(controller, said(fact, "ada", 2, "owner"))

@@ -28,6 +28,7 @@ _JWT: Final = re.compile(r"^[\w-]+\.([\w-]+)\.[\w-]+$", re.ASCII | re.MULTILINE)
 _SEED: Final = re.compile(r"^S[A-Z2-7]{57}$", re.MULTILINE)
 _INBOX_PREFIX: Final = re.compile(r"^# inbox prefix: (_INBOX\.[\w=-]+)$", re.ASCII | re.MULTILINE)
 _USER: Final = re.compile(r"^# user: (.+)$", re.MULTILINE)
+_ROLE: Final = re.compile(r"^# role: (.+)$", re.MULTILINE)
 _KINDS: Final = {"SA": "an account", "SO": "an operator", "SN": "a server", "SX": "a curve key"}
 
 
@@ -45,7 +46,7 @@ class UserKey(NamedTuple):
     """The credentials of a user. ``jwt`` and ``claims`` None: a plain NKey. ``public``: the public
     key. ``sign``: returns the signature of a nonce in the server's format. ``inbox``: the prefix of
     the subjects on which the user may receive answers. ``user``: the name that the file gives the
-    user; "": no name."""
+    user; "": no name. ``role``: the role that the file gives the user; "": none."""
 
     public: str
     jwt: str | None
@@ -53,6 +54,7 @@ class UserKey(NamedTuple):
     sign: Callable[[str], bytes]
     inbox: str = "_INBOX"
     user: str = ""
+    role: str = ""
 
 
 def read_user_key(path: str) -> UserKey:
@@ -86,8 +88,9 @@ def read_user_key(path: str) -> UserKey:
     inbox = named[1] if named else "_INBOX"
     written = _USER.search(text)
     user = written[1].strip() if written else ""
+    role = written[1].strip() if (written := _ROLE.search(text)) else ""
     if found is None:
-        return UserKey(public, None, None, sign, inbox, user)
+        return UserKey(public, None, None, sign, inbox, user, role)
     try:
         padded = found[1] + "=" * (-len(found[1]) % 4)
         claims = msgspec.json.decode(urlsafe_b64decode(padded), type=JwtClaims)
@@ -95,7 +98,7 @@ def read_user_key(path: str) -> UserKey:
         raise AccessDenied(f"{wrong}: its JWT is damaged; get a new file") from None
     if claims.sub != public:
         raise AccessDenied(f"{wrong}: its seed does not belong to its JWT; get a new file")
-    return UserKey(public, found[0], claims, sign, inbox, user)
+    return UserKey(public, found[0], claims, sign, inbox, user, role)
 
 
 def _check_sum(seed: str) -> None:

@@ -23,7 +23,7 @@ from admittance.runner.jobs.rule_options import (
 from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.errors import SetupError
 
-SUBMITTERS = ("user", "admin")
+SUBMITTERS = ("owner", "user", "admin")
 """The roles of people that submit workloads."""
 
 

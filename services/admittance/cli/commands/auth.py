@@ -33,7 +33,7 @@ ROLES = (
         "check",
         "provider",
     ),
-    *("telemetry", "user", "approver", "viewer", "admin"),
+    *("telemetry", "owner", "user", "approver", "viewer", "admin"),
 )
 
 
@@ -145,6 +145,14 @@ def add(
     expires: Annotated[
         str | None, typer.Option(metavar="SPAN", help="The user expires after 90s, 1h30m, 30d, …")
     ] = None,
+    any_workload: Annotated[
+        bool,
+        typer.Option(
+            "--any-workload",
+            help="A user may change every workload of its namespaces. Without it: only those that "
+            "it submitted, with the role owner.",
+        ),
+    ] = False,
     unix: Annotated[
         str,
         typer.Option(metavar="UNIX_USER", help="The Unix user that runs the user's jobs."),
@@ -161,6 +169,10 @@ def add(
             raise BadInput(f"name the file for the credentials of {name} with -o FILE")
     if not str(file) or file.is_dir():
         raise BadInput(f"-o {file}: name a new file")
+    if any_workload and role != "user":
+        raise BadInput("--any-workload is for the role user")
+    if role == "user" and not any_workload:
+        role = "owner"
     span = None if expires is None else seconds_of(expires, "--expires")
     wanted = auth.NewUser(
         role, name, namespace or (), controller, provisioning_class, span, file, unix

@@ -292,7 +292,7 @@ class Link:
         trace = {HEADER_TRACE: caller} if caller else {}
         messages = [
             Outgoing(
-                user_subject(self.user, fact) if self.user else subject_of(fact),
+                user_subject(self.user, fact, self.bus.nc.role) if self.user else subject_of(fact),
                 encode(fact),
                 {
                     HEADER_MSG_ID: f"cli-{chance.token_hex(12)}",
