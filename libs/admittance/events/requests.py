@@ -320,11 +320,13 @@ class Logs(Request, frozen=True, kw_only=True):
 
 
 class LogsReply(Reply, frozen=True, kw_only=True):
-    """``revision``: revision of the admission with which the run began."""
+    """``revision``: revision of the admission with which the run began. ``waiting``: why the runner
+    has not started the run yet."""
 
     pods: tuple[PodLog, ...] = ()
     complete: bool = True
     revision: int = 0
+    waiting: str = ""
 
 
 # Answered by the retry-timer. -----------------------------------------------------------

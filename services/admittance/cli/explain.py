@@ -23,6 +23,7 @@ from admittance.cli.show.families import (
     parent_of,
 )
 from admittance.cli.show.objects import Found, field
+from admittance.cli.show.runner_waits import waits_on_runner
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
@@ -64,6 +65,7 @@ async def explain(call: Call, name: str) -> None:
         family = await family_of(bus, found) if is_parent(workload) else None
         parent = await parent_of(bus, found) if is_variant(workload) else None
         waits = await _capacity(bus, found, family, now)
+        held_back = await waits_on_runner(bus, workload, now)
     if reply.error:
         raise AnswerIsNo(reply.error)
     reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
@@ -72,12 +74,16 @@ async def explain(call: Call, name: str) -> None:
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
     if waits:
         value["capacityAwaitedOf"] = waits
+    if held_back:
+        value["waitsOnRunner"] = held_back
     value["phase"] = reply.phase or str(phase(workload, now))
     if output.show_value(value, call.output):
         return
     if call.output is Output.WIDE:
         output.cut_nothing()
     _show(found, reply, value["phase"], family)
+    if held_back:
+        output.say(f"its runner has not started it yet: {output.clean(held_back)}")
     _list("Waits for capacity", waits)
 
 

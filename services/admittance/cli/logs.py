@@ -49,7 +49,7 @@ async def logs(
         asked = Logs(name=name, pod=pod, tail=tail, before=await _before(bus, name, previous))
         writer = Writer(pod)
         offsets: dict[str, int] = {}
-        ended = False
+        ended, waiting = False, ""
         while True:
             reply = await _ask(bus, asked)
             if reply.error and not (follow and not ended):
@@ -60,6 +60,9 @@ async def logs(
                 offsets[one.pod] = one.offset
             # A pod that starts after the first answer is printed from its first line.
             asked = replace(asked, offsets=dict(offsets), tail=None if offsets else tail)
+            if reply.waiting and reply.waiting != waiting:
+                note(f"not started yet: {reply.waiting}")
+            waiting = reply.waiting
             writer.write(reply.pods)
             if not reply.complete:
                 continue

@@ -264,6 +264,7 @@ def _read_folder(manager: RunManager) -> None:
             continue
         found.read_journal()
         note = found.stop_note()
+        manager.launcher.resume(found)
         manager.folders[identity.key] = found
         manager.runs[identity.key] = Run(
             namespace=identity.namespace,

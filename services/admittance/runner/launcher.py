@@ -23,7 +23,13 @@ from admittance.events.facts import Admitted
 from admittance.runner.folder import DataFolder, find_run
 from admittance.runner.jobs.job_rules import JobRules, UnixUser
 from admittance.runner.jobs.live_rules import LiveRules
-from admittance.runner.jobs.plan import RunPlan, plan_docker, plan_local, sweep_docker
+from admittance.runner.jobs.plan import (
+    RunPlan,
+    check_pods,
+    plan_docker,
+    plan_local,
+    sweep_docker,
+)
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
 from admittance.runtime.errors import SetupError
@@ -70,11 +76,16 @@ class LocalExecutor:
             path = {name: value for name, value in given.items() if name == "PATH"}
             names = {"USER": user.name, "LOGNAME": user.name} if user.name else {}
             given = {**path, "HOME": user.home, **names}
-        plan = plan_local(admitted, given=given)
+        plan = check_pods(plan_local(admitted, given=given), rules)
         for process in (one for pods in plan.sets for one in (*pods.init, *pods.main)):
             if process.cwd:
                 rules.check_folder(os.path.realpath(process.cwd))
-        return msgspec.structs.replace(plan, run_as=user)
+        return msgspec.structs.replace(
+            plan,
+            run_as=user,
+            process_limit=rules.limits.processes,
+            no_new_privs=not rules.limits.privilege_escalation,
+        )
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
         await asyncio.to_thread(end_processes, mark, processes)
@@ -117,14 +128,16 @@ class DockerExecutor:
             )
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
-        return plan_docker(
+        rules = self._rules.current
+        plan = plan_docker(
             admitted,
             given=self._given,
             docker=self._docker,
             mark=mark,
-            rules=self._rules.current,
-            user=_other_user(self._rules.current, admitted),
+            rules=rules,
+            user=_other_user(rules, admitted),
         )
+        return check_pods(plan, rules)
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
         await asyncio.to_thread(end_processes, mark, processes)

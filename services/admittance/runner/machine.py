@@ -108,6 +108,30 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     lease: str
     lease_stop: float
     lease_kill: float
+    pods: int = 1
+
+
+def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float) -> Spec:
+    """What the shim of a run reads. ``ttl``: seconds after the last renewal of the claims at which
+    another runner may take them."""
+    # The shim's SIGTERM and SIGKILL come before the claims' TTL ends: SIGTERM early enough for the
+    # grace period, then SIGKILL.
+    kill = ttl * 0.95
+    stop = kill - max(ttl * 0.15, min(plan.grace, ttl / 3))
+    return Spec(
+        **{name: getattr(plan, name) for name in plan.__struct_fields__},
+        key=identity.key,
+        mark=identity.mark,
+        namespace=identity.namespace,
+        name=identity.name,
+        uid=identity.uid,
+        revision=identity.revision,
+        notify=str(files.notify),
+        lease=str(files.lease),
+        lease_stop=stop,
+        lease_kill=kill,
+        pods=identity.pods,
+    )
 
 
 class StopNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,8 +144,8 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a `Spec` that identifies the run. ``grace``: how many seconds a pod of the run
-    has from SIGTERM to SIGKILL."""
+    """The part of a `Spec` that the runner needs. ``grace``: how many seconds a pod of the run has
+    from SIGTERM to SIGKILL. ``pods``: how many pods of the run run at once."""
 
     key: str
     namespace: str
@@ -130,6 +154,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     mark: str = ""
     grace: int = GRACE_SECONDS
+    pods: int = 1
 
 
 def run_key(namespace: str, name: str, revision: int) -> str:

@@ -34,8 +34,8 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
+from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import CannotRun
-from admittance.runner.jobs.plan import RunPlan
 from admittance.runner.machine import (
     ClosedRuns,
     Executor,
@@ -47,8 +47,10 @@ from admittance.runner.machine import (
     Spec,
     StopNote,
     run_key,
+    spec_of,
 )
 from admittance.runner.other_folders import OtherFolders
+from admittance.runner.start_gate import GatedShims
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.messages import message_id
@@ -88,6 +90,7 @@ class RunManager:
         *,
         ttl: float,
         clock: Clock,
+        limits: JobLimits,
     ) -> None:
         self.admissions = admissions
         self.claims = claims
@@ -96,7 +99,9 @@ class RunManager:
         self._secret = folder.secret
         self.executor = executor
         self.other_folders = OtherFolders(admissions.bus, machine, folder)
-        self.launcher = machine.shims(folder, self.on_journal_change)
+        self.launcher = GatedShims(
+            machine.shims(folder, self.on_journal_change), limits, folder.root
+        )
         self.ttl = ttl
         self.clock = clock
         self.runs: dict[str, Run] = {}
@@ -218,7 +223,8 @@ class RunManager:
         self._hung_at.pop(key, None)
         self._admitted.pop(key, None)
         self._traces.pop(key, None)
-        self.launcher.start_done(key)
+        for waiting in self.launcher.forget(key):
+            self._track(asyncio.create_task(self.launcher.launch(waiting)))
         if found is not None:
             # the list of a run's processes is dropped, because nothing reads it once the run is
             # closed
@@ -254,9 +260,10 @@ class RunManager:
                 revision=run.revision,
                 mark=mark,
                 grace=plan.grace,
+                pods=sum(each.parallel for each in plan.sets),
             )
             found = self.folder.folder_of(identity)
-            self._write(found, self._spec(plan, identity, mark))
+            self._write(found, spec_of(plan, identity, self.folder, self.ttl))
         except SetupError:
             raise
         except CannotRun as error:
@@ -271,7 +278,7 @@ class RunManager:
             return
         self.given_back.pop(key, None)
         self.folders[key] = found
-        log.info("job_starting", run=key, pods=sum(each.parallel for each in plan.sets))
+        log.info("job_starting", run=key, pods=identity.pods)
         self._track(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
 
     def _write(self, found: RunFiles, spec: Spec) -> None:
@@ -301,25 +308,6 @@ class RunManager:
         open_ones = [found for key, found in self.folders.items() if key.startswith(mine)]
         return [*open_ones, *self.closed.of(namespace, name)]
 
-    def _spec(self, plan: RunPlan, identity: RunIdentity, mark: str) -> Spec:
-        # The shim's SIGTERM and SIGKILL come before the claims' TTL ends: SIGTERM early enough for
-        # the grace period, then SIGKILL.
-        kill = self.ttl * 0.95
-        stop = kill - max(self.ttl * 0.15, min(plan.grace, self.ttl / 3))
-        return Spec(
-            **{name: getattr(plan, name) for name in plan.__struct_fields__},
-            key=identity.key,
-            mark=mark,
-            namespace=identity.namespace,
-            name=identity.name,
-            uid=identity.uid,
-            revision=identity.revision,
-            notify=str(self.folder.notify),
-            lease=str(self.folder.lease),
-            lease_stop=stop,
-            lease_kill=kill,
-        )
-
     def _stop(self, key: str) -> None:
         run, found = self.runs[key], self.folders.get(key)
         if found is None:
@@ -327,7 +315,8 @@ class RunManager:
         note = StopNote(evicted=run.evicted, leaving=run.leaving, claim_lost=run.claim_lost)
         found.note_stop(note)
         log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
-        self.launcher.stop(found)
+        if self.launcher.stop(found):
+            self._track(asyncio.create_task(self.launcher.launch(found)))
 
     # Publishing. -----------------------------------------------------------------------
 

@@ -105,13 +105,15 @@ async def run(
         kind,
         ttl=claim_ttl,
         clock=clock.now,
+        limits=rules.limits,
     )
     try:
         manager.other_folders.starts = live.current.starts()
         await manager.launcher.open()
         disk = partial(disk_findings, "disk of the runner", folder.root)
         shown = show_metrics(settings, Gauges(RUNNER_GAUGES, partial(_gauges, manager)))
-        with report_findings(disk), report_findings(live.findings):
+        waits = manager.launcher.findings
+        with report_findings(disk), report_findings(live.findings), report_findings(waits):
             async with shown:
                 await _serve(
                     bus,
@@ -134,11 +136,15 @@ async def run(
 RUNS: Final = gauge("runner_jobs", "Jobs of the runner, by the stage of their run", ("stage",))
 START_SLOTS: Final = gauge(
     "runner_start_slots",
-    "Slots for jobs that are being started at the same time, used and free; only quota limits the "
-    "number of running jobs",
+    "Slots for jobs that are being started at the same time, used and free; the number of running "
+    "jobs is limited by quota and by --pod-limit",
     ("state",),
 )
-RUNNER_GAUGES: Final = (RUNS, START_SLOTS)
+WAITING_JOBS: Final = gauge(
+    "runner_waiting_jobs",
+    "Jobs that wait on the runner for pods of their namespace or for disk space",
+)
+RUNNER_GAUGES: Final = (RUNS, START_SLOTS, WAITING_JOBS)
 
 
 def _gauges(manager: RunManager) -> dict[str, dict[tuple[str, ...], float]]:
@@ -146,7 +152,11 @@ def _gauges(manager: RunManager) -> dict[str, dict[tuple[str, ...], float]]:
     for run in tuple(manager.runs.values()):
         found[(run.stage.value,)] += 1
     used, free = manager.launcher.start_slots()
-    return {RUNS.name: found, START_SLOTS.name: {("used",): used, ("free",): free}}
+    return {
+        RUNS.name: found,
+        START_SLOTS.name: {("used",): used, ("free",): free},
+        WAITING_JOBS.name: {(): len(manager.launcher.waiting)},
+    }
 
 
 async def _serve(
@@ -171,7 +181,11 @@ async def _serve(
         batch=BATCH,
         request=partial(make, name, "log"),
     )
-    logs = LogReader(manager.runs_of, manager.given_back.values)
+    logs = LogReader(
+        manager.runs_of,
+        manager.given_back.values,
+        lambda key: manager.launcher.waiting.get(key, ""),
+    )
 
     async def health(_: bytes, __: str) -> HealthReply:
         return HealthReply(

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.events.subjects import STREAM
+from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import JobRules
 from admittance.runner.jobs.rule_options import unix_user
 from integration.runner.harness import OWN_RULES, RunnerTestbed, until
@@ -177,3 +179,42 @@ async def test_job_gets_no_variables_of_its_runner(
     assert "PATH=" in output
     assert "planted" not in output
     assert "ADMIT_" not in output
+
+
+@as_root
+async def test_jobs_have_no_rights_to_gain_and_a_limit_of_processes(
+    testbed: RunnerTestbed, open_folder: Path
+) -> None:
+    testbed.tmp = open_folder
+    rules = replace(RULES, limits=JobLimits(processes=77))
+    script = "grep NoNewPrivs /proc/self/status; grep 'Max processes' /proc/self/limits"
+    async with testbed.runner("data", rules=rules) as runner:
+        done = await result(testbed, "train", script, submitted_by="ada")
+        assert done.succeeded, done.message
+        _, privileges, _, _, soft, hard, _ = output_of(runner.folder, "train").split()
+    assert (privileges, soft, hard) == ("1", "77", "77")
+
+
+async def test_jobs_beyond_the_limit_of_pods_wait_and_say_so(testbed: RunnerTestbed) -> None:
+    rules = replace(OWN_RULES, limits=JobLimits(pods=2))
+    hold = "while [ ! -e gone ]; do sleep 0.02; done"
+    async with testbed.runner(rules=rules) as runner:
+        await testbed.admit("first", hold, count=2)
+        await testbed.wait_for_fact("started", "first")
+        second = await testbed.admit("second", "true")
+        third = await testbed.admit("third", "true", count=2)
+        large = await result(testbed, "large", "true", count=3)
+        assert (large.succeeded, large.reason) == (False, "FailedToStart")
+        assert "runs 3 pods at once" in large.message
+
+        reply = await testbed.bus.request("admit.api.logs.team", b'{"name":"third"}', 5.0)
+        assert b"at most 2 pods of namespace team at once (--pod-limit)" in reply
+        await testbed.evict("second", second)
+        await testbed.wait_for_fact("stopped", "second")
+        assert await testbed.said("started", "second") is None
+
+        for pod in ("main-0", "main-1"):
+            [scratch] = (runner.folder / "runner/runs").glob(f"team.first.*/scratch/{pod}")
+            (scratch / "gone").touch()
+        finished = await testbed.wait_for_fact("finished", "third")
+        assert (finished.succeeded, finished.revision) == (True, third)

@@ -53,6 +53,7 @@ class Bench:
         completions: int = 1,
         grace: int = 5,
         lease: tuple[float, float] = (100.0, 110.0),
+        no_new_privs: bool = False,
     ) -> RunFolder:
         self.count += 1
         of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
@@ -79,6 +80,7 @@ class Bench:
                 lease=str(self.folder.lease),
                 lease_stop=lease[0],
                 lease_kill=lease[1],
+                no_new_privs=no_new_privs,
             )
         )
         return found
@@ -402,3 +404,12 @@ def test_a_job_inherits_no_open_file_of_the_runner(tmp_path: Path) -> None:
             assert bench.output(run) == "closed\n"
         finally:
             bench.close()
+
+
+@pytest.mark.parametrize("forbidden", [True, False])
+def test_processes_gain_no_rights_by_programs_if_the_plan_forbids_it(
+    bench: Bench, forbidden: bool
+) -> None:
+    run = bench.start(sh("grep NoNewPrivs /proc/self/status"), no_new_privs=forbidden)
+    assert bench.outcome(run)[0] == "succeeded"
+    assert bench.output(run).split() == ["NoNewPrivs:", str(int(forbidden))]

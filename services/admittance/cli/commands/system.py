@@ -8,6 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from admittance.cli.commands.arguments import ServiceName
+from admittance.cli.commands.runner_options import (
+    AllowPrivilegeEscalationOption,
+    FreeSpaceOption,
+    JobFolderOption,
+    JobImageOption,
+    JobNamespaceOption,
+    NamespaceOutputLimitOption,
+    OutputLimitOption,
+    PodLimitOption,
+    ProcessLimitOption,
+    RunAsFileOption,
+    RunAsOption,
+)
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import (
     Call,
@@ -61,53 +74,17 @@ def service_options(
             envvar="ADMIT_DETACH_JOBS",
         ),
     ] = False,
-    run_as: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--run-as",
-            metavar="KEY=USER",
-            help="The Unix user of jobs. KEY: user:NAME (the submitter), namespace:NAME, unknown "
-            "or *. USER: a name, UID, UID:GID, or a range LOW-HIGH with one for each namespace. "
-            "Or @GROUP: a submitter with the name of a member of the Unix group runs as that "
-            "member. Repeatable. Default: $ADMIT_RUN_AS",
-        ),
-    ] = None,
-    run_as_file: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--run-as-file",
-            metavar="FILE",
-            help="More rules as for --run-as, one in a line, read again when FILE changes. "
-            "Default: $ADMIT_RUN_AS_FILE; of a locked `up`, auth/run-as in its data folder",
-        ),
-    ] = None,
-    job_namespace: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--job-namespace",
-            metavar="NAME",
-            help="The runner starts jobs of this namespace only; repeatable. "
-            "Default: $ADMIT_JOB_NAMESPACES, or all",
-        ),
-    ] = None,
-    job_image: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--job-image",
-            metavar="PATTERN",
-            help="Containers may run such images only; repeatable. "
-            "Default: $ADMIT_JOB_IMAGES, or all",
-        ),
-    ] = None,
-    job_folder: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--job-folder",
-            metavar="DIR",
-            help="Working folders of local jobs lie in this folder; repeatable. "
-            "Default: $ADMIT_JOB_FOLDERS, or everywhere",
-        ),
-    ] = None,
+    run_as: RunAsOption = None,
+    run_as_file: RunAsFileOption = None,
+    job_namespace: JobNamespaceOption = None,
+    job_image: JobImageOption = None,
+    job_folder: JobFolderOption = None,
+    pod_limit: PodLimitOption = None,
+    process_limit: ProcessLimitOption = None,
+    output_limit: OutputLimitOption = None,
+    namespace_output_limit: NamespaceOutputLimitOption = None,
+    free_space: FreeSpaceOption = None,
+    allow_privilege_escalation: AllowPrivilegeEscalationOption = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -139,9 +116,18 @@ def service_options(
 ) -> "tuple[Call, Options]":
     """The options of `up` and `serve`."""
     from admittance.cli.up.up import Options
+    from admittance.runner.jobs.job_limits import LimitTexts
     from admittance.runner.jobs.rule_options import RuleTexts
 
-    rules = (run_as, run_as_file, job_namespace, job_image, job_folder)
+    escalation = {None: "", True: "1", False: "0"}[allow_privilege_escalation]
+    limits = LimitTexts(
+        pods=pod_limit or "",
+        processes=process_limit or "",
+        output=output_limit or "",
+        namespace_output=namespace_output_limit or "",
+        free_space=free_space or "",
+        privilege_escalation=escalation,
+    )
     return call_of(ctx, nats, namespace), Options(
         data_dir=data_folder(data_dir),
         folder_chosen=data_dir is not None,
@@ -150,7 +136,14 @@ def service_options(
         config=config,
         admin=admin,
         metrics_prefix=metrics_prefix,
-        rules=RuleTexts(*(tuple(one or ()) for one in rules)),
+        rules=RuleTexts(
+            run_as=tuple(run_as or ()),
+            file=tuple(run_as_file or ()),
+            namespaces=tuple(job_namespace or ()),
+            images=tuple(job_image or ()),
+            folders=tuple(job_folder or ()),
+            limits=limits,
+        ),
     )
 
 

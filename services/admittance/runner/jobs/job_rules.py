@@ -12,6 +12,7 @@ import msgspec
 
 from admittance.events.facts import Admitted
 from admittance.events.system import RunnerStarts
+from admittance.runner.jobs.job_limits import JobLimits
 
 EVERY: Final = "*"
 UNKNOWN: Final = "unknown"
@@ -63,6 +64,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     keys of rules in this file that the runner cannot follow, with the reasons. ``images``: patterns
     of allowed images, such as ``registry.example.com/team/*``. ``folders``: paths, without symbolic
     links, of allowed working folders; the folders inside an allowed folder are allowed, too.
+    ``limits``: what the jobs may use.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -73,6 +75,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     broken: Mapping[str, str] = msgspec.field(default_factory=dict)
     images: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    limits: JobLimits = JobLimits()
 
     @property
     def names_unix_users(self) -> bool:

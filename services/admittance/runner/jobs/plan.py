@@ -87,7 +87,9 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a shim carries out. ``grace``: how many seconds a pod has from SIGTERM to SIGKILL.
     ``given``: the base environment of all containers; the variables of a container override it.
     ``cleanup``: programs that end processes and containers that a signal does not reach.
-    ``run_as``: the Unix user of the processes; None: the runner's Unix user.
+    ``run_as``: the Unix user of the processes; None: the runner's Unix user. ``process_limit``: the
+    most processes and threads of another Unix user than the runner's; 0: any number.
+    ``no_new_privs``: whether programs such as ``sudo`` cannot give a process more rights.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -95,6 +97,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     given: dict[str, str] = msgspec.field(default_factory=dict)
     cleanup: tuple[tuple[str, ...], ...] = ()
     run_as: UnixUser | None = None
+    process_limit: int = 0
+    no_new_privs: bool = False
 
 
 def _env(container: Container) -> tuple[tuple[str, str], ...]:
@@ -283,6 +287,8 @@ def plan_docker(
             ]
             if user is not None:
                 argv += ["--user", f"{user.uid}:{user.gid}"]
+            if not rules.limits.privilege_escalation:
+                argv += ["--security-opt", "no-new-privileges"]
             env = tuple(one for one in _env(each) if not _is_of_client(one[0]))
             for name in dict.fromkeys((*OWN_ENV, *(name for name, _ in env))):
                 # ``--env NAME`` has no value: the docker client takes the value of the variable,
@@ -336,3 +342,11 @@ def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
         "done; exit 1"
     )
     return ("/bin/sh", "-c", script, docker, mark)
+
+
+def check_pods(plan: RunPlan, rules: JobRules) -> RunPlan:
+    """Returns the plan. Raises CannotRun if it has more pods at once than the runner may start."""
+    problem = rules.limits.too_many_pods(sum(each.parallel for each in plan.sets))
+    if problem:
+        raise CannotRun(problem)
+    return plan

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 
 # `typing` is not imported, because the import would cost milliseconds in every shim.
@@ -87,14 +88,16 @@ def start_process(
     folders: tuple[str, str],
     output: str,
     user: dict[str, Any] | None,
+    process_limit: int = 0,
 ) -> int:
     """Starts a process in a session of its own, and appends its output to the file ``output``;
     returns the pid. ``folders``: the scratch folder of the pod, and the folder in which the process
     starts. ``user``: the ``uid``, ``gid`` and ``groups`` of the process; None: the runner's Unix
-    user. Raises OSError or ValueError if the process cannot start.
+    user. ``process_limit``: the most processes of another Unix user; 0: any number. Raises OSError
+    or ValueError if the process cannot start.
     """
     if user:
-        return _start_as(user, program, argv, env, folders, output)
+        return _start_as(user, program, argv, env, folders, output, process_limit)
     os.chdir(folders[1])
     return os.posix_spawn(
         program,
@@ -118,6 +121,7 @@ def _start_as(
     env: dict[str, str],
     folders: tuple[str, str],
     output: str,
+    process_limit: int,
 ) -> int:
     # If the child process cannot start the program, it writes the reason to the pipe; a successful
     # exec closes the pipe.
@@ -125,6 +129,8 @@ def _start_as(
     pid = os.fork()
     if not pid:
         try:
+            if process_limit:
+                limit_processes(process_limit)
             _become(user, *folders, output)
             os.execve(program, argv, env)
         except (OSError, ValueError) as error:
@@ -138,6 +144,15 @@ def _start_as(
         os.waitpid(pid, 0)
         raise OSError(problem.decode())
     return pid
+
+
+def limit_processes(count: int) -> None:
+    """Limits the processes and threads that the Unix user of this process may have when this
+    process or a child of it starts one more. It has no effect on root."""
+    _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+    if most != resource.RLIM_INFINITY:
+        count = min(count, most)  # Only a process with a further right may raise its own limit.
+    resource.setrlimit(resource.RLIMIT_NPROC, (count, count))
 
 
 def _become(user: dict[str, Any], scratch: str, cwd: str, output: str) -> None:

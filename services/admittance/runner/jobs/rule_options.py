@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from admittance.api.names import name_error
+from admittance.runner.jobs.job_limits import LimitTexts, limits_of
 from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules, UnixUser, UnixUsers
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import text_list
@@ -35,13 +36,15 @@ OPTIONS: Final[Mapping[str, str]] = {
 
 class RuleTexts(NamedTuple):
     """The rules of a runner as texts of options; for the meaning of the fields see `JobRules`.
-    ``run_as``: texts ``KEY=UNIX_USER`` or ``@GROUP``. ``file``: at most one path."""
+    ``run_as``: texts ``KEY=UNIX_USER`` or ``@GROUP``. ``file``: at most one path. ``limits``: the
+    texts of limits."""
 
     run_as: tuple[str, ...] = ()
     file: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    limits: LimitTexts = LimitTexts()
 
 
 def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobRules:
@@ -65,6 +68,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
         file=_file(given["file"]),
         images=given["images"],
         folders=tuple(_folder(one) for one in given["folders"]),
+        limits=limits_of(texts.limits, env),
     )
 
 

@@ -60,6 +60,7 @@ PROBE_SECONDS = 5.0
 """Longest wait in seconds for the answers of all probes: after this time the shim stops the pods
 without the missing answers."""
 SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
+NO_NEW_PRIVS = 38  # the number of PR_SET_NO_NEW_PRIVS in linux/prctl.h
 
 
 def boot_seconds() -> float:
@@ -100,6 +101,8 @@ class Shim:
     def __init__(self, folder: str) -> None:
         with open(os.path.join(folder, "spec.json"), "rb") as file:
             self.spec = json.load(file)
+        if self.spec.get("noNewPrivs"):
+            forbid_new_privileges()
         self.folder = folder
         self.sets = [PodSetState(each) for each in self.spec["sets"]]
         self.pods: dict[int, Pod] = {}
@@ -217,7 +220,8 @@ class Shim:
         argv = [expand(word, env) for word in container["argv"]]
         output = os.path.join(self.folder, "out", pod.name + ".log")
         program = find_program(argv[0], env, cwd)
-        pid = start_process(program, argv, env, (scratch, cwd), output, user)
+        limit = self.spec.get("processLimit", 0)
+        pid = start_process(program, argv, env, (scratch, cwd), output, user, limit)
         pod.running.add(pid)
         if container.get("probe"):
             pod.probes[pid] = [expand(word, env) for word in container["probe"]]
@@ -384,6 +388,17 @@ class Shim:
             each.active + each.succeeded >= min(each.spec["parallel"], each.spec["completions"])
             for each in self.sets
         )
+
+
+def forbid_new_privileges() -> None:
+    """Makes ``sudo`` and other programs with more rights ineffective for this process and for all
+    processes that it starts. Raises OSError."""
+    try:
+        refused = ctypes.CDLL(None).prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
+    except (OSError, AttributeError):
+        return  # Only Linux can do this.
+    if refused:
+        raise OSError("the kernel refuses PR_SET_NO_NEW_PRIVS")
 
 
 def adopt_strays() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.events.names import plain
 from admittance.events.requests import Logs, LogsReply
@@ -54,9 +55,11 @@ class LogReader:
         self,
         runs: Callable[[str, str], Iterable[RunFiles]],
         given_back: Callable[[], Iterable[RunFiles]] = tuple,
+        waits: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._runs = runs
         self._given_back = given_back
+        self._waits = waits
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logs")
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
@@ -81,7 +84,8 @@ class LogReader:
                 )
             return await self._read(namespace, partial(read_logs, found, request, over=True))
         found.read_journal()
-        return await self._read(namespace, partial(read_logs, found, request))
+        reply = await self._read(namespace, partial(read_logs, found, request))
+        return replace(reply, waiting=self._waits(found.identity.key))
 
     async def _read(self, namespace: str, read: Callable[[], LogsReply]) -> LogsReply:
         turn = self._turns.setdefault(namespace, asyncio.Semaphore(THREADS_OF_NAMESPACE))

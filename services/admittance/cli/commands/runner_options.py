@@ -1,0 +1,105 @@
+"""The options of a runner: which jobs it starts, as which Unix users, and how much they may use."""
+
+from typing import Annotated
+
+import typer
+
+RunAsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run-as",
+        metavar="KEY=USER",
+        help="The Unix user of jobs. KEY: user:NAME (the submitter), namespace:NAME, unknown "
+        "or *. USER: a name, UID, UID:GID, or a range LOW-HIGH with one for each namespace. "
+        "Or @GROUP: a submitter with the name of a member of the Unix group runs as that "
+        "member. Repeatable. Default: $ADMIT_RUN_AS",
+    ),
+]
+RunAsFileOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run-as-file",
+        metavar="FILE",
+        help="More rules as for --run-as, one in a line, read again when FILE changes. "
+        "Default: $ADMIT_RUN_AS_FILE; of a locked `up`, auth/run-as in its data folder",
+    ),
+]
+JobNamespaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--job-namespace",
+        metavar="NAME",
+        help="The runner starts jobs of this namespace only; repeatable. "
+        "Default: $ADMIT_JOB_NAMESPACES, or all",
+    ),
+]
+JobImageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--job-image",
+        metavar="PATTERN",
+        help="Containers may run such images only; repeatable. Default: $ADMIT_JOB_IMAGES, or all",
+    ),
+]
+JobFolderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--job-folder",
+        metavar="DIR",
+        help="Working folders of local jobs lie in this folder; repeatable. "
+        "Default: $ADMIT_JOB_FOLDERS, or everywhere",
+    ),
+]
+PodLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pod-limit",
+        metavar="N",
+        help="Pods of one namespace that the runner runs at once; 0: any number. "
+        "Default: $ADMIT_POD_LIMIT, or 500",
+    ),
+]
+ProcessLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--process-limit",
+        metavar="N",
+        help="Processes and threads of each other Unix user of --run-as; 0: any number. "
+        "Default: $ADMIT_PROCESS_LIMIT, or 16384",
+    ),
+]
+OutputLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--output-limit",
+        metavar="SIZE",
+        help="Output that the runner keeps of one run, the newest; 0: all. "
+        "Default: $ADMIT_OUTPUT_LIMIT, or 100Mi",
+    ),
+]
+NamespaceOutputLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace-output-limit",
+        metavar="SIZE",
+        help="Output that the runner keeps of all runs of a namespace, the newest; 0: all. "
+        "Default: $ADMIT_NAMESPACE_OUTPUT_LIMIT, or 10Gi",
+    ),
+]
+FreeSpaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--free-space",
+        metavar="SIZE",
+        help="No job starts while the disk of the data folder has less free space. "
+        "Default: $ADMIT_FREE_SPACE, or 256Mi",
+    ),
+]
+AllowPrivilegeEscalationOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--allow-privilege-escalation/--no-allow-privilege-escalation",
+        help="Programs such as sudo may give jobs more rights. "
+        "Default: $ADMIT_ALLOW_PRIVILEGE_ESCALATION, or no",
+    ),
+]

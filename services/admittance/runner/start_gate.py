@@ -1,0 +1,194 @@
+"""Holds back runs that may not start their pods yet: a namespace has as many pods on this runner as
+it may have, or the disk is nearly full.
+
+Quota does not count pods, and a pod may ask for nothing: without a limit, one user could take all
+processes of a machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from admittance.events.shapes import Finding
+from admittance.runner.jobs.job_limits import JobLimits
+from admittance.runner.machine import RunFiles, Shims
+from admittance.runtime.telemetry import findings
+from admittance.runtime.telemetry.findings import size_of
+
+WAITS: Final = "jobs that wait on the runner"
+
+log = structlog.get_logger(service="runner")
+
+
+def free_bytes(folder: Path) -> int | None:
+    """The free bytes of the folder's disk; None if they are unknown."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+class StartGate:
+    """Which runs may start, given the limits. Runs of one namespace start in the order of their
+    first offers, so that small jobs cannot keep a large one waiting.
+
+    ``free``: a function that returns the free bytes of the disk with the output of jobs; None: not
+    known.
+
+    Invariant: while the pods of a namespace are limited, the pods of its started runs are at most
+    that many, except runs that an earlier runner with other limits has started.
+    """
+
+    def __init__(self, limits: JobLimits, free: Callable[[], int | None]) -> None:
+        self._limits = limits
+        self._free = free
+        self._no_space = (
+            f"the disk of the runner has less than {size_of(limits.free_space)} free, so no job "
+            "starts (--free-space)"
+        )
+        self._started: dict[str, tuple[str, int]] = {}
+        """For each run that has started its namespace and pods."""
+        self._pods: dict[str, int] = {}
+        """For each namespace the pods of its started runs."""
+        self._queues: dict[str, dict[str, RunFiles]] = {}
+        """For each namespace the runs that wait, in their order."""
+        self.waiting: dict[str, str] = {}
+        """For each run that waits, the reason."""
+
+    def has_started(self, key: str) -> bool:
+        """Whether the run with the key counts as started."""
+        return key in self._started
+
+    def count(self, run: RunFiles, pods: int) -> None:
+        """Counts a run as started, with so many pods."""
+        key, namespace = run.identity.key, run.identity.namespace
+        if key not in self._started:
+            self._leave_queue(key, namespace)
+            self._started[key] = namespace, pods
+            self._pods[namespace] = self._pods.get(namespace, 0) + pods
+
+    def offer(self, run: RunFiles) -> str:
+        """Counts the run as started and returns "", or returns why the run must wait."""
+        key, namespace = run.identity.key, run.identity.namespace
+        if key in self._started:
+            return ""
+        reason = self._refusal(run)
+        if reason:
+            self._queues.setdefault(namespace, {})[key] = run
+            self.waiting[key] = reason
+        else:
+            self.count(run, run.identity.pods)
+        return reason
+
+    def forget(self, key: str) -> list[RunFiles]:
+        """Removes a run that has ended; returns the runs that may be offered again."""
+        if key not in self._started:
+            for name in [name for name, queue in self._queues.items() if key in queue]:
+                self._leave_queue(key, name)
+            return []
+        namespace, pods = self._started.pop(key)
+        left = self._pods.get(namespace, 0) - pods
+        if left > 0:
+            self._pods[namespace] = left
+        else:
+            self._pods.pop(namespace, None)
+        room = self._limits.pods - max(0, left)
+        next_ones = []
+        for waiting in self._queues.get(namespace, {}).values():
+            room -= waiting.identity.pods
+            if room < 0:
+                break
+            next_ones.append(waiting)
+        return next_ones
+
+    def findings(self) -> list[Finding]:
+        """The findings about runs that wait."""
+        counts: dict[str, int] = {}
+        for reason in tuple(self.waiting.values()):
+            counts[reason] = counts.get(reason, 0) + 1
+        return [
+            Finding(
+                state=findings.WRONG if reason == self._no_space else findings.NOTE,
+                what=WAITS,
+                found=f"{count:,}: {reason}",
+            )
+            for reason, count in sorted(counts.items())
+        ]
+
+    def _refusal(self, run: RunFiles) -> str:
+        namespace, pods = run.identity.namespace, run.identity.pods
+        free = self._free() if self._limits.free_space else None
+        if free is not None and free < self._limits.free_space:
+            return self._no_space
+        most = self._limits.pods
+        first = next(iter(self._queues.get(namespace, ())), run.identity.key)
+        full = self._pods.get(namespace, 0) + pods > most and namespace in self._pods
+        if most and (full or first != run.identity.key):
+            return (
+                f"the runner runs at most {most:,} pods of namespace {namespace} at once "
+                "(--pod-limit)"
+            )
+        return ""
+
+    def _leave_queue(self, key: str, namespace: str) -> None:
+        self.waiting.pop(key, None)
+        queue = self._queues.get(namespace)
+        if queue is not None:
+            queue.pop(key, None)
+            if not queue:
+                del self._queues[namespace]
+
+
+class GatedShims:
+    """The shims of a machine behind a gate: a run that may not start has no shim. Its claim is held
+    and its stop is obeyed as if it had one."""
+
+    def __init__(self, shims: Shims, limits: JobLimits, root: Path) -> None:
+        self._shims = shims
+        self._gate = StartGate(limits, partial(free_bytes, root))
+        self.open = shims.open
+        self.close = shims.close
+        self.start_done = shims.start_done
+        self.start_slots = shims.start_slots
+        self.kill = shims.kill
+        self.findings = self._gate.findings
+
+    @property
+    def waiting(self) -> Mapping[str, str]:
+        """For each run that waits, the reason."""
+        return self._gate.waiting
+
+    def resume(self, run: RunFiles) -> None:
+        """Counts a run whose shim was started before by this runner."""
+        if run.shim_pid():
+            self._gate.count(run, run.identity.pods)
+
+    async def launch(self, run: RunFiles) -> None:
+        """Starts a shim for the run, unless the run must wait. Call it again from time to time for
+        a run without a shim; a second call starts no second shim."""
+        key = run.identity.key
+        waited = key in self._gate.waiting
+        reason = self._gate.offer(run)
+        if not reason:
+            await self._shims.launch(run)
+        elif not waited:
+            log.info("job_waits", run=key, reason=reason)
+
+    def stop(self, run: RunFiles) -> bool:
+        """Tells the run's shim to end its pods. Returns whether the run has not started yet: then
+        it must be launched, because its shim reads the stop note and records the stop."""
+        waits = not self._gate.has_started(run.identity.key)
+        self._gate.count(run, 0)
+        self._shims.stop(run)
+        return waits
+
+    def forget(self, key: str) -> list[RunFiles]:
+        """Frees the place of a run that has ended; returns runs to launch now."""
+        self._shims.start_done(key)
+        return self._gate.forget(key)

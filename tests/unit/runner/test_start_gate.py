@@ -1,0 +1,119 @@
+"""Which runs may start: pods of a namespace, free space of the disk, and the options for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from admittance.runner.folder import RunFolder
+from admittance.runner.jobs.job_limits import JobLimits, LimitTexts, limits_of
+from admittance.runner.machine import RunIdentity
+from admittance.runner.start_gate import StartGate
+from admittance.runtime.errors import SetupError
+
+
+def run(name: str, pods: int = 1, namespace: str = "a") -> RunFolder:
+    return RunFolder(
+        Path("/nowhere"),
+        RunIdentity(key=name, namespace=namespace, name=name, uid="u", revision=1, pods=pods),
+    )
+
+
+def names(runs: list[RunFolder]) -> list[str]:
+    return [each.identity.key for each in runs]
+
+
+def test_pods_of_a_namespace_are_limited_and_start_in_their_order() -> None:
+    gate = StartGate(JobLimits(pods=4), lambda: None)
+    first, large, small, other = run("first", 3), run("large", 4), run("small"), run("b", 4, "b")
+    assert gate.offer(first) == ""
+    limit = "the runner runs at most 4 pods of namespace a at once (--pod-limit)"
+    assert gate.offer(large) == limit
+    # There is room for it, but it would keep the large one waiting.
+    assert gate.offer(small) == limit
+    assert gate.offer(other) == ""
+    assert gate.offer(first) == ""
+    assert list(gate.waiting) == ["large", "small"]
+    assert gate.forget("b") == []
+    assert names(gate.forget("first")) == ["large"]
+    assert gate.offer(large) == ""
+    assert gate.offer(small) == limit
+    assert names(gate.forget("large")) == ["small"]
+    assert gate.offer(small) == ""
+    assert gate.waiting == {}
+
+
+def test_a_run_that_was_stopped_or_is_gone_holds_up_no_other() -> None:
+    gate = StartGate(JobLimits(pods=1), lambda: None)
+    gate.offer(run("first"))
+    for name in ("stopped", "gone", "last"):
+        assert gate.offer(run(name))
+    gate.count(run("stopped"), 0)
+    assert gate.offer(run("stopped")) == ""
+    gate.forget("gone")
+    assert list(gate.waiting) == ["last"]
+    assert names(gate.forget("first")) == ["last"]
+
+
+def test_no_job_starts_on_a_disk_that_is_nearly_full() -> None:
+    free = [100]
+    gate = StartGate(JobLimits(free_space=200, pods=0), lambda: free[0])
+    assert "has less than 200 B free, so no job starts (--free-space)" in gate.offer(run("x"))
+    assert [(one.state, one.found[:2]) for one in gate.findings()] == [("wrong", "1:")]
+    free[0] = 200
+    assert gate.offer(run("x")) == ""
+    assert gate.findings() == []
+
+
+def test_waiting_runs_are_findings_with_their_number() -> None:
+    gate = StartGate(JobLimits(pods=1), lambda: None)
+    for number in range(4):
+        gate.offer(run(str(number)))
+    [finding] = gate.findings()
+    assert (finding.state, finding.what) == ("note", "jobs that wait on the runner")
+    assert finding.found.startswith("3: the runner runs at most 1 pods of namespace a")
+
+
+def test_a_job_with_more_pods_than_the_limit_can_never_start() -> None:
+    assert JobLimits(pods=10).too_many_pods(10) == ""
+    assert JobLimits(pods=0).too_many_pods(10_000) == ""
+    assert "runs 3,000 pods at once, and this runner starts at most 500" in (
+        JobLimits().too_many_pods(3_000)
+    )
+
+
+def test_options_win_over_variables_and_both_over_defaults() -> None:
+    env = {
+        "ADMIT_POD_LIMIT": "7",
+        "ADMIT_PROCESS_LIMIT": "0",
+        "ADMIT_OUTPUT_LIMIT": "1Gi",
+        "ADMIT_ALLOW_PRIVILEGE_ESCALATION": "1",
+    }
+    texts = LimitTexts(pods="9", free_space="1M", privilege_escalation="0")
+    assert limits_of(texts, env) == JobLimits(
+        pods=9, processes=0, output=1 << 30, free_space=1_000_000
+    )
+    assert limits_of(LimitTexts(), {}) == JobLimits()
+    assert limits_of(LimitTexts(), env).privilege_escalation
+
+
+@pytest.mark.parametrize(
+    ("env", "line"),
+    [
+        ({"ADMIT_POD_LIMIT": "-1"}, "must be a whole number"),
+        ({"ADMIT_POD_LIMIT": "many"}, "must be a whole number"),
+        ({"ADMIT_PROCESS_LIMIT": "4294967296"}, "must be a whole number"),
+        ({"ADMIT_OUTPUT_LIMIT": "100MB"}, "'100MB' is not a quantity"),
+        ({"ADMIT_OUTPUT_LIMIT": "1"}, "must be at least 64Ki"),
+        ({"ADMIT_NAMESPACE_OUTPUT_LIMIT": "-1Gi"}, "must be a size such as 100Mi"),
+        ({"ADMIT_FREE_SPACE": "9E"}, "must be a size such as 100Mi"),
+        ({"ADMIT_ALLOW_PRIVILEGE_ESCALATION": "yes"}, "must be 0 or 1"),
+    ],
+)
+def test_wrong_limit_is_one_line_with_its_variable(env: dict[str, str], line: str) -> None:
+    with pytest.raises(SetupError) as wrong:
+        limits_of(LimitTexts(), env)
+    assert line in str(wrong.value)
+    assert f"({next(iter(env))})" in str(wrong.value)
+    assert "\n" not in str(wrong.value)
