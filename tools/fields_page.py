@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.api.configuration import Configuration
+from admittance.api.effects.annotations import KEYS
 from admittance.api.effects.configuration import CONFIGURATION
 from admittance.api.effects.field_effect import Effect, FieldEffect, Table
 from admittance.api.effects.walk import MANIFESTS, inner_struct
@@ -72,6 +73,7 @@ def text() -> str:
         parts.append(_section(name, struct, MANIFESTS))
     for part, name in SHARED.items():
         parts.append(_section(name, part, MANIFESTS))
+    parts.append(_keys())
     parts.append(_section("Configuration", Configuration, CONFIGURATION))
     return "".join(parts) + "\n"
 
@@ -99,6 +101,27 @@ def _section(name: str, struct: type[msgspec.Struct], table: Table) -> str:
         )
         lines.append(f"\n{works}\n")
     return "".join(lines)
+
+
+KEYS_HEAD: Final = """
+### Labels and annotations of Workload and Job
+
+Other labels and annotations are kept, and `apply` warns about unknown ones of `kueue.x-k8s.io/…`
+and `admittance.dev/…`. Annotations with the prefix `provreq.kueue.x-k8s.io/` become parameters of
+provisioning requests.
+
+| key | place | | how, or why not |
+| --- | --- | --- | --- |
+"""
+
+
+def _keys() -> str:
+    lines = [
+        f"| `{key}` | {place} | {_word(effect)} | {_about(effect)} |\n"
+        for place, keys in KEYS.items()
+        for key, effect in keys.items()
+    ]
+    return KEYS_HEAD + "".join(lines)
 
 
 def _word(effect: FieldEffect) -> str:

@@ -17,6 +17,8 @@ import msgspec
 from msgspec import inspect
 from tools.documents import text_of, write
 
+from admittance.api.effects.field_effect import Effect
+from admittance.api.effects.walk import MANIFESTS
 from admittance.api.kinds import KINDS, OUR_GROUPS, Kind
 from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA
 from admittance.api.manifests import STRUCTS
@@ -50,6 +52,7 @@ def manifests_schema() -> dict[str, Any]:
     _, components = msgspec.json.schema_components(structs, ref_template=_REF)
     for struct in _all_structs(structs):
         _complete(components[struct.__name__], _required(struct))
+        _close_refused(components[struct.__name__], struct)
     _other_spellings(components)
     for kind in KINDS.values():
         shape = components[kind.name]
@@ -121,6 +124,13 @@ def _complete(shape: dict[str, Any], required: list[str]) -> None:
             value.pop("default", None)
         else:
             properties[name] = _or_null(value)
+
+
+def _close_refused(shape: dict[str, Any], struct: type[msgspec.Struct]) -> None:
+    """Allows nothing but null for each field with which an object is refused."""
+    for name, effect in MANIFESTS[struct].items():
+        if effect.effect is Effect.REFUSED:
+            shape["properties"][name] = {"enum": [None], "description": f"Refused: {effect.about}."}
 
 
 def _or_null(value: dict[str, Any]) -> dict[str, Any]:

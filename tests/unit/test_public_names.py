@@ -116,7 +116,7 @@ DURABLES = "check-example_com=2Fbudget provider-check-capacity_autoscaling_x-k8s
 
 KEY_PREFIXES = """
     admissioncheck clusterqueue cohort flavor job localqueue namespace provisioningrequestconfig
-    priorityclass_scheduling_k8s_io workload workloadpriorityclass
+    priorityclass_scheduling_k8s_io topology workload workloadpriorityclass
     provisioningrequest _usage
     _admittance.manifests _admittance.secret _alive _pool _pool_led _runner barrier
 """

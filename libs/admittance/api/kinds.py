@@ -53,6 +53,7 @@ _ROWS: Final = (
     Kind("LocalQueue", "localqueues", ("lq", "queue"), "localqueue", namespaced=True),
     Kind("Cohort", "cohorts", ("co",), "cohort", (*_KUEUE, V1ALPHA1)),
     Kind("ResourceFlavor", "resourceflavors", ("rf", "flavor", "flavors"), "flavor"),
+    Kind("Topology", "topologies", ("topo",), "topology", (*_KUEUE, V1ALPHA1)),
     Kind("AdmissionCheck", "admissionchecks", ("ac", "check"), "admissioncheck"),
     Kind(
         "WorkloadPriorityClass",

@@ -31,6 +31,7 @@ MANIFEST_BYTES_MAX: Final = 512 * 1024
 """The most bytes that metadata and spec of a workload may have. The stored workload, with
 status, updates of checks and outbox, must fit into one message of 1 MiB."""
 GROUPS_MAX: Final = 16
+LEVELS_MAX: Final = 16
 PER_GROUP_MAX: Final = 64
 CHECKS_MAX: Final = 64
 VARIANTS_MAX: Final = 16

@@ -23,6 +23,7 @@ from admittance.api.queues import (
     FairSharing,
     LocalQueue,
     ResourceFlavor,
+    Topology,
 )
 from admittance.api.workload import ALLOWED_FLAVORS, AdmissionConstraints, Job, Workload
 
@@ -32,6 +33,7 @@ Typed: TypeAlias = (
     | LocalQueue
     | Cohort
     | ResourceFlavor
+    | Topology
     | AdmissionCheck
     | WorkloadPriorityClass
     | PriorityClass

@@ -1,4 +1,4 @@
-"""ClusterQueue, Cohort, LocalQueue, ResourceFlavor: queues and their quota."""
+"""ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology: queues and their quota."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from admittance.api.limits import (
     CHECKS_MAX,
     GROUPS_MAX,
+    LEVELS_MAX,
     NODE_LABELS_MAX,
     PER_GROUP_MAX,
     VARIANTS_MAX,
@@ -27,6 +28,7 @@ from admittance.api.limits import (
     Quantity,
     QuotaCut,
     Reclaim,
+    RequiredLabelKey,
     RequiredName,
     Scope,
     StopPolicy,
@@ -208,6 +210,26 @@ class LocalQueue(Strict, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LocalQueueSpec = LocalQueueSpec()
     status: Any = None
+
+
+class TopologyLevel(Strict, frozen=True, kw_only=True):
+    node_label: RequiredLabelKey = ""
+
+
+class TopologySpec(Strict, frozen=True, kw_only=True):
+    levels: Annotated[
+        tuple[TopologyLevel, ...], list_rule(LEVELS_MAX, "levels", required=True)
+    ] = ()
+
+
+class Topology(Strict, frozen=True, kw_only=True):
+    """The levels of a topology of nodes, the coarsest first. A flavor that names a Topology makes
+    its queues inactive while the Topology does not exist."""
+
+    api_version: str = "kueue.x-k8s.io/v1beta2"
+    kind: str = "Topology"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TopologySpec = TopologySpec()
 
 
 class ResourceFlavorSpec(Strict, frozen=True, kw_only=True):

@@ -30,6 +30,22 @@ from admittance.api.meta import Condition, ObjectMeta, Strict
 from admittance.api.pods import PodTemplate
 
 
+class TopologyRequest(Strict, frozen=True, kw_only=True):
+    """Where the pods of a pod set should be, by levels of a Topology. Pods are not placed by
+    topology, so what is required is refused."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool | None = None
+    pod_index_label: str | None = None
+    sub_group_index_label: str | None = None
+    sub_group_count: Natural | None = None
+    pod_set_group_name: str | None = None
+    pod_set_slice_required_topology: str | None = None
+    pod_set_slice_size: Positive | None = None
+    podset_slice_required_topology_constraints: Any = None
+
+
 class PodSet(Strict, frozen=True, kw_only=True):
     """Pods with the same template. ``min_count`` None: either all pods are admitted, or none; 0:
     the workload may also start without pods of this pod set.
@@ -39,7 +55,7 @@ class PodSet(Strict, frozen=True, kw_only=True):
     count: Natural = 1
     min_count: Natural | None = None
     template: PodTemplate = PodTemplate()
-    topology_request: Any = None
+    topology_request: TopologyRequest | None = None
 
 
 class PriorityClassRef(Strict, frozen=True, kw_only=True):

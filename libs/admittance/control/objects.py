@@ -29,7 +29,7 @@ from admittance.workload.transition_context import (
     check_rules,
 )
 
-NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor"})
+NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor", "topology"})
 """Key prefixes of the kinds that are not deleted while another object uses them."""
 
 
@@ -209,6 +209,10 @@ def users_of(objects: Objects, prefix: str, name: str) -> list[str]:
             groups = queue.spec.resource_groups
             if any(f.name == name for group in groups for f in group.flavors):
                 users.append(f"ClusterQueue {queue.metadata.name}")
+    elif prefix == "topology":
+        for flavor in objects.of_kind("flavor"):
+            if flavor.spec.topology_name == name:
+                users.append(f"ResourceFlavor {flavor.metadata.name}")
     elif prefix == "admissioncheck":
         for queue in objects.of_kind("clusterqueue"):
             if name in checks_of(queue):

@@ -7,7 +7,7 @@ admits workloads, and the checks of a workload. The catalog is pure: it uses no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from admittance.api.checks import AdmissionCheck, Namespace, WorkloadPriorityClass
@@ -18,6 +18,7 @@ from admittance.api.queues import (
     LocalQueue,
     ResourceFlavor,
     ResourceGroup,
+    Topology,
 )
 from admittance.api.units import amount, parse
 from admittance.events.shapes import Admission
@@ -114,6 +115,7 @@ class Catalog:
         self.local_queues: dict[tuple[str, str], LocalQueue] = {}
         self.cohorts: dict[str, Cohort] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
+        self.topologies: dict[str, Topology] = {}
         self.checks: dict[str, AdmissionCheck] = {}
         self.priority_classes: dict[str, WorkloadPriorityClass] = {}
         self.namespaces: dict[str, Namespace] = {}
@@ -148,6 +150,12 @@ class Catalog:
             case "ResourceFlavor":
                 _put(self.flavors, name, obj)
                 touched = self._users(self._flavor_users.get(name, ()))
+            case "Topology":
+                _put(self.topologies, name, obj)
+                named = [f for f, one in self.flavors.items() if one.spec.topology_name == name]
+                touched = self._users(
+                    {queue for flavor in named for queue in self._flavor_users.get(flavor, ())}
+                )
             case "AdmissionCheck":
                 _put(self.checks, name, obj)
                 touched = self._users(self._check_users.get(name, ()))
@@ -223,7 +231,7 @@ class Catalog:
             self._locals_of_namespace.setdefault(key[0], {})[key] = None
         return self._domains(queues)
 
-    def _users(self, queues: Iterable[str]) -> set[str]:
+    def _users(self, queues: Collection[str]) -> set[str]:
         self.affected.update(queues)
         return self._domains(queues)
 
@@ -313,6 +321,18 @@ class Catalog:
                 "ConflictingAdmissionChecks",
                 f"AdmissionChecks {pair[0]} and {pair[1]} of one list have one controller",
             )
+
+        lost = {
+            flavor: topology
+            for flavor in _flavors(queue)
+            if (topology := self._topology_of(flavor)) and topology not in self.topologies
+        }
+        for flavor, topology in lost.items():
+            yield "TopologyNotFound", f"there is no Topology {topology} for flavor {flavor}"
+
+    def _topology_of(self, flavor: str) -> str:
+        found = self.flavors.get(flavor)
+        return (found.spec.topology_name or "") if found is not None else ""
 
     def local_queue_activity(self, namespace: str, name: str) -> Activity:
         """Returns whether workloads of the LocalQueue may be admitted, and if not, why."""

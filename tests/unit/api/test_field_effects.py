@@ -10,6 +10,7 @@ import pytest
 from tools import fields_page
 
 from admittance.api.configuration import Configuration
+from admittance.api.effects.annotations import KUEUE
 from admittance.api.effects.configuration import CONFIGURATION
 from admittance.api.effects.field_effect import (
     Effect,
@@ -21,6 +22,7 @@ from admittance.api.effects.field_effect import (
 )
 from admittance.api.effects.walk import MANIFESTS, inner_struct
 from admittance.api.manifests import STRUCTS
+from admittance.api.problems import ManifestError
 from admittance.api.reading.manifest import read
 from admittance.api.struct_types import struct_type
 
@@ -96,13 +98,19 @@ def test_a_value_that_asks_for_nothing_causes_no_warning(
     assert effect.concerns(value) is concerned
 
 
-def warnings_about(kind: str, version: str = "v1beta2", **spec: Any) -> tuple[str, ...]:
-    group = "batch/v1" if kind == "Job" else f"kueue.x-k8s.io/{version}"
-    labels = {"kueue.x-k8s.io/queue-name": "main"}
+def warnings_about(
+    kind: str,
+    *,
+    labels: Mapping[str, str] = {},
+    annotations: Mapping[str, str] = {},
+    **spec: Any,
+) -> tuple[str, ...]:
+    queue = {f"{KUEUE}queue-name": "main"} if kind == "Job" else {}
+    metadata = {"name": "x", "labels": {**queue, **labels}, "annotations": annotations}
     manifest = {
-        "apiVersion": group,
+        "apiVersion": "batch/v1" if kind == "Job" else "kueue.x-k8s.io/v1beta2",
         "kind": kind,
-        "metadata": {"name": "x", "labels": labels},
+        "metadata": metadata,
         "spec": spec,
     }
     [document] = read(msgspec.json.encode(manifest), "x.yaml")
@@ -131,6 +139,96 @@ def test_a_field_in_several_containers_causes_one_warning() -> None:
 def test_a_field_that_works_causes_no_warning() -> None:
     spec = template(nodeSelector={"zone": "a"}, terminationGracePeriodSeconds=5)
     assert warnings_about("Job", parallelism=2, suspend=True, template=spec) == ()
+
+
+def a_pod_set(**more: Any) -> dict[str, Any]:
+    return {"name": "main", "template": template(), **more}
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        ({"required": "rack"}, "required"),
+        ({"podSetGroupName": "group"}, "podSetGroupName"),
+        ({"podSetSliceRequiredTopology": "rack"}, "podSetSliceRequiredTopology"),
+    ],
+)
+def test_a_required_topology_is_refused(request_: dict[str, Any], field: str) -> None:
+    with pytest.raises(ManifestError, match=rf"topologyRequest\.{field}: is not supported: "):
+        warnings_about("Workload", queueName="q", podSets=[a_pod_set(topologyRequest=request_)])
+
+
+@pytest.mark.parametrize("kind", ["Job", "Workload"])
+def test_a_pod_template_that_requires_a_topology_is_refused(kind: str) -> None:
+    key = f"{KUEUE}podset-required-topology"
+    pods = {**template(), "metadata": {"annotations": {key: "rack"}}}
+    spec = {"template": pods} if kind == "Job" else {"podSets": [{"template": pods}]}
+    with pytest.raises(ManifestError, match=rf"template\.metadata\.annotations\[{key}\]: is not"):
+        warnings_about(kind, **spec)
+
+
+def test_a_preferred_topology_causes_a_warning() -> None:
+    said = "has no effect: pods are not placed by topology"
+    asked = {"preferred": "rack", "unconstrained": True, "podIndexLabel": "index"}
+    [warning] = warnings_about(
+        "Workload", queueName="q", podSets=[a_pod_set(topologyRequest=asked)]
+    )
+    assert warning == f"spec.podSets[0].topologyRequest.preferred {said}"
+    annotations = {f"{KUEUE}podset-preferred-topology": "rack"}
+    [warning] = warnings_about(
+        "Job", template={**template(), "metadata": {"annotations": annotations}}
+    )
+    assert warning.endswith(f"[{KUEUE}podset-preferred-topology] {said}")
+
+
+def test_a_flavor_with_a_topology_and_a_topology_say_what_they_do() -> None:
+    [flavor] = warnings_about("ResourceFlavor", topologyName="t", nodeLabels={"a": "b"})
+    assert flavor.startswith("spec.topologyName works in part: the Topology must exist")
+    [topology] = warnings_about("Topology", levels=[{"nodeLabel": "rack"}])
+    assert topology.startswith("spec.levels has no effect: pods are not placed by topology")
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ([], "levels: must not be empty"),
+        (["rack", "rack"], "listed twice"),
+        (["kubernetes.io/hostname", "rack"], "must be the label of the last level"),
+    ],
+)
+def test_the_levels_of_a_topology_are_in_order(levels: list[str], said: str) -> None:
+    with pytest.raises(ManifestError, match=said):
+        warnings_about("Topology", levels=[{"nodeLabel": one} for one in levels])
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "said"),
+    [
+        ("Job", {"labels": {"queue-nam": "q"}}, 'did you mean "kueue.x-k8s.io/queue-name"?'),
+        ("Job", {"annotations": {"priority-class": "p"}}, "no effect: it counts as a label"),
+        ("Job", {"labels": {"job-min-parallelism": "1"}}, "no effect: it counts as an annotation"),
+        ("Job", {"annotations": {"priority-boost": "1"}}, "has no effect: the gate PriorityBoost"),
+        ("Workload", {"labels": {"queue-name": "q"}}, "a Workload has spec.queueName"),
+        ("Workload", {"annotations": {"job-min-parallelism": "1"}}, "a Workload has minCount"),
+    ],
+)
+def test_a_label_or_annotation_without_effect_causes_a_warning(
+    kind: str, keys: dict[str, dict[str, str]], said: str
+) -> None:
+    spec = {"template": template()} if kind == "Job" else {"podSets": [a_pod_set()]}
+    named = {place: {KUEUE + key: value for key, value in of.items()} for place, of in keys.items()}
+    [warning] = warnings_about(kind, **named, **spec)
+    assert said in warning
+
+
+def test_labels_and_annotations_that_work_cause_no_warning() -> None:
+    assert warnings_about(
+        "Job",
+        parallelism=3,
+        template={**template(), "metadata": {"labels": {"app": "x"}}},
+        labels={f"{KUEUE}priority-class": "p", "app.kubernetes.io/name": "x"},
+        annotations={f"{KUEUE}job-min-parallelism": "1", "provreq.kueue.x-k8s.io/x": "1"},
+    ) == ()  # fmt: skip
 
 
 def test_the_page_of_manifests_has_the_effects_of_the_code() -> None:

@@ -14,7 +14,7 @@ from admittance.control.manifest_changes import (
     refusal_reasons,
     warnings_about,
 )
-from admittance.control.objects import Objects, StoredObject
+from admittance.control.objects import Objects, StoredObject, users_of
 from admittance.workload.limits import Limits
 from support.builders import NOON
 
@@ -209,6 +209,20 @@ def test_a_status_in_a_manifest_is_not_stored(house: House) -> None:
     assert b"selfLink" not in kept.value
     house.apply(a_queue())
     assert [one.revision for _, one in house.objects] == [kept.revision]
+
+
+def test_a_topology_is_in_use_while_a_flavor_names_it(house: House) -> None:
+    head = {"apiVersion": VERSION, "metadata": {"name": "racks"}}
+    topology = {**head, "kind": "Topology", "spec": {"levels": [{"nodeLabel": "rack"}]}}
+    flavor = {
+        "apiVersion": VERSION,
+        "kind": "ResourceFlavor",
+        "metadata": {"name": "f"},
+        "spec": {"nodeLabels": {"a": "b"}, "topologyName": "racks"},
+    }
+    assert house.apply(topology, flavor) == []
+    assert users_of(house.objects, "topology", "racks") == ["ResourceFlavor f"]
+    assert users_of(house.objects, "topology", "other") == []
 
 
 def a_pod_class(name: str, value: int, *, default: bool = False) -> dict[str, Any]:

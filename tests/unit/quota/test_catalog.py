@@ -115,6 +115,23 @@ def test_a_queue_lists_every_reason_and_the_first_counts() -> None:
         assert clause in activity.message
 
 
+def test_a_queue_whose_flavor_names_no_topology_is_inactive_until_it_exists() -> None:
+    here = Configured()
+    here.put("ClusterQueue", "q", {"resourceGroups": flavors(f=[], g=[])})
+    here.put("ResourceFlavor", "f", {})
+    here.put("ResourceFlavor", "g", {"nodeLabels": {"a": "b"}, "topologyName": "racks"})
+    activity = here.catalog.activity("q")
+    assert activity.reason == "TopologyNotFound"
+    assert activity.message.endswith(": there is no Topology racks for flavor g.")
+    levels = {"levels": [{"nodeLabel": "rack"}]}
+    assert here.put("Topology", "other", levels) == set()
+    assert here.put("Topology", "racks", levels) == {"queue-q"}
+    assert here.catalog.affected == {"q"}
+    assert here.catalog.activity("q").active
+    assert here.delete("Topology", "racks") == {"queue-q"}
+    assert not here.catalog.activity("q").active
+
+
 def test_b8_two_checks_of_one_controller_make_the_queue_inactive() -> None:
     here = Configured()
     here.put("ResourceFlavor", "f", {})

@@ -24,6 +24,7 @@ from admittance.api.effects.field_effect import (
     HEAD,
     Table,
     all_work,
+    in_part,
     no_effect,
     works,
 )
@@ -49,6 +50,9 @@ from admittance.api.queues import (
     ResourceFlavorSpec,
     ResourceGroup,
     ResourceQuota,
+    Topology,
+    TopologyLevel,
+    TopologySpec,
 )
 
 _OBJECT: Final = {**HEAD, **all_work("spec"), "status": BY_SYSTEM}
@@ -95,8 +99,15 @@ QUEUES: Final[Table] = {
     ResourceFlavor: _OBJECT,
     ResourceFlavorSpec: {
         **all_work("nodeLabels", "nodeTaints", "tolerations"),
-        "topologyName": no_effect("pods are not placed by topology"),
+        "topologyName": in_part(
+            "the Topology must exist; pods are not placed by it, and quota alone counts", usual=()
+        ),
     },
+    Topology: {**HEAD, **all_work("spec")},
+    TopologySpec: {
+        "levels": no_effect("pods are not placed by topology; a flavor needs that it exists"),
+    },
+    TopologyLevel: {"nodeLabel": no_effect("pods are not placed by topology")},
     AdmissionCheck: _OBJECT,
     AdmissionCheckSpec: all_work(
         "controllerName", "parameters", "preemptionPolicy", "retry", "checkTimeoutSeconds"

@@ -1,4 +1,4 @@
-"""Finds the fields of a manifest that are refused or have no effect, by the tables."""
+"""Finds the fields, labels and annotations of a manifest that are refused or have no effect."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from admittance.api.effects.annotations import keys_without_effect, refused_keys
 from admittance.api.effects.field_effect import Effect, FieldEffect, Table
 from admittance.api.effects.metadata import METADATA
 from admittance.api.effects.pods import PODS
@@ -17,6 +18,7 @@ from admittance.api.effects.queues import QUEUES
 from admittance.api.effects.workloads import WORKLOADS
 from admittance.api.problems import NOT_SUPPORTED, Problem
 from admittance.api.struct_types import struct_type
+from admittance.api.workload import Job, Workload
 
 MANIFESTS: Final[Table] = {**QUEUES, **WORKLOADS, **PODS, **METADATA}
 """The effects of the fields of all kinds of manifests, by Struct."""
@@ -41,7 +43,11 @@ class _Found(NamedTuple):
 
 def refusals(manifest: msgspec.Struct) -> list[Problem]:
     """A problem for each field with which the manifest is refused."""
-    found = _walk(manifest, _steps_of_manifest(type(manifest), True), "")
+    found: list[tuple[str, FieldEffect]] = list(
+        _walk(manifest, _steps_of_manifest(type(manifest), True), "")
+    )
+    if isinstance(manifest, Workload | Job):
+        found += refused_keys(manifest)
     return [
         Problem(path, f"is not supported: {effect.about}", NOT_SUPPORTED) for path, effect in found
     ]
@@ -50,7 +56,11 @@ def refusals(manifest: msgspec.Struct) -> list[Problem]:
 def field_warnings(manifest: msgspec.Struct) -> list[str]:
     """A sentence for each field of the manifest that has no effect, or only a part of it. The same
     field in several places, such as two containers, is one warning."""
-    return sentences(_walk(manifest, _steps_of_manifest(type(manifest), False), ""))
+    warnings = sentences(_walk(manifest, _steps_of_manifest(type(manifest), False), ""))
+    if isinstance(manifest, Workload | Job):
+        keys = keys_without_effect(manifest)
+        warnings += sentences(_Found(path, effect) for path, effect in keys)
+    return warnings
 
 
 def warnings_by(table: Table, value: msgspec.Struct) -> list[str]:

@@ -11,6 +11,7 @@ from admittance.api.effects.field_effect import (
     all_work,
     in_part,
     no_effect,
+    refused,
     works,
 )
 from admittance.api.workload import (
@@ -20,9 +21,12 @@ from admittance.api.workload import (
     NamedGate,
     PodSet,
     PriorityClassRef,
+    TopologyRequest,
     Workload,
     WorkloadSpec,
 )
+
+_TOPOLOGY: Final = "pods are not placed by topology"
 
 WORKLOADS: Final[Table] = {
     Workload: {**HEAD, **all_work("spec"), "status": BY_SYSTEM},
@@ -41,7 +45,19 @@ WORKLOADS: Final[Table] = {
     ),
     PodSet: {
         **all_work("name", "count", "minCount", "template"),
-        "topologyRequest": no_effect("pods are not placed by topology"),
+        "topologyRequest": in_part("what is required is refused, what is preferred has no effect"),
+    },
+    TopologyRequest: {
+        "required": refused(_TOPOLOGY),
+        "preferred": no_effect(_TOPOLOGY),
+        "unconstrained": in_part("no topology constrains the pods"),
+        "podIndexLabel": in_part("only of a placement by topology"),
+        "subGroupIndexLabel": in_part("only of a placement by topology"),
+        "subGroupCount": in_part("only of a placement by topology"),
+        "podSetGroupName": refused("each pod set is assigned flavors of its own"),
+        "podSetSliceRequiredTopology": refused(_TOPOLOGY),
+        "podSetSliceSize": in_part("only of a slice, which is refused"),
+        "podsetSliceRequiredTopologyConstraints": refused(_TOPOLOGY),
     },
     PriorityClassRef: all_work("group", "kind", "name"),
     NamedGate: all_work("name"),

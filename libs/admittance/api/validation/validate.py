@@ -14,7 +14,7 @@ from admittance.api.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import Manifest, Typed
 from admittance.api.names import check_unique, code_of, kind_error, label_error, name_error
 from admittance.api.problems import NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
-from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
+from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
 from admittance.api.validation.field_rules import field_problems
 from admittance.api.validation.meta import (
     check_metadata,
@@ -63,6 +63,8 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
             return check_cohort(manifest)
         case ResourceFlavor():
             return check_flavor(manifest)
+        case Topology():
+            return check_topology(manifest)
         case AdmissionCheck():
             return check_admission_check(manifest)
         case ProvisioningRequestConfig():
@@ -147,6 +149,19 @@ def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
     if spec.pod_set_updates is not None:
         keys = [one.key for one in spec.pod_set_updates.node_selector]
         found += check_unique(keys, "spec.podSetUpdates.nodeSelector", ".key")
+    return found
+
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+def check_topology(topology: Topology) -> list[Problem]:
+    levels = [one.node_label for one in topology.spec.levels]
+    found = check_unique(levels, "spec.levels", ".nodeLabel")
+    for index, label in enumerate(levels[:-1]):
+        if label == HOSTNAME:
+            message = "must be the label of the last level, the finest one"
+            found.append(Problem(f"spec.levels[{index}].nodeLabel", message))
     return found
 
 

@@ -237,6 +237,15 @@ def _check(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
     )
 
 
+def _topology(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+    levels = field(found.plain(), "spec", "levels", default=())
+    return (
+        found.name,
+        ",".join(str(one.get("nodeLabel")) for one in levels) or NOTHING,
+        age(found.created(), now),
+    )
+
+
 def _cohort(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
     spec = field(found.plain(), "spec", default={})
     return (
@@ -324,6 +333,7 @@ _VIEWS: Final[dict[str, _View]] = {
         _local_queue,
     ),
     kinds.FLAVOR.manifest: _View(columns_of("NAME", "NODE LABELS", "TAINTS", "AGE"), _flavor),
+    kinds.TOPOLOGY.manifest: _View(columns_of("NAME", "LEVELS", "AGE"), _topology),
     kinds.CHECK.manifest: _View(
         columns_of(
             *("NAME", "CONTROLLER", "PARAMETERS", "ACTIVE", "REASON", "AGE", "+PREEMPTION"),

@@ -80,6 +80,7 @@ CLUSTER_QUEUE: Final = _ours("ClusterQueue")
 LOCAL_QUEUE: Final = _ours("LocalQueue")
 COHORT: Final = _ours("Cohort")
 FLAVOR: Final = _ours("ResourceFlavor")
+TOPOLOGY: Final = _ours("Topology")
 CHECK: Final = _ours("AdmissionCheck")
 PRIORITY_CLASS: Final = _ours("WorkloadPriorityClass")
 POD_PRIORITY_CLASS: Final = _ours("PriorityClass")
@@ -111,6 +112,7 @@ KINDS: Final = (
     LOCAL_QUEUE,
     COHORT,
     FLAVOR,
+    TOPOLOGY,
     CHECK,
     PRIORITY_CLASS,
     POD_PRIORITY_CLASS,
