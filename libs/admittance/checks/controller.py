@@ -37,7 +37,7 @@ from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, CheckRequested, CheckWithdrawn
 from admittance.events.names import token
 from admittance.events.subjects import ALIVE_CHECK, check_durable, subject_of
-from admittance.events.system import CheckActive, CheckAlive
+from admittance.events.system import EVERY_CALL_FAILS, CheckActive, CheckAlive
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.process.settings import Settings
@@ -236,10 +236,17 @@ class CheckService(Worker[AdmissionCheckController]):
             cycle=request.cycle,
         )
         try:
-            return await self._controller.judge(request)
-        except Exception:
+            verdict = await self._controller.judge(request)
+        except Exception as error:
             self._controller.metrics.failed()
+            self._controller.activity.failed(request.check, error)
             raise
+        if verdict is None and not (request.published or request.later):
+            # The judge raises the TypeError: a function that returns nothing gives no verdict.
+            self._controller.activity.failed(request.check, TypeError())
+        else:
+            self._controller.activity.succeeded(request.check)
+        return verdict
 
     # Verdicts. ----------------------------------------------------------------------------
 
@@ -333,6 +340,8 @@ def message_of(
     return Outgoing(subject_of(said), data, headers)
 
 
+FAILURES_MAX: Final = 3
+"""After so many failed calls in a row for one check, the heartbeat says that every call fails."""
 BAD_SECONDS: Final = 60.0
 """How long wrong parameters make an AdmissionCheck inactive. An inactive check gets no requests, so
 only a request after this time can show that the parameters were corrected.
@@ -350,6 +359,9 @@ class CheckActivity:
         self._whole = CheckActive()
         self._checks: dict[str, CheckActive] = {}
         self._bad: dict[str, tuple[float, CheckActive]] = {}
+        self._failures: dict[str, int] = {}
+        """How many calls of the check's function in a row have raised an error, by check."""
+        self._failing: dict[str, CheckActive] = {}
 
     def put(self, check: str, state: CheckActive) -> None:
         """Sets one AdmissionCheck, or all (``check`` empty), to the state that the author of the
@@ -382,6 +394,28 @@ class CheckActivity:
         if known is not None:
             self._changes.send()
 
+    def failed(self, check: str, error: Exception) -> None:
+        """Records that a call of the check's function raised an error. The heartbeat names only the
+        type of the error, because the text of an error may contain secrets."""
+        with self._lock:
+            failures = self._failures[check] = self._failures.get(check, 0) + 1
+            if failures < FAILURES_MAX:
+                return
+            message = f"{EVERY_CALL_FAILS} ({type(error).__name__}): see the log of the controller"
+            state = CheckActive(message=heartbeat_message(message))
+            changed = self._failing.get(check) != state
+            self._failing[check] = state
+        if changed:
+            self._changes.send()
+
+    def succeeded(self, check: str) -> None:
+        """Records that a call of the check's function returned."""
+        with self._lock:
+            self._failures.pop(check, None)
+            changed = self._failing.pop(check, None) is not None
+        if changed:
+            self._changes.send()
+
     @property
     def why_inactive(self) -> str:
         """Why the author made all AdmissionChecks inactive; empty if they are active."""
@@ -394,8 +428,9 @@ class CheckActivity:
         now = clock.monotonic()
         with self._lock:
             self._bad = {k: bad for k, bad in self._bad.items() if now - bad[0] < BAD_SECONDS}
-            checks = {check: bad[1] for check, bad in self._bad.items()} | self._checks
             whole = self._whole
+            failing = self._failing if whole.active else {}
+            checks = failing | {check: bad[1] for check, bad in self._bad.items()} | self._checks
         return CheckAlive(
             time=clock.now(),
             instance=instance,

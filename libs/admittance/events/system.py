@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -106,6 +106,11 @@ class ObjectApplied(SystemMessage, frozen=True, kw_only=True):
     time: datetime | None = None
     parameters_changed: bool = False
     user: str = ""
+
+
+EVERY_CALL_FAILS: Final = "Every call of the check's function raises an error"
+"""First words of the message in the heartbeat of a controller that gives no verdict, because its
+function has failed several times in a row."""
 
 
 class CheckActive(SystemMessage, frozen=True, kw_only=True):

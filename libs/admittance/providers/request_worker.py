@@ -38,6 +38,8 @@ from admittance.sdk.worker import AGAIN_SECONDS
 
 AWAY_PAUSE_MIN: Final = 0.1
 AWAY_PAUSE_MAX: Final = 5.0
+OBTAINING_FAILED: Final = "obtaining failed"
+"""First words of the status of a request whose call of the provider raised an error."""
 """The longest pause, in seconds, between two attempts to read or write a request's status while the
 bus is not available.
 """
@@ -300,7 +302,7 @@ class RequestWorker:
             self._deliveries.let_wait(fact.id)
             # The published status shows only the type of the exception, because the exception's
             # text may be confidential.
-            trouble = f"obtaining failed ({kind}), again in {pause:g} s"
+            trouble = f"{OBTAINING_FAILED} ({kind}), again in {pause:g} s"
             if not await self._publish_trouble(fact, trouble):
                 return Failed(trouble)
             await asyncio.sleep(pause)

@@ -13,11 +13,11 @@ from admittance.cli.doctor.queues import SHOWN_MAX, inactive_queues
 from admittance.events.requests import QueuesReply, QueueStatus
 
 
-def test_inactive_queues_are_notes_with_their_reason() -> None:
+def test_inactive_queues_are_named_with_their_reason() -> None:
     good = QueueStatus(name="good")
     bad = QueueStatus(name="bad", active=False, reason="FlavorNotFound", message="no x", pending=3)
     [found] = inactive_queues(QueuesReply(cluster_queues=(good, bad)))
-    assert (found.state, found.what) == (NOTE, "clusterqueue bad")
+    assert (found.state, found.what) == (WRONG, "clusterqueue bad")
     assert found.found == "inactive, 3 pending: FlavorNotFound: no x"
     assert "#a-queue-is-inactive" in found.todo
 

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.cli.doctor.consumers import backlog, unread_since
-from admittance.cli.doctor.finding import NOTE, Finding, finding
+from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding
 from admittance.cli.show.capacity_requests import is_provider_answering, record_of
 from admittance.cli.show.objects import lookup_all
 from admittance.cli.support import kinds
 from admittance.cli.support.link import Link
 from admittance.cli.support.times import age
+from admittance.events.system import EVERY_CALL_FAILS
+from admittance.providers.request_worker import OBTAINING_FAILED
 from admittance.provisioning.records import Record, State
 from admittance.runtime import clock
 from admittance.runtime.bus.durables import check_durables, provider_durables
@@ -53,10 +55,12 @@ def controller_finding(
     controller: str, durable: Mapping[str, Any] | None, checks: Iterable[AdmissionCheck]
 ) -> Finding:
     """The finding about one check controller, from the info of its durable consumer and its
-    AdmissionChecks.
+    AdmissionChecks. It is wrong if the controller certainly lets no workload pass: the checks are
+    inactive, every call of its function fails, or no program reads its requests.
     """
     parts: list[str] = []
-    fine = True
+    fine, passes = True, True
+    named = list(checks)
     if durable is None:
         parts.append("no durable consumer: requests do not reach it")
         fine = False
@@ -70,7 +74,7 @@ def controller_finding(
         if silent:
             parts.append(f"no program has read them for {silent:.0f} s")
         fine = not again and not silent and unread <= CHECK_REQUESTS_UNREAD_MAX
-    named = list(checks)
+        passes = not (silent and named)
     if not named:
         parts.append("no AdmissionCheck names it")
         fine = False
@@ -85,11 +89,13 @@ def controller_finding(
             told = "" if active.message.startswith("The admission check") else active.message
             parts.append(f"{check.metadata.name}: active" + (f" ({told})" if told else ""))
             fine = fine and not told.startswith("Different programs")
+            passes = passes and not told.startswith(EVERY_CALL_FAILS)
         else:
             parts.append(f"{check.metadata.name}: {active.reason} ({active.message})")
-            fine = False
+            passes = False
     what = f"check controller {controller}"
-    return finding(fine, what, "; ".join(parts), todo=CHECK_TODO, otherwise=NOTE)
+    otherwise = NOTE if passes else WRONG
+    return finding(fine and passes, what, "; ".join(parts), todo=CHECK_TODO, otherwise=otherwise)
 
 
 CAPACITY_REQUESTS_UNREAD_MAX: Final = 100
@@ -139,11 +145,12 @@ def class_finding(
     now: datetime,
 ) -> Finding:
     """The finding about one provisioning class, from the info of its durable consumer, the
-    ProvisioningRequestConfigs that name the class, its requests, and whether a provider answers.
+    ProvisioningRequestConfigs that name the class, its requests, and whether a provider answers. It
+    is wrong if open requests certainly get no capacity.
     """
     parts = []
     open_ = [one for one in records if one.status.state in OPEN and not one.status.cancelled]
-    fine = True
+    fine, comes = True, True
     if open_:
         oldest = min(one.metadata.creation_timestamp or now for one in open_)
         parts.append(f"{len(open_):,} requests open, the oldest {age(oldest, now)} old")
@@ -157,6 +164,13 @@ def class_finding(
         unread, text = backlog(durable)
         parts.append(text)
         fine = unread <= CAPACITY_REQUESTS_UNREAD_MAX
+        silent = unread_since(durable)
+        if silent:
+            parts.append(f"no program has read them for {silent:.0f} s")
+            comes = not open_
+    if open_ and all(one.status.message.startswith(OBTAINING_FAILED) for one in open_):
+        parts.append(f"every attempt of its provider fails: {open_[-1].status.message}")
+        comes = False
     if not answers:
         # A note, not an error: a provider may obey the protocol without answering queries.
         parts.append("no provider answers: is one running?")
@@ -165,4 +179,5 @@ def class_finding(
         parts.append("no ProvisioningRequestConfig names it any more")
         fine = fine and not records
     what = f"capacity {provisioning_class}"
-    return finding(fine, what, "; ".join(parts), todo=CAPACITY_TODO, otherwise=NOTE)
+    otherwise = NOTE if comes else WRONG
+    return finding(fine and comes, what, "; ".join(parts), todo=CAPACITY_TODO, otherwise=otherwise)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from admittance.cli.doctor.consumers import LAG_MAX
 from admittance.cli.doctor.finding import Finding, finding, note, wrong
+from admittance.cli.doctor.runners import RUNNER
 from admittance.cli.support.services import SERVICES
 from admittance.cli.up.readiness import health
 from admittance.events.requests import HealthReply
@@ -17,7 +18,6 @@ from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEA
 DOWN = "docs/operations.md#a-service-is-down"
 OPTIONAL = {
     "provider-pool": "no instance answers; only machine pools need it",
-    "runner": "no instance answers; jobs need a runner, here or elsewhere",
 }
 """What a finding says about a service that does not answer and that not every installation
 needs.
@@ -29,11 +29,12 @@ the earlier leader learns a moment later that it leads no more.
 
 
 def service_findings(replies: Sequence[HealthReply]) -> list[Finding]:
-    """A finding for each instance that answers, and for each missing service."""
+    """A finding for each instance that answers, and for each missing service but the runner, about
+    which `runners.runner_findings` reports."""
     lines = []
     for name, service in SERVICES.items():
         mine = [one for one in replies if one.service == name]
-        if not mine and service.together:
+        if not mine and service.together and name != RUNNER:
             lines.append(_missing(name) if service.wanted else note(name, _optional(name)))
         lines += map(instance_finding, mine)
     lines += [instance_finding(one) for one in replies if one.service not in SERVICES]

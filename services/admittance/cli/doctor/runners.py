@@ -1,0 +1,105 @@
+"""Checks of `admit doctor`: admitted workloads that no runner starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+from admittance.cli.doctor.finding import Finding, note, wrong
+from admittance.cli.show.objects import lookup_all
+from admittance.cli.support import kinds
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.link import Link
+from admittance.events import facts
+from admittance.events.codec import Undecodable, decode
+from admittance.events.requests import HealthReply, Queues, QueuesReply
+from admittance.events.subjects import subject_of
+from admittance.runtime import clock
+from admittance.runtime.bus.history import StoredMessage, last_of_each
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.workload.conditions import Type, find
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import PARENT, StoredWorkload, head
+
+RUNNER: Final = "runner"
+START_SECONDS: Final = 30.0
+"""An admitted workload that has not started for so long waits for a runner."""
+LOOKED_AT_MAX: Final = 1_000
+"""The greatest number of workloads of which the log is asked whether they started."""
+NAMED_MAX: Final = 3
+NO_RUNNER: Final = "no instance answers; jobs need a runner, here or elsewhere"
+TODO: Final = (
+    "start `admit serve runner`, or the runner that starts these jobs; if its process runs, look "
+    "at its log: docs/operations.md#nothing-is-admitted"
+)
+
+
+async def runner_findings(bus: Link, replies: Iterable[HealthReply]) -> list[Finding]:
+    """The finding about missing runners; empty if a runner answers, which has a line of its own."""
+    if any(one.service == RUNNER for one in replies):
+        return []
+    try:
+        waiting = await _waiting(bus)
+    except (AnswerIsNo, Refused, Unavailable):
+        waiting = []  # Another finding reports the service or server that does not answer.
+    return [runner_finding(waiting)]
+
+
+def runner_finding(waiting: Sequence[str]) -> Finding:
+    """The finding if no runner answers. ``waiting``: the admitted workloads that have not
+    started."""
+    if not waiting:
+        return note(RUNNER, NO_RUNNER)
+    named = ", ".join(waiting[:NAMED_MAX]) + (", …" if len(waiting) > NAMED_MAX else "")
+    what = "workload waits" if len(waiting) == 1 else "workloads wait"
+    return wrong(
+        RUNNER, f"no instance answers, and {len(waiting):,} admitted {what} for one: {named}", TODO
+    )
+
+
+async def _waiting(bus: Link) -> list[str]:
+    """The admitted workloads that have not started, each as namespace and name."""
+    queues = await bus.ask("queues", Queues(), QueuesReply)
+    if not any(one.admitted for one in queues.cluster_queues):
+        return []
+    now = clock.now()
+    admissions = {
+        (one.namespace, one.name): one.workload().status.admitted_revision or one.revision
+        for one in await lookup_all(bus, kinds.WORKLOAD.patterns(None)[0])
+        if one.is_workload() and is_overdue(one.workload(), now)
+    }
+    # A runner of another vendor answers no question, but publishes that the job started.
+    subjects = [
+        subject_of(facts.Started(namespace=namespace, name=name, revision=0))
+        for namespace, name in islice(admissions, LOOKED_AT_MAX)
+    ]
+    return not_started(admissions, await last_of_each(bus.bus, subjects))
+
+
+def not_started(
+    admissions: Mapping[tuple[str, str], int], starts: Iterable[StoredMessage]
+) -> list[str]:
+    """The admitted workloads, each as ``namespace/name``, without a start of their admission.
+    ``admissions``: the revision of each workload's admission. ``starts``: the last start of
+    each workload on the log."""
+    waiting = dict(admissions)
+    for message in starts:
+        with suppress(Undecodable):
+            fact = decode(message.subject, message.data)
+            name = fact.namespace, fact.name
+            if isinstance(fact, facts.Started) and fact.revision >= waiting.get(name, 0):
+                waiting.pop(name, None)
+    return ["/".join(name) for name in waiting]
+
+
+def is_overdue(workload: StoredWorkload, now: datetime) -> bool:
+    """Whether the workload has been admitted for `START_SECONDS` and its pods are not ready. A
+    parent has no job of its own."""
+    if phase(workload, now) is not Phase.ADMITTED or head(workload).role == PARENT:
+        return False
+    admitted = find(workload, Type.ADMITTED)
+    since = admitted.last_transition_time if admitted is not None else None
+    return since is None or (now - since).total_seconds() > START_SECONDS
