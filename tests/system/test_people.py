@@ -117,6 +117,41 @@ async def test_owner_changes_its_own_workloads_only(locked: Locked) -> None:
     await locked.admit("ada", "delete", "workload", "of-ada", *IN_A)
 
 
+async def test_users_see_who_waits_ahead_of_them_in_their_queues(locked: Locked) -> None:
+    root = await locked.client("root")
+    shared = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "shared", "namespace": "team-a"},
+        "spec": {"clusterQueue": "b"},
+    }
+    assert await applied(root, [shared])
+    await root.close()
+    waits = ("--cpu", "9", "--anyway")
+    await submit(locked, "bob", "theirs", *waits, "--priority", "3", "-n", "team-b")
+    await submit(locked, "ola", "mine", *waits, "-q", "shared", *IN_A)
+    for queue in ("shared", "b"):
+        shown = await locked.admit("ola", "get", "pending", "-q", queue, "-o", "json", *IN_A)
+        theirs, mine = json.loads(shown)["items"]
+        assert (theirs["name"], theirs["position"], theirs["requests"]) == (
+            "theirs",
+            1,
+            {"cpu": 9000},
+        )
+        assert (theirs["priority"], theirs["message"], theirs["localQueue"]) == (0, "", "")
+        assert (mine["name"], mine["position"], mine["localQueue"]) == ("mine", 2, "shared")
+    table = await locked.admit("ola", "get", "pending", "-q", "shared", *IN_A)
+    assert "theirs" in table
+    assert "cpu 9" in table
+    assert "theirs" not in await locked.admit("ola", "get", "pending", *IN_A)
+    name = await locked.admit("ola", "get", "pending", "-q", "shared", "-o", "name", *IN_A)
+    assert name.split() == ["workload.kueue.x-k8s.io/mine"]
+    assert (await locked.run("ola", "get", "workload", "theirs", "-n", "team-b")).status == 1
+    await locked.admit("ola", "delete", "workload", "mine", *IN_A)
+    await locked.admit("bob", "delete", "workload", "theirs", "-n", "team-b")
+    await locked.admit("root", "delete", "localqueue", "shared", *IN_A)
+
+
 async def test_owner_publishes_on_no_subject_of_wider_rights(locked: Locked) -> None:
     refused: list[str] = []
     ola = await locked.client("ola", refused)

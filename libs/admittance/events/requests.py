@@ -171,12 +171,15 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
 
 class PendingQuery(Request, frozen=True, kw_only=True):
     """``admit.api.pending[.<ns>]``: pending workloads in order; at most ``limit``, after the first
-    ``skip``."""
+    ``skip``. ``others``: the reply about a LocalQueue of the namespace, or about a ClusterQueue
+    with such a LocalQueue, has all pending workloads of the ClusterQueue; the rows of other
+    namespaces have a name, requests and a position only."""
 
     local_queue: str = ""
     cluster_queue: str = ""
     limit: int = 1000
     skip: int = 0
+    others: bool = False
 
 
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -184,7 +187,7 @@ class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
     ``position``: place in the ClusterQueue, from 1; 0: the LocalQueue has no ClusterQueue.
     ``waiting_since``: the time that orders the workload in the queue. ``flavors``: the flavors
-    tried for the workload."""
+    tried for the workload. ``requests``: what all pods request, in accounting units by resource."""
 
     namespace: str
     name: str
@@ -198,6 +201,7 @@ class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     created: datetime | None = None
     waiting_since: datetime | None = None
     flavors: tuple[str, ...] = ()
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class PendingReply(Reply, frozen=True, kw_only=True):

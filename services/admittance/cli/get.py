@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import astuple, replace
 
+from admittance.api.units import render
 from admittance.cli.show import tables
 from admittance.cli.show.objects import (
     Found,
@@ -38,6 +39,8 @@ from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, head
 
 PENDING: Final = "pending"
+OF_NAMESPACES: Final = frozenset({"owner", "user"})
+"""The roles that may ask about pending workloads of their namespaces only."""
 PENDING_ROWS: Final = 1_000
 """The greatest number of rows of pending workloads that the scheduler returns for one request."""
 BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
@@ -272,6 +275,8 @@ async def pending(
     chosen = chosen._replace(limit=None)
     async with link(call) as bus:
         query, namespace = await _query(bus, queue, all_namespaces)
+        if chosen != EVERYTHING or call.output is Output.NAME:
+            query = replace(query, others=False)
         rows, total = await _waiting(bus, query, namespace, limit if chosen == EVERYTHING else None)
         if chosen != EVERYTHING:
             stored = await find_all(bus, kinds.WORKLOAD, namespace)
@@ -287,8 +292,8 @@ async def pending(
     if not total:
         output.note("nothing is pending" if chosen == EVERYTHING else "nothing pending matches")
         return
-    several = namespace is None
-    table = _pending_table(rows, clock.now(), all_namespaces=several)
+    several = namespace is None or any(row.namespace != namespace for row in rows)
+    table = _pending_table(rows, clock.now(), all_namespaces=several, sizes=query.others)
     output.show_table(table, wide=call.output is Output.WIDE)
     if total > len(rows):
         output.note(f"{total - len(rows)} more pending; --limit shows more")
@@ -349,13 +354,16 @@ def _whole(row: PendingRow) -> dict[str, Any]:
     return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
 
 
-def _pending_table(listed: Sequence[PendingRow], now: datetime, *, all_namespaces: bool) -> Table:
+def _pending_table(
+    listed: Sequence[PendingRow], now: datetime, *, all_namespaces: bool, sizes: bool = False
+) -> Table:
     columns = (
         Column("POSITION", right=True),
         Column("NAMESPACE", wide=not all_namespaces),
         Column("NAME"),
         Column("QUEUE"),
         Column("CLUSTERQUEUE"),
+        Column("REQUESTS", wide=not sizes),
         Column("PRIORITY", right=True),
         Column("WAITING"),
         Column("AGE", wide=True),
@@ -369,12 +377,14 @@ def _pending_table(listed: Sequence[PendingRow], now: datetime, *, all_namespace
             str(row.position or NOTHING),
             row.namespace,
             row.name,
-            row.local_queue,
+            row.local_queue or NOTHING,
             row.cluster_queue,
-            str(row.priority),
-            age(row.waiting_since or row.created, now),
-            age(row.created, now),
-            "yes" if row.parked else "no",
+            ", ".join(f"{name} {render(name, much)}" for name, much in row.requests.items())
+            or NOTHING,
+            str(row.priority) if row.local_queue else NOTHING,
+            age(row.waiting_since or row.created, now) if row.local_queue else NOTHING,
+            age(row.created, now) if row.local_queue else NOTHING,
+            ("yes" if row.parked else "no") if row.local_queue else NOTHING,
             ",".join(row.flavors) or NOTHING,
             row.reason or NOTHING,
             row.message,
@@ -396,8 +406,10 @@ async def _query(
     if not queue:
         raise BadInput("-q/--queue is empty")
     if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is not None:
-        return PendingQuery(local_queue=queue), namespace
+        return PendingQuery(local_queue=queue, others=True), namespace
     if await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is not None:
+        if bus.bus.nc.role in OF_NAMESPACES:
+            return PendingQuery(cluster_queue=queue, others=True), namespace
         return PendingQuery(cluster_queue=queue), None
     raise AnswerIsNo(_no_queue(queue, namespace))
 

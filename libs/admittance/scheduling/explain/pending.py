@@ -11,6 +11,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final
 
+from admittance.api.units import INT64_MAX
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import refusal_for
@@ -27,6 +28,8 @@ LIMIT_MAX: Final = 1_000
 BYTES_MAX: Final = 700_000
 ROW_BYTES: Final = 400
 """How many bytes the row of one pending workload has at most, without its message and its names."""
+REQUEST_BYTES: Final = 24
+"""How many bytes one requested resource of a row has at most, without its name."""
 FEW: Final = 2_000
 """If a query selects fewer pending workloads of a queue than this number, they are sorted; if it
 selects more, they are picked from the ordered queue."""
@@ -52,13 +55,20 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
     skip = max(0, query.skip)
     limit = max(0, min(query.limit, LIMIT_MAX))
     total = 0
+    used_from = {space for space, _ in state.catalog.locals_of(target)}
+    others = query.others and namespace in used_from
     for queue in queues:
-        selected = _selected(state, queue, namespace, query.local_queue)
+        selected = None if others else _selected(state, queue, namespace, query.local_queue)
         count = queue.pending if selected is None else len(selected)
         total += count
         if len(rows) < limit and skip < count:
             found = _listed(queue, selected, skip + limit - len(rows))
-            rows += [_row(state, queue, one, at) for at, one in islice(found, skip, None)]
+            rows += [
+                _row(state, queue, one, at)
+                if not others or one.key[0] == namespace
+                else _row_of_another_namespace(queue, one, at)
+                for at, one in islice(found, skip, None)
+            ]
         skip = max(0, skip - count)
     if not query.cluster_queue:
         for workload in _without_queue(state, namespace, query.local_queue):
@@ -76,6 +86,7 @@ def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
     left = BYTES_MAX
     for at, row in enumerate(rows):
         left -= ROW_BYTES + len(row.message.encode()) + 4 * (len(row.name) + len(row.namespace))
+        left -= sum(len(resource) + REQUEST_BYTES for resource in row.requests)
         if left < 0 and at:
             return rows[:at]
     return rows
@@ -171,7 +182,30 @@ def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: 
         created=workload.created_at,
         waiting_since=workload.queued_at if workload.queued_at != workload.created_at else None,
         flavors=tuple(dict.fromkeys(one.flavor for one in tried if one.flavor)),
+        requests=_requests(workload),
     )
+
+
+def _row_of_another_namespace(queue: Queue, workload: WorkloadInfo, position: int) -> PendingRow:
+    """The row for a user that may use the queue, but not read the workload's namespace."""
+    namespace, name = workload.key
+    return PendingRow(
+        namespace=namespace,
+        name=name,
+        cluster_queue=queue.name,
+        local_queue="",
+        position=position,
+        requests=_requests(workload),
+    )
+
+
+def _requests(workload: WorkloadInfo) -> dict[str, int]:
+    """What all pods of the workload request, by resource."""
+    found: dict[str, int] = {}
+    for totals in workload.shape.totals if workload.shape is not None else ():
+        for resource, much in totals:
+            found[resource] = min(found.get(resource, 0) + much, INT64_MAX)
+    return found
 
 
 def _without_queue(
@@ -210,4 +244,5 @@ def _row_without_queue(state: SchedulerState, workload: WorkloadInfo) -> Pending
         reason=workload_reason(activity.reason),
         message=activity.message,
         created=workload.created_at,
+        requests=_requests(workload),
     )

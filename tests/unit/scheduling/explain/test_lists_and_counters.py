@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from admittance.api.workload import RequeueState
-from admittance.events.requests import PendingQuery, Queues
+from admittance.events.requests import PendingQuery, PendingRow, Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import remove_from_queue
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quota
@@ -45,6 +45,55 @@ def test_the_list_is_in_the_order_in_which_they_are_considered() -> None:
         considered.append(head.key[1])
         remove_from_queue(queue, head)
     assert considered == [name for _, name in listed]
+
+
+def test_users_of_a_queue_see_who_is_ahead_but_nothing_more() -> None:
+    scheduler = a_scheduler()
+    scheduler.put("LocalQueue", "theirs", {"clusterQueue": "cq"}, namespace="team-b")
+    scheduler.submit("first", "theirs", "3", namespace="team-b", priority=9)
+    scheduler.submit("mine", "cq", "2", priority=5)
+    scheduler.submit("last", "theirs", "1", namespace="team-b")
+    for query in ({"local_queue": "cq"}, {"cluster_queue": "cq"}):
+        reply = scheduler.core.pending(PendingQuery(others=True, **query), "ns")  # type: ignore[arg-type]
+        assert [(row.position, row.name) for row in reply.rows] == [
+            (1, "first"),
+            (2, "mine"),
+            (3, "last"),
+        ]
+        assert reply.total == 3
+        [first, mine, _] = reply.rows
+        assert first == PendingRow(
+            namespace="team-b",
+            name="first",
+            cluster_queue="cq",
+            local_queue="",
+            position=1,
+            requests={"cpu": 3000},
+        )
+        assert (mine.priority, mine.local_queue, mine.requests) == (5, "cq", {"cpu": 2000})
+    pages = [names(scheduler, "ns", local_queue="cq", others=True, skip=n, limit=1) for n in (0, 2)]
+    assert pages == [[(1, "first")], [(3, "last")]]
+
+
+@pytest.mark.parametrize(
+    ("query", "namespace"),
+    [
+        pytest.param({"local_queue": "cq"}, "ns", id="nothing of others was asked for"),
+        pytest.param({"others": True}, "ns", id="all queues of a namespace"),
+    ],
+)
+def test_rows_of_other_namespaces_need_a_named_queue(query: dict[str, Any], namespace: str) -> None:
+    scheduler = a_scheduler()
+    scheduler.put("LocalQueue", "theirs", {"clusterQueue": "cq"}, namespace="team-b")
+    scheduler.submit("first", "theirs", "3", namespace="team-b")
+    scheduler.submit("mine", "cq", "2")
+    assert names(scheduler, namespace, **query) == [(2, "mine")]
+
+
+def test_queue_without_a_local_queue_of_the_namespace_shows_nothing() -> None:
+    scheduler = a_scheduler()
+    scheduler.submit("first", "cq", "3")
+    assert names(scheduler, "stranger", cluster_queue="cq", others=True) == []
 
 
 def test_pages_make_up_the_whole_list_over_queues() -> None:
