@@ -14,6 +14,7 @@ from admittance.api.limits import (
     POD_SETS_MAX,
     ClassGroup,
     ClassKind,
+    CompletionMode,
     GateName,
     Int32,
     Label,
@@ -25,6 +26,7 @@ from admittance.api.limits import (
     Role,
     field_rule,
     list_rule,
+    one_of,
 )
 from admittance.api.meta import Condition, ObjectMeta, Strict
 from admittance.api.pods import PodTemplate
@@ -254,8 +256,82 @@ GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 """Annotation: while it is not empty, the workload is not queued."""
 
 
+class ExitCodes(Strict, frozen=True, kw_only=True):
+    """Which exit codes of failed containers a rule is about. ``container_name`` None: of any
+    container. An exit by signal N has the code 128 + N."""
+
+    container_name: str | None = None
+    operator: Annotated[str, one_of(("In", "NotIn"), required=True)] = ""
+    values: Annotated[tuple[Int32, ...], list_rule(255, "exit codes", required=True)] = ()
+
+
+class PodConditionPattern(Strict, frozen=True, kw_only=True):
+    type: Annotated[str, field_rule(required=True)] = ""
+    status: Annotated[str, one_of(("True", "False", "Unknown"))] = "True"
+
+
+class PodFailureRule(Strict, frozen=True, kw_only=True):
+    """What a failed pod does to its job. Pods of local processes and containers have no conditions,
+    so that a rule with ``on_pod_conditions`` never matches them."""
+
+    action: Annotated[str, one_of(("FailJob", "FailIndex", "Ignore", "Count"), required=True)] = ""
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: Annotated[tuple[PodConditionPattern, ...], list_rule(20, "conditions")] = ()
+
+
+class PodFailurePolicy(Strict, frozen=True, kw_only=True):
+    """The first rule that matches a failed pod counts."""
+
+    rules: Annotated[tuple[PodFailureRule, ...], list_rule(20, "rules", required=True)] = ()
+
+
+class SuccessRule(Strict, frozen=True, kw_only=True):
+    """``succeeded_indexes``: indexes like ``0-2,5``; None: all. ``succeeded_count``: how many of
+    them must succeed; None: all of them."""
+
+    succeeded_indexes: Annotated[str, field_rule(maxLength=65_536)] | None = None
+    succeeded_count: Positive | None = None
+
+
+class SuccessPolicy(Strict, frozen=True, kw_only=True):
+    """The job has succeeded as soon as one of its rules is met."""
+
+    rules: Annotated[tuple[SuccessRule, ...], list_rule(20, "rules", required=True)] = ()
+
+
+class JobPolicy(Strict, frozen=True, kw_only=True):
+    """The fields of a Job that say how its pods are repeated and how it ends. A workload has them
+    as JSON in the annotation `JOB_POLICY` of its pod template, since Kueue's Workload has no such
+    fields.
+
+    ``work_queue``: the job has ended well when all pods have ended and one has succeeded (a Job
+    with several pods and without ``completions``).
+    """
+
+    backoff_limit: Natural | None = None
+    backoff_limit_per_index: Natural | None = None
+    max_failed_indexes: Natural | None = None
+    completion_mode: CompletionMode = "NonIndexed"
+    active_deadline_seconds: Positive | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    work_queue: bool = False
+
+
+JOB_POLICY = "admittance.dev/job-policy"
+"""Annotation of a pod template: a `JobPolicy` as JSON."""
+
+JOB_CONTROLLER = "kubernetes.io/job-controller"
+"""The ``managedBy`` of a Job that no other controller runs."""
+
+TTL_AFTER_FINISHED = "admittance.dev/ttl-seconds-after-finished"
+"""Annotation of a workload: seconds after its end at which it is deleted."""
+
+
 class JobSpec(Strict, frozen=True, kw_only=True):
-    """The spec of a Job. ``parallelism`` None is 1; ``completions`` None: the number of pods."""
+    """The spec of a Job. ``parallelism`` None is 1; ``completions`` None: the pods work on one
+    queue, and the job has ended well when one has succeeded and all have ended. ``backoff_limit``
+    None is 6, or no limit with ``backoff_limit_per_index``."""
 
     parallelism: Natural | None = None
     completions: Natural | None = None
@@ -263,17 +339,17 @@ class JobSpec(Strict, frozen=True, kw_only=True):
     active_deadline_seconds: Positive | None = None
     suspend: bool | None = None
     template: PodTemplate
-    # The job's fields from ``backoffLimitPerIndex`` on are kept, but not read.
-    backoff_limit_per_index: Any = None
-    completion_mode: Any = None
-    managed_by: Any = None
+    backoff_limit_per_index: Natural | None = None
+    max_failed_indexes: Natural | None = None
+    completion_mode: CompletionMode | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    ttl_seconds_after_finished: Natural | None = None
+    pod_replacement_policy: Annotated[str, one_of(("TerminatingOrFailed", "Failed"))] | None = None
+    managed_by: str | None = None
+    # Fields that only a cluster's Job controller reads.
     manual_selector: Any = None
-    max_failed_indexes: Any = None
-    pod_failure_policy: Any = None
-    pod_replacement_policy: Any = None
     selector: Any = None
-    success_policy: Any = None
-    ttl_seconds_after_finished: Any = None
 
 
 class Job(Strict, frozen=True, kw_only=True):
@@ -282,3 +358,65 @@ class Job(Strict, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec
     status: Any = None
+
+
+BACKOFF_LIMIT = 6
+"""How many pods of a Job without ``backoffLimit`` may fail, as in Kubernetes."""
+
+
+class BadPolicy(ValueError):
+    """The error that the annotation `JOB_POLICY` is not a policy."""
+
+
+def policy_of(job: Job) -> JobPolicy:
+    """The policy of a Job, with Kubernetes' defaults."""
+    spec = job.spec
+    limit = spec.backoff_limit
+    if limit is None and spec.backoff_limit_per_index is None:
+        limit = BACKOFF_LIMIT
+    return JobPolicy(
+        backoff_limit=limit,
+        backoff_limit_per_index=spec.backoff_limit_per_index,
+        max_failed_indexes=spec.max_failed_indexes,
+        completion_mode=spec.completion_mode or "NonIndexed",
+        active_deadline_seconds=spec.active_deadline_seconds,
+        pod_failure_policy=spec.pod_failure_policy,
+        success_policy=spec.success_policy,
+        work_queue=spec.completions is None and (spec.parallelism or 1) > 1,
+    )
+
+
+def written_policy(policy: JobPolicy) -> str:
+    """The policy as the value of the annotation `JOB_POLICY`."""
+    return msgspec.json.encode(policy).decode()
+
+
+_policies = msgspec.json.Decoder(JobPolicy)
+
+
+def noted_policy(annotations: Mapping[str, str]) -> JobPolicy | None:
+    """The policy in the annotations of a pod template; None if there is none. Raises BadPolicy."""
+    written = annotations.get(JOB_POLICY)
+    if written is None:
+        return None
+    try:
+        return _policies.decode(written)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise BadPolicy(f"is not a policy of a job: {error}") from error
+
+
+def indexes_of(text: str) -> list[tuple[int, int]]:
+    """The ranges of indexes in a text like ``0-2,5``, in their order. Raises ValueError."""
+    found: list[tuple[int, int]] = []
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        numbers = [low, high] if dash else [low]
+        if not all(one.isascii() and one.isdecimal() and len(one) <= 10 for one in numbers):
+            raise ValueError(f"{part!r} is not an index or a range like 0-2")
+        first, last = int(low), int(high or low)
+        if first > last:
+            raise ValueError(f"the range {part} is empty")
+        if found and first <= found[-1][1]:
+            raise ValueError(f"{part} does not come after {found[-1][1]}: write indexes in order")
+        found.append((first, last))
+    return found

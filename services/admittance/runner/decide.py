@@ -97,12 +97,14 @@ class PodsAllReady(msgspec.Struct, frozen=True):
 class Ended(msgspec.Struct, frozen=True):
     """The event that the job has ended. ``kind``: succeeded, failed, stopped (on request) or lost
     (the end of the job is unknown, or the lease of the data folder expired). ``exit_code``: the
-    exit code of the failed container; 0 if not known.
+    exit code of the failed container; 0 if not known. ``reason``: the policy that failed the job,
+    such as BackoffLimitExceeded; "": none.
     """
 
     kind: str
     message: str = ""
     exit_code: int = 0
+    reason: str = ""
 
 
 class ClaimLost(msgspec.Struct, frozen=True):
@@ -194,8 +196,8 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
             if run.stage is not Stage.RUNNING or run.ready:
                 return run, ()
             return msgspec.structs.replace(run, ready=True), (Publish(PodsReady(**_of(run))),)
-        case Ended(kind, message, exit_code):
-            return _ended(run, kind, message, exit_code)
+        case Ended(kind, message, exit_code, reason):
+            return _ended(run, kind, message, exit_code, reason)
         case ClaimLost() | ShutDown() if run.stage is Stage.ENDED:
             return run, ()
         case ClaimLost():
@@ -238,16 +240,16 @@ def _at(run: Run, stage: Stage) -> Run:
     return msgspec.structs.replace(run, stage=stage)
 
 
-def result_of(run: Run, kind: str, message: str, exit_code: int = 0) -> Finished:
+def result_of(run: Run, kind: str, message: str, exit_code: int = 0, reason: str = "") -> Finished:
     """The fact ``finished`` for a run with a job that ended without a stop request. ``kind``: how
-    the run ended, succeeded or failed.
+    the run ended, succeeded or failed. ``reason``: the policy that failed the job.
     """
     succeeded = kind == "succeeded"
     return Finished(
         **_of(run),
         succeeded=succeeded,
         message=message,
-        reason="Succeeded" if succeeded else "Failed",
+        reason="Succeeded" if succeeded else reason or "Failed",
         exit_code=exit_code or None,
     )
 
@@ -299,13 +301,13 @@ def _end(run: Run, effects: Effects) -> tuple[Run, Effects]:
     return _at(run, Stage.ENDED), (*effects, MarkOver(), Close())
 
 
-def _ended(run: Run, kind: str, message: str, exit_code: int) -> tuple[Run, Effects]:
+def _ended(run: Run, kind: str, message: str, exit_code: int, reason: str) -> tuple[Run, Effects]:
     if run.stage is Stage.ENDED:
         return run, ()
     if kind in ("succeeded", "failed"):
         # The job's result is published also if the workload was evicted or the claim was lost: a
         # job that ended without a stop request has a result.
-        effects: Effects = (Publish(result_of(run, kind, message, exit_code)),)
+        effects: Effects = (Publish(result_of(run, kind, message, exit_code, reason)),)
         if run.evicted:
             effects = (*effects, Publish(_stopped(run)))
         return _end(run, effects)

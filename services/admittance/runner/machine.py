@@ -35,6 +35,7 @@ class _Line(msgspec.Struct, frozen=True):
     code: int = 0
     kind: str = ""
     message: str = ""
+    reason: str = ""
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -57,6 +58,8 @@ class RunJournal:
         """The exit code of the first container that failed; 0 if no container failed, or if an
         older version of the shim wrote the journal.
         """
+        self.reason = ""
+        """The policy that failed the job, such as BackoffLimitExceeded; "": none."""
 
     @property
     def is_result(self) -> bool:
@@ -79,6 +82,7 @@ class RunJournal:
             match line.e:
                 case "start":
                     self.processes[line.pid] = line.t
+                    self.ended.pop(line.p, None)  # the pod runs again after a failure
                 case "end":
                     self.ended[line.p] = line.code
                 case "up":
@@ -88,6 +92,7 @@ class RunJournal:
                 case "outcome":
                     self.outcome = RunOutcome(line.kind, one_line(line.message, MESSAGE_MAX))
                     self.exit_code = line.code
+                    self.reason = line.reason
         return whole > 0
 
 

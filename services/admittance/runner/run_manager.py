@@ -245,7 +245,12 @@ class RunManager:
         if earlier is not None:
             log.info("earlier_result_counts", run=key, earlier=earlier.identity.key)
             assert earlier.journal.outcome is not None, "it has a result"
-            self.handle(key, decide.Ended(*earlier.journal.outcome, earlier.journal.exit_code))
+            self.handle(
+                key,
+                decide.Ended(
+                    *earlier.journal.outcome, earlier.journal.exit_code, earlier.journal.reason
+                ),
+            )
             return
         # Each start of a run has its own mark: after a clean shutdown of the runner the same
         # admission is started again.
@@ -328,7 +333,7 @@ class RunManager:
         run = Run(namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision)
         journal = other.folder.journal
         assert journal.outcome is not None, "it has ended"
-        result = decide.result_of(run, *journal.outcome, journal.exit_code)
+        result = decide.result_of(run, *journal.outcome, journal.exit_code, journal.reason)
         await self.publish(result, start=of.mark, secret=other.secret or self._secret)
         await asyncio.to_thread(other.folder.mark_published)
 
@@ -389,7 +394,7 @@ class RunManager:
             self.handle(key, decide.PodsAllReady())
         if journal.outcome is not None:
             self.launcher.start_done(key)
-            self.handle(key, decide.Ended(*journal.outcome, journal.exit_code))
+            self.handle(key, decide.Ended(*journal.outcome, journal.exit_code, journal.reason))
 
     async def check_runs(self) -> None:
         """Finds shims that have ended, hang or never started, and journals that have grown without

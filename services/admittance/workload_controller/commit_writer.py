@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
+from admittance.api.workload import TTL_AFTER_FINISHED
 from admittance.control.batch import fold
 from admittance.control.commit import (
     Commit,
@@ -225,9 +226,23 @@ PutOutcome: TypeAlias = int | Refused | None
 bucket has stored the put."""
 
 
+FINISHED_LEAST: Final = 60.0
+"""The least seconds for which a finished workload is kept: a leader that reads facts again after a
+crash must find it, or it would submit the workload once more."""
+
+
+def seconds_kept(annotations: Mapping[str, str], most: float) -> float:
+    """How long a finished workload is kept: as long as its annotation says, but from
+    `FINISHED_LEAST` to ``most``, the deployment's setting."""
+    written = annotations.get(TTL_AFTER_FINISHED, "")
+    if not written.isascii() or not written.isdecimal() or len(written) > 10:
+        return most
+    return min(most, max(FINISHED_LEAST, float(written)))
+
+
 class WorkloadWriter:
     """Writes workloads to the bucket. ``finished_seconds``: how long the bucket keeps a finished
-    workload.
+    workload that does not ask for less.
     """
 
     def __init__(self, bus: Bus, *, finished_seconds: float) -> None:
@@ -279,7 +294,9 @@ class WorkloadWriter:
             return bucket.delete_message(
                 put.key, expected=put.expected, headers=headers, ttl_seconds=MARKER_SECONDS
             )
-        keep = self._finished_seconds if is_true(put.workload, Type.FINISHED) else None
+        keep = None
+        if is_true(put.workload, Type.FINISHED):
+            keep = seconds_kept(put.workload.metadata.annotations, self._finished_seconds)
         return bucket.put_message(
             put.key, put.value, expected=put.expected, headers=headers, ttl_seconds=keep
         )

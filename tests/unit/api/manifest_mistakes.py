@@ -183,6 +183,28 @@ spec:
       restartPolicy: Never
       containers: [{name: c, image: busybox, resources: {requests: {cpu: 1}}}]
 ---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: indexed, namespace: ns, labels: {kueue.x-k8s.io/queue-name: lq}}
+spec:
+  parallelism: 2
+  completions: 9
+  completionMode: Indexed
+  backoffLimitPerIndex: 1
+  maxFailedIndexes: 3
+  podReplacementPolicy: Failed
+  ttlSecondsAfterFinished: 100
+  suspend: true
+  podFailurePolicy:
+    rules:
+    - {action: FailIndex, onExitCodes: {operator: In, values: [42, 43], containerName: c}}
+    - {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}
+  successPolicy: {rules: [{succeededIndexes: "0-2,5", succeededCount: 2}]}
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: busybox, resources: {requests: {cpu: 1}}}]
+---
 apiVersion: example.com/v1
 kind: Budget
 metadata: {name: b, namespace: ns}
@@ -226,6 +248,14 @@ SEVERAL = re.compile(
             r"must be (1|a number from 1 to \d+), not",
             r"so it cannot start with fewer",
             r"must be a number of seconds",
+            r"must equal parallelism",
+            # Of a Job, whose types are partly those of other kinds.
+            r"may (only be set|be FailIndex only) (while|together)",
+            r"must be (Never or OnFailure|true or false|kubernetes.io/job-controller)",
+            r"must have (one of onExitCodes|succeededIndexes or)",
+            r"is not an index or a range|the range [-0-9]+ is empty|does not come after",
+            r"must be below completions|must not have 0|no container has the name",
+            r"is not a policy of a job",
             r"is not a name like example.com/gate",
             r"names a gate twice",
             # Times, and what JSON can hold.

@@ -25,7 +25,6 @@ from admittance.api.queues import (
 )
 from admittance.api.reading.canonical import spec_of, to_stored
 from admittance.api.reading.from_job import (
-    BACKOFF_LIMIT,
     from_command,
     literal,
     workload_of,
@@ -354,10 +353,8 @@ def test_limits_and_priority_of_a_job() -> None:
     labels = {
         "kueue.x-k8s.io/max-exec-time-seconds": "60", "kueue.x-k8s.io/priority-class": "high"
     }  # fmt: skip
-    workload = workload_of(a_job(labels=labels, activeDeadlineSeconds=90, backoffLimit=2))
+    workload = workload_of(a_job(labels=labels))
     assert workload.spec.maximum_execution_time_seconds == 60
-    annotations = workload.spec.pod_sets[0].template.metadata.annotations
-    assert annotations[BACKOFF_LIMIT] == "2"
     assert workload.spec.priority is None
     assert workload.spec.priority_class_ref is not None
     assert workload.spec.priority_class_ref.name == "high"

@@ -290,3 +290,8 @@ def test_which_runs_an_eviction_means(evicted: int, admitted: int, expected: lis
         "other": Run(**OF | {"name": "x"}, revision=1),
     }
     assert runs_to_evict(runs, "team", "train", evicted, admitted) == expected
+
+
+def test_a_job_that_a_policy_failed_is_finished_with_the_reason_of_the_policy() -> None:
+    _, effects = step(a_run(RUNNING), Ended("failed", "m", 3, "BackoffLimitExceeded"))
+    assert effects[0] == finished(False, "m", 3, reason="BackoffLimitExceeded")

@@ -16,6 +16,7 @@ import pytest
 from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan
 from admittance.runner.jobs.pod_process import expand, pod_env
+from admittance.runner.jobs.policy_plan import FailureRulePlan, PolicyPlan, SuccessRulePlan
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.launcher import FORK_SERVER
 from admittance.runner.machine import RunIdentity, Spec, StopNote
@@ -54,6 +55,8 @@ class Bench:
         grace: int = 5,
         lease: tuple[float, float] = (100.0, 110.0),
         no_new_privs: bool = False,
+        policy: PolicyPlan | None = None,
+        deadline: float = 0.0,
     ) -> RunFolder:
         self.count += 1
         of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
@@ -72,9 +75,11 @@ class Bench:
                         env={"ADMITTANCE_WORKLOAD": "w"},
                         init=init,
                         main=main,
+                        policy=policy,
                     ),
                 ),
                 grace=grace,
+                deadline=deadline,
                 given={"PATH": os.environ["PATH"]},
                 notify=str(self.folder.notify),
                 lease=str(self.folder.lease),
@@ -413,3 +418,100 @@ def test_processes_gain_no_rights_by_programs_if_the_plan_forbids_it(
     run = bench.start(sh("grep NoNewPrivs /proc/self/status"), no_new_privs=forbidden)
     assert bench.outcome(run)[0] == "succeeded"
     assert bench.output(run).split() == ["NoNewPrivs:", str(int(forbidden))]
+
+
+# Policies of jobs. ----------------------------------------------------------------------
+
+AT_ONCE = (0.0, 0.0)
+NOT_NOW = (1000.0, 1000.0)
+
+
+def test_a_pod_runs_again_in_an_empty_folder_until_it_succeeds(bench: Bench) -> None:
+    script = "ls; echo $ADMITTANCE_ATTEMPT; touch left; exit $((2 - ADMITTANCE_ATTEMPT))"
+    run = bench.start(sh(script), policy=PolicyPlan(backoff_limit=2, delays=AT_ONCE))
+    assert bench.outcome(run) == ("succeeded", "")
+    assert bench.output(run) == (
+        "0\nadmittance: pod main-0 failed: exit code 2; retry 1 of 2 in 0 s\n"
+        "1\nadmittance: pod main-0 failed: exit code 1; retry 2 of 2 in 0 s\n2\n"
+    )
+    assert run.journal.ended == {"main-0": 0}
+
+
+def test_a_pod_that_fails_too_often_fails_the_job_with_that_reason(bench: Bench) -> None:
+    run = bench.start(sh("exit 3"), policy=PolicyPlan(backoff_limit=1, delays=AT_ONCE))
+    assert bench.outcome(run) == ("failed", "pod main-0 failed: exit code 3; backoffLimit is 1")
+    assert (run.journal.reason, run.journal.exit_code) == ("BackoffLimitExceeded", 3)
+
+
+def test_a_container_starts_again_in_its_pod_while_the_others_go_on(bench: Bench) -> None:
+    first = sh("[ -e seen ] && exit 0; touch seen; exit 1")
+    other = sh("echo one; until [ -e seen ]; do sleep 0.01; done; sleep 0.05")
+    policy = PolicyPlan(backoff_limit=1, restart=True, delays=AT_ONCE)
+    run = bench.start(first, other, init=(sh("[ -e i ] || { touch i; exit 1; }"),), policy=policy)
+    assert bench.outcome(run)[0] == "failed", "the init container used the only retry"
+    policy = PolicyPlan(backoff_limit=2, restart=True, delays=AT_ONCE)
+    run = bench.start(first, other, init=(sh("[ -e i ] || { touch i; exit 1; }"),), policy=policy)
+    assert bench.outcome(run) == ("succeeded", "")
+    assert bench.output(run).count("one") == 1
+
+
+def test_an_index_that_fails_leaves_the_others_running(bench: Bench) -> None:
+    script = "[ $JOB_COMPLETION_INDEX != 1 ]"
+    policy = PolicyPlan(per_index=0, delays=AT_ONCE)
+    run = bench.start(sh(script), parallel=1, completions=3, policy=policy)
+    assert bench.outcome(run) == ("failed", "not every index succeeded; failed indexes: 1")
+    assert run.journal.reason == "FailedIndexes"
+    assert run.journal.ended == {"main-0": 0, "main-1": 1, "main-2": 0}
+
+
+def test_a_success_policy_ends_the_pods_that_still_run(bench: Bench) -> None:
+    rule = SuccessRulePlan(count=1, indexes=((0, 0),))
+    policy = PolicyPlan(backoff_limit=0, success_rules=(rule,))
+    script = "[ $JOB_COMPLETION_INDEX = 0 ] || exec sleep 100"
+    run = bench.start(sh(script), parallel=2, completions=2, policy=policy)
+    assert bench.outcome(run) == ("succeeded", "")
+
+
+def test_a_failed_container_ends_its_pod_and_the_pod_runs_again(bench: Bench) -> None:
+    stubborn = sh("trap '' TERM; [ $ADMITTANCE_ATTEMPT = 1 ] || while :; do sleep 0.05; done")
+    policy = PolicyPlan(backoff_limit=1, delays=AT_ONCE)
+    run = bench.start(sh("[ $ADMITTANCE_ATTEMPT = 1 ]"), stubborn, grace=0, policy=policy)
+    assert bench.outcome(run) == ("succeeded", "")
+
+
+def test_a_code_of_the_failure_policy_fails_the_job(bench: Bench) -> None:
+    rule = FailureRulePlan(action="FailJob", values=(42,), inside=True, container="c")
+    policy = PolicyPlan(backoff_limit=6, failure_rules=(rule,), delays=NOT_NOW)
+    run = bench.start(sh("exit 42"), policy=policy)
+    assert bench.outcome(run)[0] == "failed"
+    assert run.journal.reason == "PodFailurePolicy"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_job_that_waits_for_its_next_try_can_be_stopped(bench: Bench, restart: bool) -> None:
+    policy = PolicyPlan(backoff_limit=6, restart=restart, delays=NOT_NOW)
+    run = bench.start(sh("exit 1"), policy=policy)
+    until(lambda: "retry 1 of 6 in 1000 s" in bench.output(run), "the first failure")
+    os.kill(run.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(run) == ("stopped", "stopped")
+
+
+def test_a_job_that_waits_for_its_next_try_ends_with_its_lease(bench: Bench) -> None:
+    policy = PolicyPlan(backoff_limit=6, delays=NOT_NOW)
+    run = bench.start(sh("exit 1"), policy=policy, lease=(0.3, 0.4))
+    assert bench.outcome(run) == ("lost", "the runner's lease ran out")
+
+
+@pytest.mark.parametrize("script", ["sleep 100", "exit 1"], ids=["running", "waiting"])
+def test_the_deadline_of_a_job_fails_it(bench: Bench, script: str) -> None:
+    policy = PolicyPlan(backoff_limit=6, delays=NOT_NOW)
+    run = bench.start(sh(script), policy=policy, deadline=0.3)
+    assert bench.outcome(run) == ("failed", "the job was active for 0.3 s")
+    assert run.journal.reason == "DeadlineExceeded"
+
+
+def test_the_deadline_of_a_pod_counts_as_its_failure(bench: Bench) -> None:
+    policy = PolicyPlan(backoff_limit=1, pod_deadline=0.2, delays=AT_ONCE)
+    run = bench.start(sh("[ $ADMITTANCE_ATTEMPT = 1 ] || exec sleep 100"), policy=policy)
+    assert bench.outcome(run) == ("succeeded", "")
+    assert "main-0 failed: it was active for 0.2 s; retry 1 of 1" in bench.output(run)

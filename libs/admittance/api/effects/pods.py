@@ -42,10 +42,11 @@ PODS: Final[Table] = {
         "priorityClassName": works(
             "names a PriorityClass, which must exist, unless a WorkloadPriorityClass counts"
         ),
-        "restartPolicy": no_effect("the first pod that fails ends the job", usual=("Never",)),
-        "activeDeadlineSeconds": no_effect(
-            "a Job has spec.activeDeadlineSeconds, a Workload maximumExecutionTimeSeconds"
+        "restartPolicy": in_part(
+            "`Never` and `OnFailure` work; a pod that succeeds never runs again",
+            usual=("Never", "OnFailure"),
         ),
+        "activeDeadlineSeconds": works("of one pod, which then counts as failed"),
         "automountServiceAccountToken": no_effect(f"a service account {_CLUSTER}"),
         "dnsConfig": no_effect(_NETWORK),
         "dnsPolicy": no_effect(_NETWORK, usual=("ClusterFirst", "Default")),
@@ -96,7 +97,7 @@ PODS: Final[Table] = {
         "startupProbe": no_effect(_PROBES),
         "ports": no_effect(_NETWORK),
         "resizePolicy": no_effect("a running job is not resized"),
-        "restartPolicyRules": no_effect("the first pod that fails ends the job"),
+        "restartPolicyRules": no_effect("the pod's restartPolicy and the Job's policies decide"),
         "securityContext": no_effect(_USER),
         "stdin": no_effect(_IO),
         "stdinOnce": no_effect(_IO),

@@ -15,12 +15,19 @@ from admittance.api.effects.field_effect import (
     works,
 )
 from admittance.api.workload import (
+    JOB_CONTROLLER,
     AdmissionConstraints,
+    ExitCodes,
     Job,
     JobSpec,
     NamedGate,
+    PodConditionPattern,
+    PodFailurePolicy,
+    PodFailureRule,
     PodSet,
     PriorityClassRef,
+    SuccessPolicy,
+    SuccessRule,
     TopologyRequest,
     Workload,
     WorkloadSpec,
@@ -67,26 +74,33 @@ WORKLOADS: Final[Table] = {
         **all_work("parallelism", "completions", "template"),
         "suspend": works("a Job waits for its admission, whatever its value"),
         "activeDeadlineSeconds": works(
-            "the most seconds that the Job is admitted, in all its runs"
+            "counted from each start of the Job, as in Kubernetes; then it fails with "
+            "`DeadlineExceeded`"
         ),
-        "backoffLimit": no_effect("the first pod that fails ends the job", usual=(0,)),
-        "backoffLimitPerIndex": no_effect("the first pod that fails ends the job", usual=(0,)),
-        "maxFailedIndexes": no_effect("the first pod that fails ends the job", usual=(0,)),
-        "completionMode": in_part(
-            "every pod has an index, also of a `NonIndexed` Job", usual=("Indexed", "NonIndexed")
-        ),
-        "managedBy": no_effect(
-            "the runner of this deployment runs the job", usual=("kubernetes.io/job-controller",)
-        ),
+        "backoffLimit": works("6 if absent, counted anew after an eviction"),
+        "backoffLimitPerIndex": works("as in Kubernetes"),
+        "maxFailedIndexes": works("as in Kubernetes"),
+        "completionMode": works("every pod has an index, also of a `NonIndexed` Job"),
+        "managedBy": works(f"any other value than `{JOB_CONTROLLER}` is refused"),
         "manualSelector": no_effect("pods are not found by labels"),
         "selector": no_effect("pods are not found by labels"),
-        "podFailurePolicy": no_effect("the first pod that fails ends the job"),
-        "podReplacementPolicy": no_effect(
-            "failed pods are not replaced", usual=("TerminatingOrFailed", "Failed")
-        ),
-        "successPolicy": no_effect("a job succeeds when all its pods have succeeded"),
-        "ttlSecondsAfterFinished": no_effect(
-            "finished workloads are kept as long as the configuration says"
+        "podFailurePolicy": works("the first container of a pod that fails decides"),
+        "podReplacementPolicy": works("a pod is replaced when its processes have ended"),
+        "successPolicy": works("as in Kubernetes"),
+        "ttlSecondsAfterFinished": in_part(
+            "from 60 s to the time for which the configuration keeps finished workloads"
         ),
     },
+    PodFailurePolicy: all_work("rules"),
+    PodFailureRule: {
+        **all_work("action", "onExitCodes"),
+        "onPodConditions": no_effect("pods of processes and containers have no conditions"),
+    },
+    ExitCodes: all_work("containerName", "operator", "values"),
+    PodConditionPattern: {
+        "type": in_part("see `onPodConditions`"),
+        "status": in_part("see `onPodConditions`"),
+    },
+    SuccessPolicy: all_work("rules"),
+    SuccessRule: all_work("succeededIndexes", "succeededCount"),
 }

@@ -14,20 +14,22 @@ from admittance.api.meta import ObjectMeta
 from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, ResourceRequirements
 from admittance.api.problems import REQUIRED, ManifestError, Problem
 from admittance.api.reading.priority import class_ref
+from admittance.api.validation.jobs import EQUAL_PARALLELISM
 from admittance.api.validation.validate import validate
 from admittance.api.validation.workload import MAX_SECONDS_LABEL, MIN_PARALLELISM, pods_of
 from admittance.api.workload import (
     COMPLETIONS,
+    JOB_POLICY,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
+    TTL_AFTER_FINISHED,
     Job,
     PodSet,
     Workload,
     WorkloadSpec,
+    policy_of,
+    written_policy,
 )
-
-BACKOFF_LIMIT: Final = "admittance.dev/backoff-limit"
-"""Annotation of a pod template: the number of pods that may fail before the job fails."""
 
 GPU: Final = "nvidia.com/gpu"
 
@@ -62,38 +64,36 @@ def with_name(metadata: ObjectMeta, suffix: str) -> ObjectMeta:
     )
 
 
-def _seconds(job: Job) -> int | None:
-    """The maximum execution time: the smaller of the job's label and its activeDeadlineSeconds."""
-    limits = []
-    if MAX_SECONDS_LABEL in job.metadata.labels:
-        limits.append(int(job.metadata.labels[MAX_SECONDS_LABEL]))
-    if job.spec.active_deadline_seconds is not None:
-        limits.append(job.spec.active_deadline_seconds)
-    return min(limits) if limits else None
-
-
 def _template(job: Job, count: int) -> PodTemplate:
     template = job.spec.template
     labels = {k: v for k, v in template.metadata.labels.items() if k not in _OF_A_JOB}
     annotations = dict(template.metadata.annotations)
     completions = job.spec.completions
     fewer = MIN_PARALLELISM in job.metadata.annotations
-    if completions is not None and (completions != count or fewer):
+    equal = job.metadata.annotations.get(EQUAL_PARALLELISM) == "true"
+    if completions is not None and not equal and (completions != count or fewer):
         # The annotation is set even if completions equals the count: with minCount fewer pods may
         # start, but ``completions`` pods must succeed.
         annotations[COMPLETIONS] = str(completions)
-    if job.spec.backoff_limit is not None:
-        annotations[BACKOFF_LIMIT] = str(job.spec.backoff_limit)
+    annotations[JOB_POLICY] = written_policy(policy_of(job))
     return replace(
         template, metadata=replace(template.metadata, labels=labels, annotations=annotations)
     )
 
 
+def _annotations(job: Job) -> dict[str, str]:
+    """The annotations of the job's workload."""
+    kept = {k: v for k, v in job.metadata.annotations.items() if k not in _NOT_CARRIED}
+    if job.spec.ttl_seconds_after_finished is not None:
+        kept[TTL_AFTER_FINISHED] = str(job.spec.ttl_seconds_after_finished)
+    return kept
+
+
 def workload_of(job: Job, *, suffix: str = "") -> Workload:
     """The workload of a job, with one pod set ``main``. Raises ManifestError.
 
-    ``suffix`` completes a generateName. ``suspend`` is ignored, since each job waits for its
-    admission. `priority.resolve_priority` adds the priority of a class.
+    ``suffix`` completes a generateName. ``suspend`` true or false means the same, since each job
+    waits for its admission. `priority.resolve_priority` adds the priority of a class.
     """
     problems = validate(job)
     if problems:
@@ -101,6 +101,7 @@ def workload_of(job: Job, *, suffix: str = "") -> Workload:
     metadata = with_name(job.metadata, suffix)
     count = pods_of(job)
     written = metadata.annotations.get(MIN_PARALLELISM)
+    seconds = metadata.labels.get(MAX_SECONDS_LABEL)
     template = _template(job, count)
     class_name = metadata.labels.get(PRIORITY_CLASS_LABEL, "")
     states_priority = not class_name and not template.spec.priority_class_name
@@ -110,7 +111,7 @@ def workload_of(job: Job, *, suffix: str = "") -> Workload:
             generate_name=metadata.generate_name,
             namespace=metadata.namespace,
             labels=metadata.labels,
-            annotations={k: v for k, v in metadata.annotations.items() if k not in _NOT_CARRIED},
+            annotations=_annotations(job),
         ),
         spec=WorkloadSpec(
             pod_sets=(
@@ -123,7 +124,7 @@ def workload_of(job: Job, *, suffix: str = "") -> Workload:
             queue_name=metadata.labels[QUEUE_LABEL],
             priority=template.spec.priority if states_priority else None,
             priority_class_ref=class_ref(class_name) if class_name else None,
-            maximum_execution_time_seconds=_seconds(job),
+            maximum_execution_time_seconds=None if seconds is None else int(seconds),
         ),
     )
     done = with_defaults(workload)

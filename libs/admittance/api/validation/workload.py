@@ -21,6 +21,7 @@ from admittance.api.pods import Affinity, PodTemplate
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.units import parse
 from admittance.api.validation.containers import check_containers
+from admittance.api.validation.jobs import check_job_spec, check_noted_policy, check_ttl
 from admittance.api.validation.meta import check_tolerations, check_values, object_name
 from admittance.api.validation.pods_ready import check_wait_for_pods_ready
 from admittance.api.workload import (
@@ -50,6 +51,7 @@ def check_workload(workload: Workload) -> list[Problem]:
     found += _family(workload)
     if spec.admission_constraints is not None:
         found += _allowed_flavors(workload, spec.admission_constraints.allowed_resource_flavors)
+    found += check_ttl(workload.metadata.annotations)
     if GATED_BY in workload.metadata.annotations:
         found += check_gated_by(workload.metadata.annotations[GATED_BY])
     return found + check_wait_for_pods_ready(workload.metadata.annotations)
@@ -79,6 +81,7 @@ def _family(workload: Workload) -> list[Problem]:
 
 def _pod_set(pod_set: PodSet, path: str) -> list[Problem]:
     found = check_template(pod_set.template, f"{path}.template")
+    found += check_noted_policy(pod_set.template, f"{path}.template")
     if pod_set.min_count is not None and pod_set.min_count > pod_set.count:
         message = f"must not exceed count {pod_set.count}, not {pod_set.min_count}"
         found.append(Problem(f"{path}.minCount", message))
@@ -216,6 +219,7 @@ def check_job(job: Job) -> list[Problem]:
         message = f"must be a number of seconds, not {shown(limit)}"
         found.append(Problem(f"metadata.labels[{MAX_SECONDS_LABEL}]", message))
     found += check_wait_for_pods_ready(job.metadata.annotations)
+    found += check_job_spec(job)
     return found + check_template(job.spec.template, "spec.template")
 
 

@@ -20,6 +20,7 @@ from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
 from admittance.runner.jobs.job_rules import NO_RULES, CannotRun, JobRules, UnixUser
+from admittance.runner.jobs.policy_plan import PolicyPlan, job_policy, policy_plan
 
 GRACE_SECONDS: Final = 30
 """The grace period of a pod template without terminationGracePeriodSeconds; the default of
@@ -36,6 +37,7 @@ OWN_ENV: Final = (
     "ADMITTANCE_POD_SET",
     "ADMITTANCE_POD_INDEX",
     "ADMITTANCE_POD",
+    "ADMITTANCE_ATTEMPT",
     "ADMITTANCE_FLAVORS",
     "ADMITTANCE_RUN",
 )
@@ -58,7 +60,8 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     ``probe``: a program that the shim runs in the scratch folder before a stop, if the process only
     waits for a container. Status 0 of the probe means that the container has ended, so the process
-    is about to end, too.
+    is about to end, too. ``kill``: a program that kills the container if the process only waits for
+    it.
     """
 
     name: str
@@ -66,6 +69,7 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
     probe: tuple[str, ...] = ()
+    kill: tuple[str, ...] = ()
 
 
 Processes: TypeAlias = tuple[ContainerPlan, ...]
@@ -73,7 +77,7 @@ Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The plan of one pod set's pods in a run. ``completions``: how many pods must succeed;
-    ``parallel``: how many pods run at once."""
+    ``parallel``: how many pods run at once. ``policy`` None: the first failure fails the job."""
 
     name: str
     parallel: int
@@ -81,6 +85,7 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     env: dict[str, str]
     init: Processes
     main: Processes
+    policy: PolicyPlan | None = None
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -90,6 +95,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``run_as``: the Unix user of the processes; None: the runner's Unix user. ``process_limit``: the
     most processes and threads of another Unix user than the runner's; 0: any number.
     ``no_new_privs``: whether programs such as ``sudo`` cannot give a process more rights.
+    ``deadline``: the most seconds of the run, after which the job fails; 0: any number.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -99,6 +105,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     run_as: UnixUser | None = None
     process_limit: int = 0
     no_new_privs: bool = False
+    deadline: float = 0.0
 
 
 def _env(container: Container) -> tuple[tuple[str, str], ...]:
@@ -169,6 +176,7 @@ def _assemble(
     """
     sets = []
     graces = [0]
+    deadlines: list[float] = []
     for pod_set in admitted.pod_sets:
         if pod_set.count <= 0:
             continue
@@ -190,11 +198,21 @@ def _assemble(
                 env=env,
                 init=init,
                 main=main,
+                policy=policy_plan(pod_set.name, template, completions),
             )
         )
+        policy = job_policy(pod_set.name, template)
+        if policy is not None and policy.active_deadline_seconds:
+            deadlines.append(policy.active_deadline_seconds)
         grace = template.spec.termination_grace_period_seconds
         graces.append(GRACE_SECONDS if grace is None else min(grace, GRACE_MAX))
-    return RunPlan(sets=tuple(sets), grace=max(graces), given=given, cleanup=cleanup)
+    return RunPlan(
+        sets=tuple(sets),
+        grace=max(graces),
+        given=given,
+        cleanup=cleanup,
+        deadline=min(deadlines, default=0.0),
+    )
 
 
 def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
@@ -277,7 +295,8 @@ def plan_docker(
         plans = []
         for each in containers:
             image = _checked_image(each, rules)
-            id_file = f"{token(each.name or 'container')}.cid"
+            # Each start has a file of its own, because the client refuses a file that exists.
+            id_file = f"{token(each.name or 'container')}.$(ADMITTANCE_ATTEMPT).cid"
             argv = [docker, "run", "--rm", "--init", "--cidfile", id_file]
             argv += [
                 "--label",
@@ -304,7 +323,11 @@ def plan_docker(
             argv += [image, *each.command[1:], *each.args]
             plans.append(
                 ContainerPlan(
-                    name=each.name, argv=tuple(argv), env=env, probe=probe_docker(docker, id_file)
+                    name=each.name,
+                    argv=tuple(argv),
+                    env=env,
+                    probe=probe_docker(docker, id_file),
+                    kill=kill_docker(docker, id_file),
                 )
             )
         return tuple(plans)
@@ -328,6 +351,12 @@ def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
         'case $state in *"No such"*) exit 0;; *) exit 1;; esac; '
         "case $state in exited|dead|removing) exit 0;; esac; exit 1"
     )
+    return ("/bin/sh", "-c", script, docker, id_file)
+
+
+def kill_docker(docker: str, id_file: str) -> tuple[str, ...]:
+    """The program that removes one container at once."""
+    script = 'cid=$(cat "$1" 2>/dev/null) && exec "$0" rm --force "$cid" >/dev/null 2>&1'
     return ("/bin/sh", "-c", script, docker, id_file)
 
 

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH101, PTH102, PTH112, PTH113, PTH118, PTH120, PTH123, SIM105
+# ruff: noqa: PTH101, PTH102, PTH112, PTH113, PTH208, PTH118, PTH120, PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
 """Starts one process of a pod, as the runner's Unix user or as another one. The shim imports this
 module, so the module imports little.
@@ -79,6 +79,14 @@ def make_scratch(path: str, user: dict[str, Any] | None) -> str:
         if user:
             os.chown(path, user["uid"], user["gid"])
     return path
+
+
+def discard(path: str) -> None:
+    """Removes a folder of a pod that ended, without waiting for the end of the removal."""
+    try:
+        os.posix_spawn("/bin/rm", ["rm", "-rf", "--", path], {}, setsid=True)
+    except OSError:
+        pass  # the runner removes the folder when it closes the run
 
 
 def start_process(
@@ -192,3 +200,18 @@ def signal_group(pid: int, sig: int) -> None:
         os.killpg(pid, sig)
     except (ProcessLookupError, PermissionError):
         pass
+
+
+def close_inherited_files() -> None:
+    """Closes all open files but the standard ones: every job would inherit them. uvloop leaves open
+    copies of standard input, by which the runner names runs, and of standard error."""
+    try:
+        found = [int(name) for name in os.listdir("/dev/fd")]
+    except (OSError, ValueError):
+        found = list(range(3, 1024))
+    for one in found:
+        if one > 2:
+            try:
+                os.close(one)
+            except OSError:
+                pass

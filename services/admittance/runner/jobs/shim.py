@@ -1,4 +1,4 @@
-# ruff: noqa: PTH108, PTH110, PTH208, PTH118, PTH123, SIM105
+# ruff: noqa: PTH108, PTH110, PTH118, PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
 """The shim: keeps the processes of one admission running, also when the runner dies.
 
@@ -21,10 +21,12 @@ What a shim guarantees, and how:
 - Without a renewed lease the shim ends all pods and starts none: another runner may hold the claim.
 
 Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
-"code": …, "whole": counts as a success}``, ``{"e": "up"}`` once the first processes run,
+"code": …, "whole": counts as a success}``, ``{"e": "retry", "p": pod, "message": …}`` when a pod
+or a container of it will start again, ``{"e": "up"}`` once the first processes run,
 ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop", "why": "stopped" | "lost",
 "pods": […]}`` before these pods are stopped, and last ``{"e": "outcome", "kind": "succeeded" |
-"failed" | "stopped" | "lost", "message": …, "code": exit code that failed the job, or 0}``.
+"failed" | "stopped" | "lost", "message": …, "code": exit code that failed the job, or 0, "reason":
+the policy that failed the job, or ""}``.
 """
 
 from __future__ import annotations
@@ -38,7 +40,13 @@ import signal
 import sys
 import time
 
+from admittance.runner.jobs.engine_programs import ended_containers, run_program
+from admittance.runner.jobs.job_policy import DEADLINE_EXCEEDED, NEVER, PodSetProgress
+from admittance.runner.jobs.journal import JournalWriter, append_line
+from admittance.runner.jobs.pod import Pod
 from admittance.runner.jobs.pod_process import (
+    close_inherited_files,
+    discard,
     expand,
     find_program,
     make_scratch,
@@ -47,19 +55,15 @@ from admittance.runner.jobs.pod_process import (
     start_process,
     start_time,
 )
+from admittance.runner.jobs.strays import adopt_strays, end_strays
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
 if TYPE_CHECKING:
     from typing import Any
 
-NEVER = float("inf")
 STOPS = ("stopped", "lost")
 """Reasons to end a run that lie outside the job: the exit of a container after such a stop is not a
 result of the job."""
-PROBE_SECONDS = 5.0
-"""Longest wait in seconds for the answers of all probes: after this time the shim stops the pods
-without the missing answers."""
-SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
 NO_NEW_PRIVS = 38  # the number of PR_SET_NO_NEW_PRIVS in linux/prctl.h
 
 
@@ -69,34 +73,6 @@ def boot_seconds() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class PodSetState:
-    """Progress of one pod set: the index of its next pod, and the numbers of active and of
-    succeeded pods."""
-
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self.spec = spec
-        self.next_index = 0
-        self.succeeded = 0
-        self.active = 0
-
-
-class Pod:
-    """One pod of a run: the init containers of the pod run in order, then all its other containers
-    at once."""
-
-    def __init__(self, pod_set: PodSetState, index: int) -> None:
-        self.set = pod_set
-        self.index = index
-        self.name = f"{pod_set.spec['name']}-{index}"
-        self.inits = list(pod_set.spec["init"])
-        self.running: set[int] = set()
-        self.probes: dict[int, list[str]] = {}
-        self.told_to_stop = False
-        self.main_started = False
-        self.ended = False
-        self.code = 0
-
-
 class Shim:
     def __init__(self, folder: str) -> None:
         with open(os.path.join(folder, "spec.json"), "rb") as file:
@@ -104,115 +80,149 @@ class Shim:
         if self.spec.get("noNewPrivs"):
             forbid_new_privileges()
         self.folder = folder
-        self.sets = [PodSetState(each) for each in self.spec["sets"]]
+        self.sets = [PodSetProgress(each) for each in self.spec["sets"]]
         self.pods: dict[int, Pod] = {}
-        self.lines: list[dict[str, object]] = []
-        self.durable = False
+        self.timed: dict[str, Pod] = {}  # pods with a time at which the shim must look at them
         self.asked: list[int] = []
         self.ready_said = False
-        self.why_ending = ""  # why the run ends: "failed", "stopped" or "lost"; "" until it ends
+        # why the run ends: "succeeded", "failed", "stopped" or "lost"; "" until it ends
+        self.why_ending = ""
         self.message = ""
+        self.reason = ""
         self.code = 0
         self.kill_at = NEVER
-        self.journal = os.open(
-            os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-        )
+        self.job_deadline = NEVER
+        self.journal = JournalWriter(folder)
 
     def write(self, *, durable: bool = False, **line: object) -> None:
-        self.lines.append(line)
-        self.durable = self.durable or durable
+        self.journal.write(line, durable=durable)
 
     def flush(self) -> None:
-        """Appends collected lines to the journal, synced if ``durable``; notifies the runner."""
-        if not self.lines:
-            return
-        data = "".join(json.dumps(line) + "\n" for line in self.lines).encode()
-        while data:
-            data = data[os.write(self.journal, data) :]
-        if self.durable:
-            os.fsync(self.journal)
-        self.lines, self.durable = [], False
-        try:
-            # Without a runner the pipe cannot be opened; the next runner reads the journal anyway.
-            pipe = os.open(self.spec["notify"], os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            return
-        try:
-            os.write(pipe, (self.spec["key"] + "\n").encode())
-        except OSError:
-            pass  # the pipe is full, but the runner also checks every run from time to time
-        finally:
-            os.close(pipe)
+        self.journal.flush(self.spec["notify"], self.spec["key"])
 
     def fill(self) -> None:
-        """Starts pods up to the parallelism and the completions of each pod set."""
+        """Starts pods up to the parallelism and the completions of each pod set, and containers
+        that are due to start again."""
+        now = boot_seconds()
+        for pod in list(self.timed.values()):
+            while not self.why_ending and not self.asked and (again := pod.take_restart(now)):
+                self.try_spawn(pod, again)
         for each in self.sets:
-            spec = each.spec
-            while (
-                not self.why_ending
-                and not self.asked
-                and each.active < spec["parallel"]
-                and each.succeeded + each.active < spec["completions"]
-            ):
-                pod = Pod(each, each.next_index)
-                each.next_index += 1
-                each.active += 1
+            while not self.why_ending and not self.asked:
+                index = each.take(now)
+                if index is None:
+                    break
+                pod = Pod(each, index, now)
+                self.watch(pod)
+                if pod.earlier_scratch:
+                    discard(os.path.join(self.folder, "scratch", pod.earlier_scratch))
                 self.advance(pod)
                 if each.next_index % 32 == 0:
                     self.flush()
+
+    def watch(self, pod: Pod) -> None:
+        """Makes the shim look at the pod when its next time comes."""
+        if pod.next_time() < NEVER:
+            self.timed[pod.name] = pod
 
     def advance(self, pod: Pod) -> None:
         """Takes a pod's next step: starts the next init container or all other containers, or
         records the pod's end."""
         while not pod.running and not pod.ended:
-            if pod.code or self.why_ending or self.asked or pod.main_started:
+            if pod.code or self.why_ending or self.asked:
                 self.end_pod(pod)
+            elif pod.restarts:
                 return
-            try:
-                if pod.inits:
-                    self.spawn(pod, pod.inits.pop(0))
-                else:
-                    pod.main_started = True
-                    for container in pod.set.spec["main"]:
-                        self.spawn(pod, container)
-            except Exception as error:
-                # Whatever prevents a start ends the job: if the shim died of it, the job would
-                # count as lost and start again. Python raises ValueError for a zero byte in an
-                # argument or variable, and for an equals sign in a variable's name.
-                self.fail(pod, 127, str(error) or type(error).__name__)
+            elif pod.inits:
+                self.try_spawn(pod, pod.inits.pop(0))
+            elif not pod.main_started:
+                pod.main_started = True
+                for container in pod.set.spec["main"]:
+                    self.try_spawn(pod, container)
+            else:
+                self.end_pod(pod)
 
-    def fail(self, pod: Pod, code: int, how: str) -> None:
-        """Records a failed container: its pod fails, and the job too unless the pod was stopped."""
+    def try_spawn(self, pod: Pod, container: dict[str, Any]) -> None:
+        """Starts a container of the pod; the container fails if its process cannot start."""
         if pod.code:
             return
-        pod.code = code
+        try:
+            self.spawn(pod, container)
+        except Exception as error:
+            # If the shim died of it, the job would count as lost and start again. Python raises
+            # ValueError for a zero byte in a word, and for an equals sign in a variable's name.
+            self.fail(pod, container, 127, str(error) or type(error).__name__)
+
+    def fail(self, pod: Pod, container: dict[str, Any] | None, code: int, how: str) -> None:
+        """Records a failed container, or a failed pod if ``container`` is None: the container or
+        the pod runs again later, or the job fails. The failure of a pod that was told to stop says
+        nothing about the job."""
+        if pod.code:
+            return
+        if pod.told_to_stop or (self.why_ending and self.why_ending not in STOPS):
+            pod.code = code
+            return
+        now = boot_seconds()
         message = f"pod {pod.name} failed: {how}"
-        if pod.told_to_stop or self.why_ending not in STOPS:
-            if not self.why_ending:
-                self.code = code
-            self.end_all("failed", message)
+        why = pod.set.fail(pod.index, container["name"] if container else "", code, now)
+        if why is not None:
+            pod.code = code
+            self.fail_job(message, why, code)
+        elif self.why_ending:
+            pod.code = code  # the shim notices only after a stop that the container had failed
+        elif container is not None and pod.set.restarts:
+            self.note_in_output(pod, f"{message}; {pod.set.retry_text(pod.index, now)}")
+            pod.restarts.append((pod.set.due(pod.index), container))
+            self.watch(pod)
         else:
-            # The container failed before the stop; the shim notices the failure only now.
-            self.why_ending, self.message, self.code = "failed", message, code
+            self.note_in_output(pod, f"{message}; {pod.set.retry_text(pod.index, now)}")
+            pod.code = code
+            if pod.running:
+                pod.kill_at = now + self.spec["grace"]
+                self.watch(pod)
+                for pid in pod.running:
+                    signal_group(pid, signal.SIGTERM)
+
+    def fail_job(self, message: str, why: tuple[str, str], code: int = 0) -> None:
+        """Ends the run as failed, with the reason and the explanation ``why``."""
+        self.reason, explanation = why
+        self.code = code
+        message = f"{message}; {explanation}" if explanation else message
+        if self.why_ending:
+            # The failure came before the stop; the shim notices the failure only now.
+            self.why_ending, self.message = "failed", message
+        else:
+            self.end_all("failed", message)
+
+    def note_in_output(self, pod: Pod, text: str) -> None:
+        path = os.path.join(self.folder, "out", pod.name + ".log")
+        try:
+            append_line(path, f"admittance: {text}")
+        except OSError:
+            pass  # a full disk; the output is only a place to read what the journal knows
+        self.write(e="retry", p=pod.name, message=text)
 
     def end_pod(self, pod: Pod) -> None:
         """Records the end of a pod: no container of it runs or will start."""
         pod.ended = True
-        pod.set.active -= 1
-        whole = pod.main_started and not pod.code and not pod.told_to_stop
-        if whole:
-            pod.set.succeeded += 1
+        self.timed.pop(pod.name, None)
+        whole = pod.main_started and not pod.code and not pod.told_to_stop and not pod.restarts
+        pod.set.end(pod.index, whole=whole)
         self.write(durable=True, e="end", p=pod.name, code=pod.code, whole=whole)
+
+    def scratch_of(self, pod: Pod) -> str:
+        return os.path.join(self.folder, "scratch", pod.scratch)
 
     def spawn(self, pod: Pod, container: dict[str, Any]) -> None:
         user = self.spec.get("runAs")
-        scratch = make_scratch(os.path.join(self.folder, "scratch", pod.name), user)
+        scratch = make_scratch(self.scratch_of(pod), user)
         cwd = container["cwd"] or scratch
         own = {
             **pod.set.spec["env"],
             "JOB_COMPLETION_INDEX": str(pod.index),
             "ADMITTANCE_POD_INDEX": str(pod.index),
             "ADMITTANCE_POD": pod.name,
+            "ADMITTANCE_ATTEMPT": str(pod.set.failures.get(pod.index, 0)),
             "ADMITTANCE_RUN": self.spec["mark"],
             "ADMITTANCE_CONTAINER": container["name"],
         }
@@ -223,8 +233,11 @@ class Shim:
         limit = self.spec.get("processLimit", 0)
         pid = start_process(program, argv, env, (scratch, cwd), output, user, limit)
         pod.running.add(pid)
+        pod.containers[pid] = container
         if container.get("probe"):
             pod.probes[pid] = [expand(word, env) for word in container["probe"]]
+        if container.get("kill"):
+            pod.kills[pid] = [expand(word, env) for word in container["kill"]]
         self.pods[pid] = pod
         self.write(e="start", p=pod.name, pid=pid, t=start_time(pid))
 
@@ -241,11 +254,19 @@ class Shim:
             pods = self.note_stop(why, pods)
         for pid in [pid for pod in pods for pid in pod.running]:
             signal_group(pid, signal.SIGTERM)
+        for pod in list(self.timed.values()):
+            if not pod.running:
+                self.end_pod(pod)  # its container waited to start again
 
     def note_stop(self, why: str, pods: list[Pod]) -> list[Pod]:
         """Writes a stop to the journal before pods get SIGTERM; returns the pods to stop, without
         pods whose containers have all ended."""
-        ended = self.probe(pods)
+        probes = [
+            (pid, pod.probes[pid], self.scratch_of(pod))
+            for pod in pods
+            for pid in pod.running & pod.probes.keys()
+        ]
+        ended = ended_containers(probes)
         pods = [pod for pod in pods if not pod.running <= ended]
         for pod in pods:
             pod.told_to_stop = True
@@ -254,39 +275,11 @@ class Shim:
             self.flush()
         return pods
 
-    def probe(self, pods: list[Pod]) -> set[int]:
-        """The pids of processes whose containers have ended already, according to their probes."""
-        asked = {}
-        for pod in pods:
-            for pid in pod.running & pod.probes.keys():
-                argv = pod.probes[pid]
-                os.chdir(os.path.join(self.folder, "scratch", pod.name))
-                try:
-                    asked[os.posix_spawn(argv[0], argv, dict(os.environ), setsid=True)] = pid
-                except OSError:
-                    pass
-        ended = set()
-        until = boot_seconds() + PROBE_SECONDS
-        for prober, pid in asked.items():
-            found, status = os.waitpid(prober, os.WNOHANG)
-            while not found and boot_seconds() < until:
-                time.sleep(0.01)
-                found, status = os.waitpid(prober, os.WNOHANG)
-            if not found:
-                os.killpg(prober, signal.SIGKILL)
-                _, status = os.waitpid(prober, 0)
-            if os.waitstatus_to_exitcode(status) == 0:
-                ended.add(pid)
-        return ended
-
     def kill_all(self) -> None:
         for pid in self.pods:
             signal_group(pid, signal.SIGKILL)
         for argv in self.spec["cleanup"]:
-            try:
-                os.waitpid(os.posix_spawn(argv[0], argv, dict(os.environ), setsid=True), 0)
-            except OSError:
-                pass
+            run_program(argv, self.folder)
 
     def reap(self) -> None:
         """Handles every process of the run that has ended."""
@@ -307,9 +300,10 @@ class Shim:
                 continue
             code = os.waitstatus_to_exitcode(status)
             pod.running.discard(pid)
+            container = pod.containers.pop(pid)
             if code:
                 signal_name = f"signal {-code}" if code < 0 else f"exit code {code}"
-                self.fail(pod, 128 - code if code < 0 else code, signal_name)
+                self.fail(pod, container, 128 - code if code < 0 else code, signal_name)
             self.advance(pod)
 
     def lease_deadline(self) -> float:
@@ -322,7 +316,47 @@ class Shim:
             return 0.0
 
     def is_over(self) -> bool:
-        return all(each.succeeded >= each.spec["completions"] for each in self.sets)
+        return all(each.is_over() for each in self.sets)
+
+    def settle(self) -> None:
+        """Ends the run if the policies of its pod sets say so."""
+        if self.why_ending:
+            return
+        if why := next(filter(None, (each.failure() for each in self.sets)), None):
+            self.fail_job("not every index succeeded", why)
+        elif self.pods and self.is_over():
+            self.end_all("succeeded", "")
+
+    def waits(self) -> bool:
+        """Whether a pod or a container starts later although no process runs now."""
+        if self.why_ending or self.asked:
+            return False
+        return bool(self.timed) or any(each.next_start() < NEVER for each in self.sets)
+
+    def next_time(self) -> float:
+        """When the shim has something to do if no process ends before."""
+        times = [pod.next_time() for pod in self.timed.values()]
+        if not self.why_ending:
+            times += [self.job_deadline, *(each.next_start() for each in self.sets)]
+        return min(times, default=NEVER)
+
+    def keep_times(self, now: float) -> None:
+        """Ends the job, pods and processes that have reached their times."""
+        if now >= self.job_deadline and not self.why_ending:
+            limit = self.spec["deadline"]
+            self.fail_job(f"the job was active for {limit} s", (DEADLINE_EXCEEDED, ""))
+        for pod in list(self.timed.values()):
+            if now >= pod.end_by and not self.why_ending:
+                pod.end_by = NEVER
+                limit = pod.set.policy["podDeadline"]
+                self.fail(pod, None, 128 + signal.SIGTERM, f"it was active for {limit} s")
+                self.advance(pod)
+            if now >= pod.kill_at:
+                pod.kill_at = now + 1.0
+                for pid in pod.running:
+                    signal_group(pid, signal.SIGKILL)
+                    if pid in pod.kills:
+                        run_program(pod.kills[pid], self.scratch_of(pod))
 
     def run(self) -> None:
         wake, poke = os.pipe()
@@ -340,17 +374,19 @@ class Shim:
         elif boot_seconds() >= deadline:
             # Without a renewed lease, another runner may run the job.
             self.end_all("lost", "the runner's lease ran out")
+        self.job_deadline = boot_seconds() + (self.spec.get("deadline") or NEVER)
         self.fill()
         if not self.why_ending:
             self.write(e="up")
         while True:
+            self.settle()
             if not self.ready_said and not self.why_ending and self.is_ready():
                 self.ready_said = True
                 self.write(e="ready")
-            if not self.pods:
+            if not self.pods and not self.waits():
                 break
             self.flush()
-            due = min(self.kill_at, deadline)
+            due = min(self.kill_at, deadline, self.next_time())
             select.select([wake], [], [], min(3600.0, max(0.0, due - boot_seconds())))
             try:
                 while os.read(wake, 512):
@@ -361,12 +397,13 @@ class Shim:
             if self.asked and self.pods:
                 self.end_all("stopped", "stopped")
             now = boot_seconds()
-            if now >= deadline and self.pods:
+            if now >= deadline and (self.pods or not self.why_ending):
                 deadline = self.lease_deadline()  # the runner may have renewed the lease by now
                 if now >= deadline:
                     limit = self.spec["leaseKill"] - self.spec["leaseStop"]
                     self.end_all("lost", "the runner's lease ran out", until=now + limit)
                     deadline = NEVER
+            self.keep_times(now)
             if now >= self.kill_at:
                 # All pods are killed again in a second: a kill may miss a process just forked.
                 self.kill_at = now + 1.0
@@ -374,20 +411,17 @@ class Shim:
             self.reap()
             self.fill()
         kind = "succeeded" if self.is_over() else self.why_ending or "stopped"
-        if self.spec["cleanup"] and kind != "succeeded":
+        if self.spec["cleanup"] and (self.why_ending or kind != "succeeded"):
             self.kill_all()
         end_strays()
         message = "" if kind == "succeeded" else self.message or "stopped"
-        code = self.code if kind == "failed" else 0
-        self.write(durable=True, e="outcome", kind=kind, message=message, code=code)
+        code, reason = (self.code, self.reason) if kind == "failed" else (0, "")
+        self.write(durable=True, e="outcome", kind=kind, message=message, code=code, reason=reason)
         self.flush()
 
     def is_ready(self) -> bool:
         waiting = any(not pod.main_started for pod in self.pods.values())
-        return not waiting and all(
-            each.active + each.succeeded >= min(each.spec["parallel"], each.spec["completions"])
-            for each in self.sets
-        )
+        return not waiting and all(each.is_ready() for each in self.sets)
 
 
 def forbid_new_privileges() -> None:
@@ -399,35 +433,6 @@ def forbid_new_privileges() -> None:
         return  # Only Linux can do this.
     if refused:
         raise OSError("the kernel refuses PR_SET_NO_NEW_PRIVS")
-
-
-def adopt_strays() -> None:
-    """Makes this process the parent of orphaned processes, like the init of a container: otherwise
-    a process that double-forks out of its group would outlive its job."""
-    try:
-        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
-    except (OSError, AttributeError):
-        pass  # Only Linux can adopt processes; elsewhere only the process group is ended.
-
-
-def end_strays() -> None:
-    """Kills all processes that this process has adopted, and the children of the killed
-    processes."""
-    me = os.getpid()
-    for _ in range(100):  # a round kills one generation of processes
-        try:
-            with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
-                strays = [int(pid) for pid in file.read().split()]
-        except (OSError, ValueError):
-            return
-        if not strays:
-            return
-        for pid in strays:
-            try:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-            except (ProcessLookupError, PermissionError, ChildProcessError):
-                pass
 
 
 def run_shim(folder: str) -> None:
@@ -448,21 +453,6 @@ def run_shim(folder: str) -> None:
     finally:
         os.unlink(mine)
     Shim(folder).run()
-
-
-def close_inherited_files() -> None:
-    """Closes all open files but the standard ones: every job would inherit them. uvloop leaves open
-    copies of standard input, by which the runner names runs, and of standard error."""
-    try:
-        found = [int(name) for name in os.listdir("/dev/fd")]
-    except (OSError, ValueError):
-        found = list(range(3, 1024))
-    for one in found:
-        if one > 2:
-            try:
-                os.close(one)
-            except OSError:
-                pass
 
 
 def fork_server() -> None:

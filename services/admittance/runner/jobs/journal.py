@@ -1,0 +1,59 @@
+# ruff: noqa: PTH118
+# (pathlib and contextlib are not worth their import time here)
+"""Writes the journal of a run. The shim imports this module, so the module imports little; what the
+lines mean: `admittance.runner.jobs.shim`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+
+class JournalWriter:
+    """Collects lines and appends them to the journal in the run's folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._lines: list[dict[str, object]] = []
+        self._durable = False
+        self._file = os.open(
+            os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
+
+    def write(self, line: dict[str, object], *, durable: bool) -> None:
+        self._lines.append(line)
+        self._durable = self._durable or durable
+
+    def flush(self, notify: str, key: str) -> None:
+        """Appends the collected lines, synced if one of them is ``durable``; then writes the run's
+        key to the pipe ``notify``, for the runner."""
+        if not self._lines:
+            return
+        data = "".join(json.dumps(line) + "\n" for line in self._lines).encode()
+        while data:
+            data = data[os.write(self._file, data) :]
+        if self._durable:
+            os.fsync(self._file)
+        self._lines, self._durable = [], False
+        try:
+            # Without a runner the pipe cannot be opened; the next runner reads the journal anyway.
+            pipe = os.open(notify, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return
+        try:
+            os.write(pipe, (key + "\n").encode())
+        except OSError:
+            pass  # the pipe is full, but the runner also checks every run from time to time
+        finally:
+            os.close(pipe)
+
+
+def append_line(path: str, text: str) -> None:
+    """Appends a line to a file, after the end of the line that is there. Raises OSError."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    try:
+        size = os.lseek(file, 0, os.SEEK_END)
+        start = "" if not size or os.pread(file, 1, size - 1) == b"\n" else "\n"
+        os.write(file, f"{start}{text}\n".encode())
+    finally:
+        os.close(file)

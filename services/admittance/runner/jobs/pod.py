@@ -1,0 +1,55 @@
+"""One pod of a run while it runs. The shim imports this module, so the module imports little."""
+
+from __future__ import annotations
+
+from admittance.runner.jobs.job_policy import NEVER, PodSetProgress
+
+TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Pod:
+    """One pod of a run: the init containers of the pod run in order, then all its other containers
+    at once.
+
+    ``code``: the exit code with which the pod failed; 0: it has not failed. ``containers``: the
+    container of each running process. ``restarts``: containers that start again, with their times.
+    ``scratch``: the name of the pod's scratch folder; a new pod after a failure starts with an
+    empty one.
+    """
+
+    def __init__(self, pod_set: PodSetProgress, index: int, now: float) -> None:
+        self.set = pod_set
+        self.index = index
+        self.attempt = pod_set.failures.get(index, 0)
+        self.name = f"{pod_set.spec['name']}-{index}"
+        again = 0 if pod_set.restarts else self.attempt
+        self.scratch = f"{self.name}.{again}" if again else self.name
+        self.earlier_scratch = (
+            (f"{self.name}.{again - 1}" if again > 1 else self.name) if again else ""
+        )
+        self.inits = list(pod_set.spec["init"])
+        self.running: set[int] = set()
+        self.containers: dict[int, dict[str, Any]] = {}
+        self.probes: dict[int, list[str]] = {}
+        self.kills: dict[int, list[str]] = {}
+        self.restarts: list[tuple[float, dict[str, Any]]] = []
+        self.told_to_stop = False
+        self.main_started = False
+        self.ended = False
+        self.code = 0
+        self.kill_at = NEVER
+        self.end_by: float = now + (pod_set.policy.get("podDeadline") or NEVER)
+
+    def next_time(self) -> float:
+        """When the shim must look at the pod if none of its processes ends before."""
+        return min((self.kill_at, self.end_by, *(due for due, _ in self.restarts)))
+
+    def take_restart(self, now: float) -> dict[str, Any] | None:
+        """Removes a container that starts again now; None: there is none."""
+        for entry in self.restarts:
+            if entry[0] <= now:
+                self.restarts.remove(entry)
+                return entry[1]
+        return None

@@ -1,0 +1,42 @@
+# ruff: noqa: PTH123, SIM105
+# (pathlib and contextlib are not worth their import time here)
+"""Processes that left their pod: the shim adopts and ends them. The shim imports this module, so
+the module imports little.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
+
+
+def adopt_strays() -> None:
+    """Makes this process the parent of orphaned processes, like the init of a container: otherwise
+    a process that double-forks out of its group would outlive its job."""
+    try:
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    except (OSError, AttributeError):
+        pass  # Only Linux can adopt processes; elsewhere only the process group is ended.
+
+
+def end_strays() -> None:
+    """Kills all processes that this process has adopted, and the children of the killed
+    processes."""
+    me = os.getpid()
+    for _ in range(100):  # a round kills one generation of processes
+        try:
+            with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
+                strays = [int(pid) for pid in file.read().split()]
+        except (OSError, ValueError):
+            return
+        if not strays:
+            return
+        for pid in strays:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, PermissionError, ChildProcessError):
+                pass
