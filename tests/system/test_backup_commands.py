@@ -15,6 +15,7 @@ from admittance.events.requests import HealthReply
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.embedded_server import EmbeddedServer
 from recorded.player import ADMIT
 from support.fork_server import Answer, run_admit
 from support.servers import TestServer, within
@@ -56,7 +57,7 @@ async def admit(url: str, *words: str) -> Answer:
 
 
 def error_of(done: Answer) -> str:
-    """The one error line of a command that failed; lines of progress come before it."""
+    """The one error line of a command that failed."""
     assert done.status in (1, 2), done
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.err
@@ -107,6 +108,50 @@ async def test_a_backup_needs_a_deployment(pair: Pair, tmp_path: Path) -> None:
     said = error_of(await admit(pair.new, "backup", str(tmp_path / "other")))
     assert f"Admittance was never set up at {pair.new}" in said
     assert not (tmp_path / "other").exists()
+
+
+async def test_a_data_folder_is_made_from_a_backup(pair: Pair, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "auth").mkdir(mode=0o700)
+    (folder / "auth" / "kept").touch()
+    words = ("restore", str(pair.file), "--data-dir", str(folder))
+    whole = pair.file.read_bytes()
+    pair.file.write_bytes(whole[:2000])
+    assert error_of(await admit(pair.new, *words)).endswith("copy it again")
+    pair.file.write_bytes(whole)
+    done = await admit(pair.new, *words)
+    assert (done.status, done.out) == (0, "")
+    (line,) = done.err.splitlines()
+    assert line.endswith(f": `admit up --data-dir {folder}` serves it")
+    assert sorted(one.name for one in folder.iterdir()) == ["auth", "lock", "nats"]
+    assert (folder / "auth" / "kept").exists()
+    said = error_of(await admit(pair.new, *words))
+    assert said.startswith(f"error: {folder} has the data of a deployment: restore into a new")
+    server = EmbeddedServer(folder)
+    bus = await Bus.connect(await server.start(), name="test")
+    try:
+        (found,) = await read_all(bus, "workload.>")
+        assert (found.key, found.value, found.revision) == ("workload.ns.w", b"value", 1)
+        assert streams.problems_of(await streams.stream_infos(bus)) == []
+        said = error_of(await admit(pair.new, *words))
+        assert f"uses {folder}: end it" in said
+    finally:
+        await bus.close()
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--nats", "nats://127.0.0.1:1"], "--nats and --data-dir are two places to restore to"),
+        (["--creds", "x.creds"], "--creds is for a server that runs: leave it out"),
+        (["--replicas", "3"], "a data folder has one server, and so one replica"),
+    ],
+)
+def test_options_of_a_server_do_not_go_with_a_data_folder(options: list[str], why: str) -> None:
+    done = run_admit("restore", "FILE", "--data-dir", "data", *options)
+    assert why in error_of(done)
 
 
 async def test_a_pipe_copies_one_server_to_another(pair: Pair) -> None:

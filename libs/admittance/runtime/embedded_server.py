@@ -206,7 +206,7 @@ class EmbeddedServer:
         """Starts or adopts the server and returns its URL. Raises SetupError if folder, port,
         binary or disk prevent the start.
         """
-        self._take_folder()
+        self.take_folder()
         try:
             left = self._adoptable()
             if left is not None and not self._has_accounts():
@@ -227,7 +227,7 @@ class EmbeddedServer:
             else:
                 await self._launch()
         except BaseException:
-            self._release_folder()
+            self.release_folder()
             raise
         return self.url
 
@@ -241,7 +241,12 @@ class EmbeddedServer:
             (self.data_dir / "nats.json").unlink(missing_ok=True)
         self.running = None
         self._child = None
-        self._release_folder()
+        self.release_folder()
+
+    async def end_left(self) -> None:
+        """Ends the server that a killed parent left running on the folder, if there is one."""
+        if (left := self._adoptable()) is not None:
+            await end(left, 10.0)
 
     def leave(self) -> None:
         """Releases the lock of the data folder and leaves the server running, as a ``kill -9`` of
@@ -253,7 +258,7 @@ class EmbeddedServer:
             self._child.returncode = 0
         self.running = None
         self._child = None
-        self._release_folder()
+        self.release_folder()
 
     def alive(self) -> bool:
         """Whether the server process still runs."""
@@ -273,7 +278,9 @@ class EmbeddedServer:
 
     # The folder. ------------------------------------------------------------------------
 
-    def _take_folder(self) -> None:
+    def take_folder(self) -> None:
+        """Makes the data folder if there is none, and locks it. Raises SetupError if it cannot be
+        written, has no room, or if another `admit up` uses it."""
         try:
             self.data_dir.mkdir(parents=True, exist_ok=True)
             (self.data_dir / "nats").mkdir(exist_ok=True)
@@ -298,19 +305,20 @@ class EmbeddedServer:
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             free = shutil.disk_usage(self.data_dir).free
         except OSError as error:
-            self._release_folder()
+            self.release_folder()
             raise SetupError(
                 f"cannot write to the data folder {self.data_dir} ({error.strerror}): "
                 "make room, or choose another with --data-dir"
             ) from None
         if free < FREE_BYTES_MIN:
-            self._release_folder()
+            self.release_folder()
             raise SetupError(
                 f"the disk of {self.data_dir} is full ({free >> 20} MiB free, "
                 f"{FREE_BYTES_MIN >> 20} MiB needed): make room, or use --data-dir"
             )
 
-    def _release_folder(self) -> None:
+    def release_folder(self) -> None:
+        """Releases the lock of the data folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -17,7 +17,7 @@ import hashlib
 import io
 import re
 import tarfile
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from datetime import datetime
 from typing import IO, Any, Final
 
@@ -152,24 +152,25 @@ class Archive:
         return found.read()
 
 
-def check(name: str, source: IO[bytes]) -> Archive:
+def check(name: str, source: IO[bytes], reach: Callable[[int], None] = lambda _: None) -> Archive:
     """Reads the whole backup file and compares its members with their digests. ``name``: for
-    errors. Raises BadInput.
+    errors. ``reach`` is called with the bytes read so far. Raises BadInput.
     """
     try:
-        return _check(name, source)
+        return _check(name, source, reach)
     except _FOREIGN as error:
         raise _cut(name) if "unexpected end" in str(error) else _damaged(name, str(error)) from None
     except OSError as error:
         raise BadInput(f"cannot read {name}: {error.strerror or error}") from None
 
 
-def _check(name: str, source: IO[bytes]) -> Archive:
+def _check(name: str, source: IO[bytes], reach: Callable[[int], None]) -> Archive:
     tar = _open(name, source)
     members: dict[str, tarfile.TarInfo] = {}
     digests: dict[str, str] = {}
     small: dict[str, bytes] = {}
     for member in tar:
+        reach(member.offset)
         if _NAMES.fullmatch(member.name) is None:
             raise _damaged(name, f"a backup has no member {member.name!r}")
         # A sparse file of some bytes may stand for terabytes of zeros, and a link for another file.

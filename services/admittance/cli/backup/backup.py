@@ -36,6 +36,7 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.files import STANDARD_INPUT
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
+from admittance.cli.support.progress import Steps
 from admittance.events import subjects
 from admittance.runtime import clock, snapshots
 from admittance.runtime.bus.bus import Bus
@@ -78,10 +79,10 @@ async def backup(call: Call, target: str) -> int:
     """Writes the backup to the file; ``-``: to standard output."""
     shown = "standard output" if target == STANDARD_INPUT else target
     async with link(call) as one:
-        with open_target(target) as file, output.Progress("backup") as progress:
+        with open_target(target) as file, Steps("backup") as steps:
             try:
-                written = await _write(one.bus, file, progress)
-                await asyncio.to_thread(_read_again, file, shown)
+                written = await _write(one.bus, file, steps)
+                await asyncio.to_thread(_read_again, file, shown, steps)
             except AccessDenied as error:
                 raise NotAllowed(f"{error}; a backup needs a login with the role backup") from None
             except Refused as error:
@@ -96,14 +97,13 @@ async def backup(call: Call, target: str) -> int:
     return 0
 
 
-async def _write(bus: Bus, file: IO[bytes], progress: output.Progress) -> int:
+async def _write(bus: Bus, file: IO[bytes], steps: Steps) -> int:
     head = Head(KIND, FORMAT, version("admittance"), clock.now())
     archive = ArchiveWriter(file, head)
     positions = await snapshots.log_positions(bus)
     taken: list[StreamContents] = []
     for name in ORDER:
-        progress.say(name)
-        taken.append(await _stream(bus, archive, name, progress))
+        taken.append(await _stream(bus, archive, name, steps))
     # Facts and decisions on the log name revisions of the bucket of workloads. After a restore the
     # bucket must not give a revision again that came after the bucket was read.
     last = await snapshots.last_sequence(bus, KV_LOG)
@@ -115,31 +115,30 @@ async def _write(bus: Bus, file: IO[bytes], progress: output.Progress) -> int:
     return archive.written
 
 
-def _read_again(file: IO[bytes], shown: str) -> None:
+def _read_again(file: IO[bytes], shown: str, steps: Steps) -> None:
     """Reads the file that was written, and compares its checksums. A pipe or a device cannot be
     read again. Raises AnswerIsNo."""
     if not (file.seekable() and file.readable()):
         return
     file.flush()
+    steps.begin("reads the file again", file.tell())
     try:
-        check(shown, file)
+        check(shown, file, steps.reach)
     except BadInput as error:
         why = error.lines[0].removesuffix("; nothing was restored")
         raise AnswerIsNo(f"the backup was not written: {why}") from None
 
 
-async def _stream(
-    bus: Bus, archive: ArchiveWriter, name: str, progress: output.Progress
-) -> StreamContents:
+async def _stream(bus: Bus, archive: ArchiveWriter, name: str, steps: Steps) -> StreamContents:
     for left in reversed(range(ATTEMPTS)):
         try:
-            parts, config, state = await _snapshot(bus, archive, name)
+            parts, config, state = await _snapshot(bus, archive, name, steps)
             break
         except (snapshots.SnapshotEnded, Corrupt, Busy) as error:
             why = str(error) if isinstance(error, AdmittanceError) else f"stream {name}: {error}"
             if not left:
                 raise Unavailable(why) from None
-            progress.say(f"{name} again: {why}")
+            output.note(f"{why}: trying again")
             await asyncio.sleep(PAUSE_SECONDS)
     end = int(state["last_seq"])
     pages = 0
@@ -157,7 +156,7 @@ async def _stream(
 
 
 async def _snapshot(
-    bus: Bus, archive: ArchiveWriter, name: str
+    bus: Bus, archive: ArchiveWriter, name: str, steps: Steps
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """Adds a snapshot of the stream to the archive, and reads it meanwhile as a restore will: the
     number of its parts, the configuration and the state of the stream. Members of an earlier
@@ -168,12 +167,13 @@ async def _snapshot(
 
     def begin(state: Mapping[str, Any]) -> Callable[[bytes], None]:
         nonlocal reader
-        reader = SnapshotReader(name, state)
-        read = reader.feed
+        made = reader = SnapshotReader(name, state)
+        steps.begin(name, int(state["messages"]))
 
         def write(part: bytes) -> None:
             nonlocal parts
-            read(part)
+            made.feed(part)
+            steps.reach(made.messages)
             archive.add(f"{name}/{parts}", part)
             parts += 1
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
 from admittance.cli.backup.archive import Archive, StreamContents, check
+from admittance.cli.backup.data_folder import served_folder
 from admittance.cli.backup.s2 import Corrupt
 from admittance.cli.backup.snapshot_reader import read_snapshot
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.files import STANDARD_INPUT
 from admittance.cli.support.link import link
-from admittance.cli.support.options import Call
+from admittance.cli.support.options import Call, UrlFrom
+from admittance.cli.support.progress import Steps
 from admittance.cli.up.readiness import health
 from admittance.events import subjects
 from admittance.events.system import Restored
@@ -27,6 +32,7 @@ from admittance.runtime import clock, snapshots
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS
+from admittance.runtime.connection_options import OPTIONS
 from admittance.runtime.errors import AccessDenied, AdmittanceError
 
 ORDER: Final = (
@@ -52,37 +58,66 @@ revisions takes 2 to 3 s.
 _encode = msgspec.json.Encoder().encode
 
 
-async def restore(call: Call, source: str, replicas: int) -> int:
+async def restore(call: Call, source: str, replicas: int, data_dir: Path | None = None) -> int:
     """Restores the backup in the file; ``-``: the backup on standard input. ``replicas``: the
-    number of replicas of each restored stream; 0: as in the backup. Nothing is changed if the file
-    is damaged, if a stream exists, or if services run.
+    number of replicas of each restored stream; 0: as in the backup. ``data_dir``: the data folder
+    of `admit up` to make, in place of a server. Nothing is changed if the file is damaged, if a
+    stream exists, or if services run.
     """
-    with _source(source) as (name, file):
-        archive = await asyncio.to_thread(check_all, name, file)
-        async with link(call) as one:
-            try:
-                await _refuse_used_server(one.bus, call)
-                await _restore(one.bus, archive, replicas)
-            except AccessDenied as error:
-                raise NotAllowed(f"{error}; a restore needs a login with the role backup") from None
+    if data_dir is not None:
+        _refuse_options_of_a_server(call, replicas)
+    with _source(source) as (name, file), Steps("restore") as steps:
+        archive = await asyncio.to_thread(check_all, name, file, steps)
+        if data_dir is None:
+            async with link(call) as one:
+                try:
+                    await _refuse_used_server(one.bus, call)
+                    await _restore(one.bus, archive, replicas, steps)
+                except AccessDenied as error:
+                    needed = "a restore needs a login with the role backup"
+                    raise NotAllowed(f"{error}; {needed}") from None
+            todo = "start the services"
+        else:
+            async with served_folder(data_dir) as bus:
+                await _restore(bus, archive, 1, steps)
+                steps.begin("on the disk")
+            todo = f"`admit up --data-dir {shlex.quote(str(data_dir))}` serves it"
     made = archive.head
     when = f"{made.time:%Y-%m-%d %H:%M:%S} UTC" if made.time is not None else "an unknown time"
-    output.note(f"restored the backup of {when} (Admittance {made.version}): start the services")
+    output.note(f"restored the backup of {when} (Admittance {made.version}): {todo}")
     return 0
 
 
-def check_all(name: str, file: IO[bytes]) -> Archive:
+def _refuse_options_of_a_server(call: Call, replicas: int) -> None:
+    """Raises BadInput for options that mean another server than that of a data folder."""
+    if call.url_from is UrlFrom.OPTION:
+        raise BadInput("--nats and --data-dir are two places to restore to: leave one out")
+    if typed := [OPTIONS[name] for name in OPTIONS if call.given.get(name)]:
+        raise BadInput(f"{typed[0]} is for a server that runs: leave it out with --data-dir")
+    if replicas > 1:
+        raise BadInput("a data folder has one server, and so one replica: leave out --replicas")
+
+
+def check_all(name: str, file: IO[bytes], steps: Steps) -> Archive:
     """Checks the file, and reads each snapshot in it as nats-server will. Raises BadInput."""
-    archive = check(name, file)
+    steps.begin("reads the file", file.seek(0, io.SEEK_END))
+    archive = check(name, file, steps.reach)
     for stream in archive.contents.streams:
+        steps.begin(f"checks {stream.name}", stream.parts)
         try:
-            read_snapshot(stream.name, stream.state, archive.parts(stream))
+            read_snapshot(stream.name, stream.state, _counted(archive.parts(stream), steps))
         except Corrupt as error:
             raise BadInput(
                 f"{name} is damaged: the snapshot of {stream.name} cannot be read ({error}); "
                 "take another backup; nothing was restored"
             ) from None
     return archive
+
+
+def _counted(parts: Iterable[bytes], steps: Steps) -> Iterator[bytes]:
+    for done, part in enumerate(parts):
+        steps.reach(done)
+        yield part
 
 
 async def _refuse_used_server(bus: Bus, call: Call) -> None:
@@ -99,32 +134,33 @@ async def _refuse_used_server(bus: Bus, call: Call) -> None:
         raise AnswerIsNo(f"services are running ({', '.join(running)}): stop them before a restore")
 
 
-async def _restore(bus: Bus, archive: Archive, replicas: int) -> None:
+async def _restore(bus: Bus, archive: Archive, replicas: int, steps: Steps) -> None:
     streams = {one.name: one for one in archive.contents.streams}
     if missing := [name for name in ORDER if name not in streams]:
         raise BadInput(f"the backup has no stream {missing[0]}: nothing was restored")
     done: list[str] = []
-    with output.Progress("restore") as progress:
-        for name in ORDER:
-            progress.say(name)
-            try:
-                await _restore_stream(bus, archive, streams[name], replicas)
-                if name == subjects.STREAM:
-                    for position in archive.contents.positions:
-                        await snapshots.restore_position(bus, position, replicas=replicas)
-            except AccessDenied:
-                raise
-            except AdmittanceError as error:
-                raise _failure(name, error, streams[name], replicas, done) from None
-            done.append(name)
+    for name in ORDER:
+        try:
+            await _restore_stream(bus, archive, streams[name], replicas, steps)
+            if name == subjects.STREAM:
+                for position in archive.contents.positions:
+                    await snapshots.restore_position(bus, position, replicas=replicas)
+        except AccessDenied:
+            raise
+        except AdmittanceError as error:
+            raise _failure(name, error, streams[name], replicas, done) from None
+        done.append(name)
 
 
 async def _restore_stream(
-    bus: Bus, archive: Archive, stream: StreamContents, replicas: int
+    bus: Bus, archive: Archive, stream: StreamContents, replicas: int, steps: Steps
 ) -> None:
+    steps.begin(stream.name, stream.parts)
+    parts = _counted(archive.parts(stream), steps)
     last = await snapshots.restore_snapshot(
-        bus, stream.config, stream.state, archive.parts(stream), replicas=replicas
+        bus, stream.config, stream.state, parts, replicas=replicas
     )
+    steps.begin(f"{stream.name}, what came later")
     later: list[tuple[int, Outgoing]] = []
     for one in archive.since(stream):
         if not one.subject.startswith(ALIVE):

@@ -1,5 +1,6 @@
 """Commands backup and restore."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -41,14 +42,23 @@ def restore(
             show_default=False,
         ),
     ] = 0,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="Make this data folder of `admit up`, in place of a running server.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Restore a backup into an empty server, before the services start.
+    """Restore a backup into an empty server, before the services start, or into a data folder.
 
     Changes nothing if the file is damaged, if streams of Admittance exist, or if services run.
     """
     from admittance.cli.backup.restore import restore
 
-    run(restore(call, file, replicas))
+    run(restore(call, file, replicas, data_dir))
 
 
 def register(app: typer.Typer) -> None:
