@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from pathlib import Path
 from typing import Final
+
+from support.documents import console_blocks, differences
 
 ROOT: Final = Path(__file__).parents[2]
 LIMIT: Final = 240.0
@@ -22,11 +23,10 @@ def person(home: Path, path: str) -> dict[str, str]:
 
 def play(environment: dict[str, str], folder: Path) -> None:
     """Plays all commands of the minute in ``folder``, and checks what they print."""
-    page = (ROOT / "README.md").read_text()
-    (minute,) = re.findall(r"^## One minute\n(.*?)^## ", page, re.M | re.S)
-    up, *others = re.findall(r"^\$ (.*)$", minute, re.M)
+    calls = [call for block in console_blocks(ROOT / "README.md") for call in block.calls]
+    (up, ready), *others = calls
     assert up == "admit up --data-dir .data"
-    assert any(one.startswith("admit explain") for one in others)
+    assert any(call.command.startswith("admit explain") for call in others)
     (folder / "deploy").symlink_to(ROOT / "deploy")
     with (folder / "log").open("w") as log:
         # A shell finds the command on the path of the environment.
@@ -41,22 +41,22 @@ def play(environment: dict[str, str], folder: Path) -> None:
     try:
         assert first.stdout is not None
         said = first.stdout.readline()
-        assert said.startswith("ready nats://127.0.0.1:"), (folder / "log").read_text()
-        for command in others:
+        assert differences(ready, said) == "", (folder / "log").read_text()
+        for command, shown in others:
             done = subprocess.run(
-                ["bash", "-c", command.replace("sleep 20", "sleep 2")],
-                env=environment,
+                # Long enough for the explanation of a job that waits for the end of the others.
+                ["bash", "-c", command.replace("sleep 20", "sleep 6")],
+                env={**environment, "COLUMNS": "200"},
                 cwd=folder,
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 text=True,
                 timeout=LIMIT,
                 check=False,
             )
-            assert done.returncode == 0, f"{command}: {done.stderr}"
-            if command.startswith("admit logs"):
-                assert done.stdout == "hello\n"
-            if command.startswith("admit events"):
-                assert "submitted         default/hello  by admin, to research" in done.stdout
+            assert done.returncode == 0, f"{command}: {done.stdout}"
+            different = differences(shown, done.stdout)
+            assert not different, f"{command}\n{different}"
     finally:
         first.terminate()
         assert first.wait(LIMIT) == 0

@@ -1,0 +1,84 @@
+"""The console blocks of pages, and whether a program printed what a block shows."""
+
+from __future__ import annotations
+
+import re
+from difflib import unified_diff
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = (
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "spec"),
+    *sorted((ROOT / "deploy").rglob("*.md")),
+)
+_BLOCK: Final = re.compile(
+    r"(?:^ *<!-- compared: (?P<test>\S+) -->\n)?^ *```console\n(?P<text>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
+_CHANGING: Final = (
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\b\d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"\b\d+(?:\.\d+)?(?:ms|s|m|h|d)(?:\d+(?:ms|s|m|h))*\b"), "SPAN"),
+    (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s)\b"), "SPAN"),
+    (re.compile(r"\b127\.0\.0\.1:\d+"), "ADDRESS"),
+    (re.compile(r" +"), " "),
+)
+"""Differs between two runs: times, spans of time, ports, and with them the widths of columns."""
+
+
+class Call(NamedTuple):
+    """A command of a block, and what the block shows as its output."""
+
+    command: str
+    shown: str
+
+
+class Block(NamedTuple):
+    """A console block. ``test``: the file of the test that compares it; empty if none is named."""
+
+    page: Path
+    line: int
+    test: str
+    text: str
+
+    @property
+    def calls(self) -> list[Call]:
+        """The commands of the block, in order; one without a command if it shows output only."""
+        if not self.text.startswith("$ "):
+            return [Call("", self.text)]
+        found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", self.text, re.MULTILINE)
+        return [Call(command, shown) for command, shown in found]
+
+
+def console_blocks(page: Path) -> list[Block]:
+    """The console blocks of a page, in order."""
+    text = page.read_text()
+    return [
+        Block(page, text.count("\n", 0, found.start("text")), found["test"] or "", found["text"])
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def differences(shown: str, printed: str) -> str:
+    """How the output of a program differs from what a page shows; empty if it does not.
+
+    ``…`` in ``shown`` stands for any text of a line, and on a line of its own for any lines. Times,
+    spans of time, ports and the widths of columns do not count."""
+    shown, printed = _settled(shown), _settled(printed)
+    parts = []
+    for line in shown.splitlines():
+        if line == "…":
+            parts.append(r"(?:.*\n)*?")
+        else:
+            parts.append(".*".join(re.escape(part) for part in line.split("…")) + r"\n")
+    if re.fullmatch("".join(parts), printed):
+        return ""
+    lines = unified_diff(shown.splitlines(), printed.splitlines(), "page", "program", lineterm="")
+    return "\n".join(lines)
+
+
+def _settled(text: str) -> str:
+    for changing, name in _CHANGING:
+        text = changing.sub(name, text)
+    return "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())

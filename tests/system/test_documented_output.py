@@ -1,0 +1,370 @@
+"""Commands print what the pages show: each console block, played on a system in its state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_cli import LIMIT, Up
+
+from admittance.events.subjects import token
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.connection_options import connection_options
+from support.cluster import Cluster
+from support.documents import ROOT, Block, console_blocks, differences
+from support.fork_server import run_admit
+from support.servers import TestServer
+
+pytestmark = pytest.mark.bus
+
+DOCS = ROOT / "docs"
+SAMPLES = ROOT / "deploy" / "samples"
+ME = f"tests/system/{Path(__file__).name}"
+
+
+def blocks_of(name: str) -> list[Block]:
+    """The blocks of a page that this file compares, in order."""
+    return [block for block in console_blocks(DOCS / name) if block.test == ME]
+
+
+class Shell:
+    """A shell beside a deployment, in the root of the repository."""
+
+    def __init__(self, up: Up) -> None:
+        self.up = up
+
+    def run(self, command: str, stdin: str = "") -> str:
+        """What the command prints, its errors last. A pipe of commands is run by bash."""
+        env = {"ADMIT_NATS_URL": self.up.url, "COLUMNS": "200"}
+        words = shlex.split(command)
+        if words[0] == "admit" and "|" not in words:
+            done = run_admit(*words[1:], env=env, stdin=stdin, cwd=ROOT)
+            return done.out + done.err
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        piped = subprocess.run(
+            ["bash", "-c", command],
+            cwd=ROOT,
+            env={**os.environ, **env, "PATH": path},
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=2 * LIMIT,
+            check=False,
+        )
+        return piped.stdout
+
+    def plays(self, block: Block) -> None:
+        """Runs the commands of a block and compares what they print."""
+        for command, shown in block.calls:
+            found = differences(shown, self.run(command))
+            assert not found, f"{block.page.name}, line {block.line}: {command}\n{found}"
+
+    def until(self, command: str, claim: Callable[[str], bool]) -> str:
+        """What the command prints, once the claim holds."""
+        deadline = time.monotonic() + LIMIT
+        while not claim(told := self.run(command)):
+            assert time.monotonic() < deadline, told
+            time.sleep(0.2)
+        return told
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    up = Up(tmp_path_factory.mktemp("up"))
+    up.start()
+    try:
+        yield Shell(up)
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        if up.process is not None and up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+
+
+def test_a_submission_that_never_fits_is_refused_as_shown(shell: Shell) -> None:
+    shell.run(f"admit apply -f {SAMPLES}/queues.yaml")
+    [block] = blocks_of("cli.md")
+    shell.plays(block)
+
+
+def test_a_family_is_shown_as_on_its_page(shell: Shell) -> None:
+    listed, described, events = blocks_of("concurrent-admission.md")
+    text = (SAMPLES / "families" / "story-1.yaml").read_text()
+    # The others run until the test says otherwise, and notes are no other system's.
+    notes = str(shell.up.folder)
+    text = text.replace('"5"', '"600"').replace('"10"', '"600"').replace("/tmp}", f"{notes}}}")
+    shell.run("admit apply -f -", stdin=text)
+    shell.run("admit wait workload train-1 --for Running")
+    shell.until("admit get workloads", lambda told: told.count("WaitingForQuota") == 2)
+    shell.plays(listed)
+    shell.run("admit finish workload other-1-on-demand")
+    shell.until(
+        "admit describe workload train-1", lambda told: "Migrations:" in told and "Running" in told
+    )
+    shell.plays(described)
+    shell.plays(events)
+
+
+def test_obtained_capacity_has_the_story_of_its_page(shell: Shell) -> None:
+    [events] = blocks_of("provisioning.md")
+    folder = SAMPLES / "provisioning"
+    shell.run(f"admit apply -f {folder}/machines.yaml -f {folder}/story.yaml")
+    shell.run("admit wait workload other-on-spot --for Running")
+    shell.run(f"admit apply -f {folder}/burst.yaml")
+    shell.run("admit wait workload burst --for Finished --timeout 100")
+    shell.until("admit events --workload burst", lambda told: "capacity let go" in told)
+    shell.plays(events)
+
+
+def test_a_preemption_on_the_log_is_repeated_as_on_its_page(shell: Shell) -> None:
+    decision = blocks_of("replay.md")[-1]
+    queue = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: cq}
+spec:
+  namespaceSelector: {}
+  cohortName: all
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: default, resources: [{name: cpu, nominalQuota: 1}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: default}
+spec: {clusterQueue: cq}
+"""
+    shell.run("admit apply -f -", stdin=queue)
+    job = "admit submit -q main --cpu 1 --memory 0"
+    shell.run(f"{job} --name hello -- sleep 600")
+    shell.run("admit wait workload hello --for Running")
+    shell.run(f"{job} --name urgent --priority 10 -- sleep 600")
+    shell.run("admit wait workload urgent --for Running")
+    (search, line), (replay, said) = decision.calls
+    found = shell.run(search)
+    sequence = found.split()[0]
+    for shown, printed in (
+        (line, found),
+        (said, shell.run(replay.replace("4711", sequence))),
+    ):
+        different = differences(shown, printed.replace(sequence, "4711"))
+        assert not different, different
+
+
+GPUS = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: a100}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: licenses}
+spec: {controllerName: example.com/licenses, preemptionPolicy: AfterCheckPassedOrOnDemand}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: approval}
+spec: {controllerName: admittance.dev/approval, preemptionPolicy: AfterCheckPassedOrOnDemand}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: gpus, namespace: default}
+spec: {clusterQueue: gpus}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: gpus}
+spec:
+  namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors: [{name: a100, resources: [{name: nvidia.com/gpu, nominalQuota: 1}]}]
+"""
+CHECKS = "  admissionChecks: [approval, licenses]\n"
+
+
+def test_a_workload_with_quota_is_explained_as_on_its_page(shell: Shell) -> None:
+    holding, backoff, _ = blocks_of("why.md")
+    shell.run("admit apply -f -", stdin=GPUS)
+    job = "admit submit -q gpus --gpu 1 --cpu 0 --memory 0"
+    shell.run(f"{job} --name batch -- sleep 600")
+    shell.run("admit wait workload batch --for Running")
+    shell.run("admit apply -f -", stdin=GPUS + CHECKS)
+    shell.run(f"{job} --name train --priority 10 -- sleep 600")
+    shell.run("admit wait workload train --for QuotaReserved")
+    shell.run("admit approve workload train --check approval")
+    shell.until("admit explain workload train", lambda told: "approved by" in told)
+    shell.plays(holding)
+    verdict = "{check: licenses, state: Retry, requeueAfterSeconds: 600, message: all in use}"
+    report(shell, "example.com/licenses", "train", yaml.safe_load(verdict))
+    shell.until("admit explain workload train", lambda told: "Backoff" in told)
+    shell.plays(backoff)
+    shell.run("admit delete workload train batch")
+
+
+RACE = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: person}
+spec: {controllerName: admittance.dev/approval}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: race, namespace: default}
+spec: {clusterQueue: race}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: race}
+spec:
+  namespaceSelector: {}
+  concurrentAdmission:
+    migrationConstraints: {mode: UpgradeOnly}
+    explicitVariants:
+    - {name: gold, allowedResourceFlavors: [gold]}
+    - {name: silver, allowedResourceFlavors: [silver]}
+    - {name: bronze, allowedResourceFlavors: [bronze], createDelaySeconds: 3600}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - {name: gold, resources: [{name: cpu, nominalQuota: 2}]}
+    - {name: silver, admissionChecks: [person], resources: [{name: cpu, nominalQuota: 2}]}
+    - {name: bronze, resources: [{name: cpu, nominalQuota: 2}]}
+"""
+FLAVORS = "".join(
+    f"---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: {name}}}\n"
+    for name in ("gold", "silver", "bronze")
+)
+
+
+def test_a_workload_with_variants_is_explained_as_on_its_page(shell: Shell) -> None:
+    *_, family = blocks_of("why.md")
+    shell.run("admit apply -f -", stdin=RACE + FLAVORS)
+    job = "admit submit -q race --cpu 2 --memory 0"
+    shell.run(f"{job} --name other -- sleep 600")
+    shell.run("admit wait workload other --for Running")
+    shell.run(f"{job} --name train -- sleep 600")
+    shell.until(
+        "admit explain workload train",
+        lambda told: "reserved, waits for person" in told and "2 short" in told,
+    )
+    shell.plays(family)
+
+
+def report(shell: Shell, controller: str, name: str, verdict: dict[str, Any]) -> None:
+    """Publishes a verdict as the check's controller, with a login of its own."""
+    folder = shell.up.folder
+    creds = folder / "check.creds"
+    add = f"admit auth add check a-check --controller {controller}"
+    shell.run(f"{add} --dir {folder}/data/auth -o {creds}")
+    workload = json.loads(shell.run(f"admit get workload {name} -o json"))
+    fact = {
+        "namespace": "default",
+        "name": name,
+        "uid": workload["metadata"]["uid"],
+        "cycle": workload["status"].get("admissionCycle", 0),
+        **verdict,
+    }
+    subject = f"admit.check.reported.{token(controller)}.default.{name}"
+
+    async def publish() -> None:
+        access = connection_options({"ADMIT_NATS_CREDS": str(creds)}, url=shell.up.url)
+        bus = await Bus.connect(shell.up.url, name="test", access=access)
+        await bus.publish(Outgoing(subject, json.dumps(fact).encode()))
+        await bus.close()
+
+    asyncio.run(publish())
+
+
+def test_test_kits_report_what_their_pages_show(tmp_path: Path) -> None:
+    [check], [provider] = blocks_of("checks.md"), blocks_of("providers.md")
+    page = (DOCS / "checks.md").read_text()
+    (tmp_path / "freeze.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    shutil.copy(SAMPLES / "providers" / "dozen-lines" / "rack.py", tmp_path)
+    rack = tmp_path / "rack"
+    rack.mkdir()
+    for number in range(2):
+        (rack / f"node-{number}").touch()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    running = []
+    # Both at once: they mostly wait.
+    for block in (check, provider):
+        [call] = block.calls
+        process = subprocess.Popen(
+            ["bash", "-c", call.command],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path, "RACK": str(rack)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        running.append((call, process))
+    for call, process in running:
+        printed, _ = process.communicate(timeout=4 * LIMIT)
+        different = differences(call.shown, printed)
+        assert not different, f"{call.command}\n{different}"
+
+
+async def test_doctor_names_a_missing_service_as_on_its_page(
+    nats_server: TestServer, tmp_path: Path
+) -> None:
+    [block] = blocks_of("operations.md")
+    cluster = Cluster(nats_server, tmp_path)
+    for service in ("workload-controller", "retry-timer", "variant-controller"):
+        await cluster.start(service)
+    await cluster.start("provisioning-check")
+    [call] = block.calls
+    words = shlex.split(call.command)[1:]
+    env = {"ADMIT_NATS_URL": nats_server.url, "COLUMNS": "200"}
+    deadline = time.monotonic() + LIMIT
+    # The first answers come while services still start.
+    while True:
+        answer = await asyncio.to_thread(run_admit, *words, env=env)
+        different = differences(call.shown, answer.out + answer.err)
+        if not different:
+            break
+        assert time.monotonic() < deadline, different
+    await cluster.stop()
+
+
+SCENARIOS = ROOT.parent / "shared" / "differential" / "scenarios"
+
+
+@pytest.mark.skipif(not SCENARIOS.exists(), reason="there is no ../shared/differential")
+def test_scenarios_are_replayed_as_on_their_page(tmp_path: Path) -> None:
+    block, _ = blocks_of("replay.md")
+    (tmp_path / "scenarios").mkdir()
+    for file in sorted(SCENARIOS.glob("*.json.gz"))[:3]:
+        shutil.copy(file, tmp_path / "scenarios")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command, shown in block.calls:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        different = differences(shown.replace("352", "3"), done.stdout)
+        assert not different, f"{command}\n{different}{done.stderr}"
