@@ -12,7 +12,7 @@ runner/
     shim          the pid of the run's shim; written before any process of the run starts
     alive         locked while the shim lives
     journal       the events of the run; format: `admittance.runner.jobs.shim`
-    out/          the output of the run, one file per pod
+    out/          the output of the run: `admittance.runner.output.parts`
     scratch/      one scratch folder per pod
     said          exists if all facts of the run are published; the run is kept for its output
     earlier.json  in place of spec.json: the run was stopped when its runner shut down, and may
@@ -37,7 +37,6 @@ import msgspec
 from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
-from admittance.runtime.telemetry.object_faults import faults
 
 NAME_MAX: Final = 200
 """The most bytes of a folder's name; file systems allow 255."""
@@ -114,7 +113,7 @@ class RunFolder:
     def stop_note(self) -> StopNote | None:
         try:
             return msgspec.json.decode((self.path / "stop").read_bytes(), type=StopNote)
-        except (OSError, msgspec.MsgspecError):
+        except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
     def read_journal(self) -> bool:
@@ -129,16 +128,12 @@ class RunFolder:
                 return grown
         except FileNotFoundError:
             return False
-        except OSError as error:
-            # A job with the runner's Unix user can change the files of its run.
-            faults.record("runner", "read a journal", f"run {self.identity.key}", error)
-            return False
 
     def shim_pid(self) -> int:
         """The pid of the run's shim; 0 if no shim has started yet."""
         try:
             return int((self.path / "shim").read_text().split()[0])
-        except (OSError, ValueError, IndexError):
+        except (FileNotFoundError, ValueError, IndexError):
             return 0
 
     def shim_lives(self) -> bool:
@@ -147,7 +142,7 @@ class RunFolder:
         """
         try:
             file = os.open(self.path / "alive", os.O_RDWR)
-        except OSError:
+        except FileNotFoundError:
             return False
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,8 +158,7 @@ class RunFolder:
         """
         # The file spec.json is renamed first: without this file the folder does not count as an
         # open run, even if the runner is interrupted now.
-        with contextlib.suppress(FileNotFoundError):
-            (self.path / "spec.json").replace(self.path / "earlier.json")
+        (self.path / "spec.json").replace(self.path / "earlier.json")
         self._clear()
 
     def _clear(self) -> None:
@@ -185,18 +179,13 @@ class RunFolder:
         """Marks all facts of the run as published and removes the run's scratch folders; the output
         of the run is kept for a while.
         """
-        with contextlib.suppress(FileNotFoundError):
-            (self.path / "said").touch()
+        (self.path / "said").touch()
         _remove_tree(self.path / "scratch")
 
     def mark_published(self) -> None:
         """Marks all facts of the run as published by another runner."""
         with contextlib.suppress(OSError):
             (self.path / "said").touch()
-
-    def is_gone(self) -> bool:
-        """Whether the folder of the run was removed, for example by the job itself."""
-        return not (self.path / "spec.json").exists()
 
     def is_closed(self) -> bool:
         return (self.path / "said").exists()

@@ -25,10 +25,10 @@ from admittance.runner.jobs.job_rules import JobRules, UnixUser
 from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import (
     RunPlan,
-    check_pods,
     plan_docker,
     plan_local,
     sweep_docker,
+    with_limits,
 )
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
@@ -76,14 +76,13 @@ class LocalExecutor:
             path = {name: value for name, value in given.items() if name == "PATH"}
             names = {"USER": user.name, "LOGNAME": user.name} if user.name else {}
             given = {**path, "HOME": user.home, **names}
-        plan = check_pods(plan_local(admitted, given=given), rules)
+        plan = with_limits(plan_local(admitted, given=given), rules.limits)
         for process in (one for pods in plan.sets for one in (*pods.init, *pods.main)):
             if process.cwd:
                 rules.check_folder(os.path.realpath(process.cwd))
         return msgspec.structs.replace(
             plan,
             run_as=user,
-            process_limit=rules.limits.processes,
             no_new_privs=not rules.limits.privilege_escalation,
         )
 
@@ -137,7 +136,7 @@ class DockerExecutor:
             rules=rules,
             user=_other_user(rules, admitted),
         )
-        return check_pods(plan, rules)
+        return with_limits(plan, rules.limits)
 
     async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
         await asyncio.to_thread(end_processes, mark, processes)

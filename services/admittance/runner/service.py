@@ -33,21 +33,20 @@ from admittance.runner.jobs.live_rules import LOOK_SECONDS, LiveRules
 from admittance.runner.launcher import LocalMachine
 from admittance.runner.machine import HostMachine, RunFiles
 from admittance.runner.output.log_reader import LogReader
-from admittance.runner.run_checks import check_runs
+from admittance.runner.output.namespace_limit import NamespaceOutput
 from admittance.runner.run_manager import RunManager
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.findings import disk_findings, report_findings
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, gauge
-from admittance.runtime.telemetry.object_faults import faults
 
 SERVICE: Final = "runner"
 BATCH: Final = 200
@@ -243,6 +242,8 @@ async def _serve(
         tasks.append(
             asyncio.create_task(_clean_up(manager, retention_seconds, retention_runs), name="tidy")
         )
+        limiting = _limit_output(manager, rules.current.limits.namespace_output)
+        tasks.append(asyncio.create_task(limiting, name="runner limits output"))
         if rules.can_change:
             tasks.append(asyncio.create_task(_follow_rules(manager, rules), name="runner rules"))
         if ready is not None:
@@ -295,13 +296,7 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
             # an admission was evicted meanwhile, and an eviction stops only older admissions.
             await admit(manager, admitted)
             for each in evicted:
-                try:
-                    await evict(manager, each)
-                except AdmittanceError:
-                    raise
-                except Exception as error:
-                    about = f"workload {each.namespace}/{each.name}"
-                    faults.record(SERVICE, "evict a job", about, error)
+                await evict(manager, each)
         await manager.retry(lambda: puller.ack(batch[-1]))  # noqa: B023  (done before the next one)
 
 
@@ -368,7 +363,7 @@ async def _renew(manager: RunManager) -> None:
 async def _check_runs(manager: RunManager) -> None:
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        await check_runs(manager)
+        await manager.check_runs()
         while manager.released and not manager.shutting_down:
             await admit_current(manager, *manager.released.pop())
 
@@ -389,15 +384,33 @@ async def _clean_up(manager: RunManager, seconds: float, runs: int) -> None:
         await manager.retry(manager.other_folders.announce)
 
 
+async def _limit_output(manager: RunManager, limit: int) -> None:
+    output = NamespaceOutput(limit)
+    while True:
+        closed = {**manager.given_back, **manager.closed}
+        old = await asyncio.to_thread(output.excess, dict(manager.folders), closed)
+        if old:
+            log.info("output_removed", runs=len(old), reason="--namespace-output-limit")
+            await remove_output(manager, closed, old)
+        await asyncio.sleep(CHECK_SECONDS)
+
+
+async def remove_output(
+    manager: RunManager, closed: Mapping[str, RunFiles], keys: Sequence[str]
+) -> None:
+    """Removes closed runs with their output."""
+    for key in keys:
+        if manager.closed.drop(key) or manager.given_back.pop(key, None):
+            await asyncio.to_thread(closed[key].remove)
+
+
 async def remove_expired_output(manager: RunManager, seconds: float, runs: int) -> None:
     """Removes the output of closed runs, the oldest first, as far as they are too old or too
     many."""
     closed = {**manager.given_back, **manager.closed}
     now = clock.now().timestamp()
     old = await asyncio.to_thread(expired, closed, now=now, seconds=seconds, runs_max=runs)
-    for key in old:
-        if manager.closed.drop(key) or manager.given_back.pop(key, None):
-            await asyncio.to_thread(closed[key].remove)
+    await remove_output(manager, closed, old)
 
 
 def expired(

@@ -33,7 +33,6 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Superseded
 from admittance.runtime.tasks import raise_if_cancelled
 from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.runtime.telemetry.object_faults import faults
 from admittance.workload_controller.manifest_writer import ManifestWriter
 
 PAUSE_SECONDS: Final = 0.5
@@ -202,13 +201,9 @@ class HeartbeatListener:
         planned = []
         for check in self._checks():
             name = check.metadata.name
-            try:
-                new = with_new_condition(
-                    check, self._objects, self._beats, now, wall, self._written.get(name)
-                )
-            except Exception as error:
-                faults.record("workload-controller", "judge a check", f"check {name}", error)
-                continue
+            new = with_new_condition(
+                check, self._objects, self._beats, now, wall, self._written.get(name)
+            )
             if new is not None:
                 planned.append(self._planned(new))
                 self._log_rivals(check.spec.controller_name, now)

@@ -16,6 +16,7 @@ from admittance.runner.folder import RunFolder
 from admittance.runner.machine import RunFiles, RunIdentity, run_key
 from admittance.runner.output import log_reader
 from admittance.runner.output.log_reader import LogReader, read_logs
+from admittance.runner.output.namespace_limit import NamespaceOutput
 from admittance.runner.output.parts import part_name, pods_with_output
 from admittance.runner.output.pod_output import PodOutput, ReadBudget
 from admittance.runtime import clock
@@ -173,3 +174,27 @@ def test_a_journal_longer_than_one_read_is_read_to_its_end(
     assert run.read_journal()
     assert len(run.journal.ended) == 20
     assert not run.read_journal()
+
+
+def test_the_oldest_output_of_a_namespace_with_too_much_is_removed(tmp_path: Path) -> None:
+    closed: dict[str, RunFiles] = {}
+    for age, name in enumerate(("new", "old", "oldest", "empty", "other")):
+        run = a_run(tmp_path / name, "other" if name == "other" else "team")
+        if name != "empty":
+            write_part(run, "main-0", 0, b"x" * 9_000)
+        (run.path / "said").touch()
+        os.utime(run.path / "said", (1_000 - age, 1_000 - age))
+        closed[name] = run
+    working = a_run(tmp_path / "working")
+    for start in (0, 9_000, 18_000):
+        write_part(working, "main-0", start, b"x" * 9_000)
+    assert NamespaceOutput(100_000).excess({"working": working}, closed) == []
+    output = NamespaceOutput(62_000)
+    assert output.excess({"working": working}, closed) == ["oldest"]
+    del closed["oldest"]
+    assert output.excess({"working": working}, closed) == []
+    # The open run alone has too much: it keeps its newest output, and the part that is written.
+    assert NamespaceOutput(20_000).excess({"working": working}, closed) == ["old", "new"]
+    parts = pods_with_output(str(working.path / "out"))["main-0"]
+    assert [start for start, _ in parts] == [18_000]
+    assert NamespaceOutput(0).excess({"working": working}, closed) == []

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from admittance.events.requests import Logs
 from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan
 from admittance.runner.jobs.pod_process import expand, pod_env
@@ -20,6 +21,7 @@ from admittance.runner.jobs.policy_plan import FailureRulePlan, PolicyPlan, Succ
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.launcher import FORK_SERVER
 from admittance.runner.machine import RunIdentity, Spec, StopNote
+from admittance.runner.output.log_reader import read_logs
 
 LIMIT_SECONDS = 10.0
 
@@ -55,6 +57,7 @@ class Bench:
         grace: int = 5,
         lease: tuple[float, float] = (100.0, 110.0),
         no_new_privs: bool = False,
+        output_limit: int = 0,
         policy: PolicyPlan | None = None,
         deadline: float = 0.0,
     ) -> RunFolder:
@@ -86,6 +89,7 @@ class Bench:
                 lease_stop=lease[0],
                 lease_kill=lease[1],
                 no_new_privs=no_new_privs,
+                output_limit=output_limit,
             )
         )
         return found
@@ -515,3 +519,16 @@ def test_the_deadline_of_a_pod_counts_as_its_failure(bench: Bench) -> None:
     run = bench.start(sh("[ $ADMITTANCE_ATTEMPT = 1 ] || exec sleep 100"), policy=policy)
     assert bench.outcome(run) == ("succeeded", "")
     assert "main-0 failed: it was active for 0.2 s; retry 1 of 1" in bench.output(run)
+
+
+def test_a_job_makes_its_output_neither_longer_than_it_writes_nor_than_its_limit(
+    bench: Bench,
+) -> None:
+    script = "truncate -s 4T /proc/self/fd/1; head -c 5000000 /dev/zero; echo; echo the end"
+    run = bench.start(sh(script), output_limit=1 << 20)
+    assert bench.outcome(run)[0] == "succeeded"
+    out = run.path / "out"
+    assert sum(path.stat().st_blocks * 512 for path in out.iterdir()) <= 1 << 20
+    (pod,) = read_logs(run, Logs(name="w", tail=1)).pods
+    assert pod.text == "the end\n"
+    assert 5_000_000 < pod.offset < 5_001_000

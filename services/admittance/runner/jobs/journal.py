@@ -46,14 +46,3 @@ class JournalWriter:
             pass  # the pipe is full, but the runner also checks every run from time to time
         finally:
             os.close(pipe)
-
-
-def append_line(path: str, text: str) -> None:
-    """Appends a line to a file, after the end of the line that is there. Raises OSError."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    try:
-        size = os.lseek(file, 0, os.SEEK_END)
-        start = "" if not size or os.pread(file, 1, size - 1) == b"\n" else "\n"
-        os.write(file, f"{start}{text}\n".encode())
-    finally:
-        os.close(file)

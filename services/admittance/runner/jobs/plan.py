@@ -19,6 +19,7 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
+from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.policy_plan import PolicyPlan, job_policy, policy_plan
 
@@ -95,6 +96,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``run_as``: the Unix user of the processes; None: the runner's Unix user. ``process_limit``: the
     most processes and threads of another Unix user than the runner's; 0: any number.
     ``no_new_privs``: whether programs such as ``sudo`` cannot give a process more rights.
+    ``output_limit``: the most bytes of output that are kept; 0: any number.
     ``deadline``: the most seconds of the run, after which the job fails; 0: any number.
     """
 
@@ -105,6 +107,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     run_as: UnixUser | None = None
     process_limit: int = 0
     no_new_privs: bool = False
+    output_limit: int = 0
     deadline: float = 0.0
 
 
@@ -297,7 +300,8 @@ def plan_docker(
             image = _checked_image(each, rules)
             # Each start has a file of its own, because the client refuses a file that exists.
             id_file = f"{token(each.name or 'container')}.$(ADMITTANCE_ATTEMPT).cid"
-            argv = [docker, "run", "--rm", "--init", "--cidfile", id_file]
+            # The runner keeps the output, so a second, unlimited copy of the engine has no use.
+            argv = [docker, "run", "--rm", "--init", "--log-driver", "none", "--cidfile", id_file]
             argv += [
                 "--label",
                 f"admittance.run={mark}",
@@ -373,9 +377,10 @@ def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", script, docker, mark)
 
 
-def check_pods(plan: RunPlan, rules: JobRules) -> RunPlan:
-    """Returns the plan. Raises CannotRun if it has more pods at once than the runner may start."""
-    problem = rules.limits.too_many_pods(sum(each.parallel for each in plan.sets))
+def with_limits(plan: RunPlan, limits: JobLimits) -> RunPlan:
+    """The plan with the limits. Raises CannotRun if the plan has more pods at once than the
+    runner may start."""
+    problem = limits.too_many_pods(sum(each.parallel for each in plan.sets))
     if problem:
         raise CannotRun(problem)
-    return plan
+    return msgspec.structs.replace(plan, output_limit=limits.output, process_limit=limits.processes)

@@ -94,11 +94,11 @@ def start_process(
     argv: list[str],
     env: dict[str, str],
     folders: tuple[str, str],
-    output: str,
+    output: int,
     user: dict[str, Any] | None,
     process_limit: int = 0,
 ) -> int:
-    """Starts a process in a session of its own, and appends its output to the file ``output``;
+    """Starts a process in a session of its own, with the open file ``output`` as its output;
     returns the pid. ``folders``: the scratch folder of the pod, and the folder in which the process
     starts. ``user``: the ``uid``, ``gid`` and ``groups`` of the process; None: the runner's Unix
     user. ``process_limit``: the most processes of another Unix user; 0: any number. Raises OSError
@@ -113,8 +113,8 @@ def start_process(
         env,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
+            (os.POSIX_SPAWN_DUP2, output, 1),
+            (os.POSIX_SPAWN_DUP2, output, 2),
         ],
         setsid=True,
         setsigmask=[],
@@ -128,7 +128,7 @@ def _start_as(
     argv: list[str],
     env: dict[str, str],
     folders: tuple[str, str],
-    output: str,
+    output: int,
     process_limit: int,
 ) -> int:
     # If the child process cannot start the program, it writes the reason to the pipe; a successful
@@ -163,17 +163,16 @@ def limit_processes(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (count, count))
 
 
-def _become(user: dict[str, Any], scratch: str, cwd: str, output: str) -> None:
+def _become(user: dict[str, Any], scratch: str, cwd: str, output: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     silence = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    # The process must own the output file, because a program may open /dev/stdout.
-    os.fchown(log, user["uid"], user["gid"])
-    for wanted, opened in ((0, silence), (1, log), (2, log)):
+    # The process must own the pipe of its output, because a program may open /dev/stdout.
+    os.fchown(output, user["uid"], user["gid"])
+    for wanted, opened in ((0, silence), (1, output), (2, output)):
         os.dup2(opened, wanted)
     # The process enters the scratch folder while it is still root: the pod's Unix user may lack the
     # right to pass through the folders above, such as the home folder of root.

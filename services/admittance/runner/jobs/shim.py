@@ -1,4 +1,4 @@
-# ruff: noqa: PTH108, PTH110, PTH118, PTH123, SIM105
+# ruff: noqa: PTH108, PTH110, PTH118, PTH123
 # (pathlib and contextlib are not worth their import time here)
 """The shim: keeps the processes of one admission running, also when the runner dies.
 
@@ -35,14 +35,13 @@ import ctypes
 import fcntl
 import json
 import os
-import select
 import signal
 import sys
 import time
 
 from admittance.runner.jobs.engine_programs import ended_containers, run_program
 from admittance.runner.jobs.job_policy import DEADLINE_EXCEEDED, NEVER, PodSetProgress
-from admittance.runner.jobs.journal import JournalWriter, append_line
+from admittance.runner.jobs.journal import JournalWriter
 from admittance.runner.jobs.pod import Pod
 from admittance.runner.jobs.pod_process import (
     close_inherited_files,
@@ -56,6 +55,7 @@ from admittance.runner.jobs.pod_process import (
     start_time,
 )
 from admittance.runner.jobs.strays import adopt_strays, end_strays
+from admittance.runner.output.collector import OutputCollector
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
 if TYPE_CHECKING:
@@ -93,6 +93,11 @@ class Shim:
         self.kill_at = NEVER
         self.job_deadline = NEVER
         self.journal = JournalWriter(folder)
+        self.output = OutputCollector(
+            os.path.join(folder, "out"),
+            self.spec.get("outputLimit", 0),
+            sum(each["parallel"] for each in self.spec["sets"]),
+        )
 
     def write(self, *, durable: bool = False, **line: object) -> None:
         self.journal.write(line, durable=durable)
@@ -195,16 +200,13 @@ class Shim:
             self.end_all("failed", message)
 
     def note_in_output(self, pod: Pod, text: str) -> None:
-        path = os.path.join(self.folder, "out", pod.name + ".log")
-        try:
-            append_line(path, f"admittance: {text}")
-        except OSError:
-            pass  # a full disk; the output is only a place to read what the journal knows
+        self.output.note(pod.name, f"admittance: {text}")
         self.write(e="retry", p=pod.name, message=text)
 
     def end_pod(self, pod: Pod) -> None:
         """Records the end of a pod: no container of it runs or will start."""
         pod.ended = True
+        self.output.close_pod(pod.name)
         self.timed.pop(pod.name, None)
         whole = pod.main_started and not pod.code and not pod.told_to_stop and not pod.restarts
         pod.set.end(pod.index, whole=whole)
@@ -228,10 +230,13 @@ class Shim:
         }
         env = pod_env(self.spec["given"], container["env"], own)
         argv = [expand(word, env) for word in container["argv"]]
-        output = os.path.join(self.folder, "out", pod.name + ".log")
         program = find_program(argv[0], env, cwd)
         limit = self.spec.get("processLimit", 0)
-        pid = start_process(program, argv, env, (scratch, cwd), output, user, limit)
+        output = self.output.pipe(pod.name)
+        try:
+            pid = start_process(program, argv, env, (scratch, cwd), output, user, limit)
+        finally:
+            os.close(output)
         pod.running.add(pid)
         pod.containers[pid] = container
         if container.get("probe"):
@@ -387,7 +392,7 @@ class Shim:
                 break
             self.flush()
             due = min(self.kill_at, deadline, self.next_time())
-            select.select([wake], [], [], min(3600.0, max(0.0, due - boot_seconds())))
+            self.output.wait(wake, min(3600.0, max(0.0, due - boot_seconds())))
             try:
                 while os.read(wake, 512):
                     pass
@@ -414,6 +419,7 @@ class Shim:
         if self.spec["cleanup"] and (self.why_ending or kind != "succeeded"):
             self.kill_all()
         end_strays()
+        self.output.close()
         message = "" if kind == "succeeded" else self.message or "stopped"
         code, reason = (self.code, self.reason) if kind == "failed" else (0, "")
         self.write(durable=True, e="outcome", kind=kind, message=message, code=code, reason=reason)
