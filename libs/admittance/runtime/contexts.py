@@ -3,8 +3,9 @@
 Contexts are files in the folder of the user's configuration.
 
 ``contexts/NAME.json`` is one context, and the file ``current`` holds the name of the context that
-commands use without options. Only the owner of the context files may read them. This module imports
-no client library, because short commands look for their server with it.
+commands use without options; the file ``chosen`` holds the same name if the user chose it. Only the
+owner of the context files may read them. This module imports no client library, because short
+commands look for their server with it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from admittance.runtime.server_url import BadUrl, read_urls
+from admittance.runtime.server_url import BadUrl, is_loopback, read_urls
 
 VERSION: Final = 1
+PROBE_SECONDS: Final = 0.2
 BYTES_MAX: Final = 1 << 20
 """The most bytes of a context file."""
 _NAME: Final = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -34,10 +37,13 @@ class BadContext(ValueError):
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """A server and how to log in there. The fields from ``creds`` on are those of
-    `ConnectionOptions`."""
+    `ConnectionOptions`.
+    """
 
     name: str
     url: str
+    data_dir: str | None = None
+    """The data folder of the `admit up` that runs the server; None: it is another server."""
     creds: str | None = None
     tls_ca: str | None = None
     tls_cert: str | None = None
@@ -48,7 +54,8 @@ class Context:
     def access(self) -> dict[str, Any]:
         """Login and TLS, by field of `ConnectionOptions`; without fields that are not set."""
         found = asdict(self)
-        return {one: value for one, value in found.items() if value and one not in ("name", "url")}
+        about = ("name", "url", "data_dir")
+        return {one: value for one, value in found.items() if value and one not in about}
 
 
 def folder_of(env: Mapping[str, str]) -> Path | None:
@@ -129,8 +136,9 @@ def context_of(env: Mapping[str, str], url: str) -> Context | None:
     return None
 
 
-def write(env: Mapping[str, str], context: Context) -> Path:
-    """Writes the context and makes it the current one; returns its file. Raises BadContext."""
+def write(env: Mapping[str, str], context: Context, *, current: bool = True) -> Path:
+    """Writes the context, and makes it the current one if ``current``; returns its file. Raises
+    BadContext."""
     folder = folder_of(env)
     if folder is None:
         raise BadContext("there is no folder for contexts: set HOME or XDG_CONFIG_HOME")
@@ -139,17 +147,55 @@ def write(env: Mapping[str, str], context: Context) -> Path:
     path = folder / "contexts" / f"{context.name}.json"
     kept = {one: value for one, value in asdict(context).items() if value}
     _write(path, json.dumps({"version": VERSION, **kept}, indent=2))
-    _write(folder / "current", context.name)
+    if current:
+        _write(folder / "current", context.name)
     return path
 
 
 def use(env: Mapping[str, str], name: str) -> Context:
-    """Makes the context of that name the current one. Raises BadContext."""
+    """Makes the context of that name the current one, by the user's choice. Raises BadContext."""
     found = context_named(env, name)
     folder = folder_of(env)
     assert folder is not None
     _write(folder / "current", name)
+    _write(folder / "chosen", name)
     return found
+
+
+def is_chosen(env: Mapping[str, str]) -> bool:
+    """Whether the user chose the current context. Raises BadContext."""
+    folder = folder_of(env)
+    text = None if folder is None else _read(folder / "chosen")
+    return text is not None and text.strip() == current_name(env)
+
+
+def listens(context: Context, seconds: float = PROBE_SECONDS) -> bool:
+    """Whether a program listens at a server of the context."""
+    import socket
+
+    for one in read_urls(context.url):
+        parts = urlsplit(one.address)
+        place = parts.hostname or "", parts.port or (443 if parts.scheme == "wss" else 80)
+        with suppress(OSError, OverflowError), socket.create_connection(place, seconds):
+            return True
+    return False
+
+
+def running(env: Mapping[str, str]) -> list[Context]:
+    """The contexts of `admit up` of this machine whose servers run, sorted by name."""
+    found = []
+    for name in names(env):
+        with suppress(BadContext):
+            one = context_named(env, name)
+            if is_own(one) and listens(one):
+                found.append(one)
+    return found
+
+
+def is_own(context: Context) -> bool:
+    """Whether an `admit up` of this machine wrote the context."""
+    local = all(is_loopback(one.address) for one in read_urls(context.url))
+    return local and context.name == local_name(context.url)
 
 
 def remove(env: Mapping[str, str], name: str) -> None:

@@ -19,6 +19,7 @@ from admittance.cli.show.objects import (
     field,
     lookup,
     lookup_all,
+    not_found,
     shown_object,
     shown_queue,
     shown_workload,
@@ -141,8 +142,7 @@ async def find(bus: Link, kind: Kind, name: str) -> Found:
     for key in kind.keys(namespace, name):
         if (found := await lookup(bus, key)) is not None:
             return found
-    where = f" in namespace {namespace}" if kind.namespaced else ""
-    raise AnswerIsNo(f'{kind.qualified} "{name}" not found{where}')
+    raise await not_found(bus, kind, name)
 
 
 async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:

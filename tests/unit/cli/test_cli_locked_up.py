@@ -108,12 +108,14 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def test_up_replaces_damaged_contexts_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
-    write_own_context(NEAR_ONE, "/mine", env)
+    write_own_context(NEAR_ONE, "/mine", Path("/data"), env)
     for one in (tmp_path / "configuration").rglob("*"):
         if one.is_file():
             one.write_text("{")
-    write_own_context(NEAR_ONE, "/mine", env)
-    assert contexts.current(env) == Context(name="local-4222", url=NEAR_ONE, creds="/mine")
+    write_own_context(NEAR_ONE, "/mine", Path("/data"), env)
+    assert contexts.current(env) == Context(
+        name="local-4222", url=NEAR_ONE, creds="/mine", data_dir="/data"
+    )
 
 
 def test_contexts_that_lead_nowhere_are_removed(env: dict[str, str], tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_contexts_that_lead_nowhere_are_removed(env: dict[str, str], tmp_path: P
             url = f"nats://127.0.0.1:{port}"
             contexts.write(env, Context(name=f"local-{port}", url=url, creds=creds))
         contexts.write(env, Context(name="work", url="nats://a:4222", creds="/gone"))
-        write_own_context(NEAR_ONE, str(mine), env)
+        write_own_context(NEAR_ONE, str(mine), tmp_path, env)
         left = {"local-2", "local-4222", f"local-{listening.getsockname()[1]}", "work"}
     assert set(contexts.names(env)) == left
 
@@ -142,7 +144,7 @@ def test_unwritable_configuration_folder_is_one_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    write_own_context(NEAR_ONE, "/mine", {"XDG_CONFIG_HOME": str(tmp_path / "file")})
+    write_own_context(NEAR_ONE, "/mine", tmp_path, {"XDG_CONFIG_HOME": str(tmp_path / "file")})
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("warning: cannot write ")
     assert line.endswith(f"commands need --nats {NEAR_ONE} --creds /mine")

@@ -172,6 +172,13 @@ def up(
             help="Demand no credentials: every program of this machine may do everything.",
         ),
     ] = False,
+    use: Annotated[
+        bool,
+        typer.Option(
+            "--use",
+            help="Make this server the one that commands use, although another one runs.",
+        ),
+    ] = False,
 ) -> None:
     """Run everything in the foreground: an embedded NATS server and all services.
 
@@ -185,8 +192,10 @@ def up(
     call, options = given
     if call.url_from is UrlFrom.OPTION and port is not None:
         raise BadInput("--port is for the embedded server; it does not go with --nats")
+    if call.url_from is UrlFrom.OPTION and use:
+        raise BadInput("--use is for the embedded server; it does not go with --nats")
     options = options._replace(
-        port=port, runner=not no_runner, sync_always=sync_always, insecure=insecure
+        port=port, runner=not no_runner, sync_always=sync_always, insecure=insecure, use=use
     )
     run_forever(up.up(call, options))
 

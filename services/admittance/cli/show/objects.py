@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.events.names import BadToken, plain
+from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import BROKEN
 from admittance.events.requests import FlavorUsage, QueueStatus
-from admittance.events.subjects import CAPACITY
+from admittance.events.subjects import BUCKET, CAPACITY
+from admittance.runtime.bus.bucket import get_directly
+from admittance.runtime.errors import Refused, Unavailable
 from admittance.workload.stored import StoredWorkload
 
 if TYPE_CHECKING:
+    from admittance.cli.support.kinds import Kind
     from admittance.cli.support.link import Link
     from admittance.provider_pool.bookings import Booking, MachineCounts
 
@@ -249,3 +253,38 @@ def shown_queue(found: Found, counted: QueueStatus | None) -> dict[str, Any]:
     status["conditions"] = [*others, active]
     value["status"] = status
     return value
+
+
+NAMESPACES_MAX: Final = 5
+"""The greatest number of namespaces that the error about a missing object names."""
+
+
+async def not_found(bus: Link, kind: Kind, name: str) -> AnswerIsNo:
+    """The error that the object does not exist in the namespace of the call. The error names the
+    server, and other namespaces that have such an object, if the login may look into them."""
+    where, hint = "", ""
+    if kind.namespaced:
+        where = f" in namespace {bus.call.namespace}"
+        spaces = await _namespaces_with(bus, kind, name)
+        several = len(spaces) > 1
+        if spaces:
+            names = f"namespace{'s' * several} {', '.join(spaces)}"
+            hint = f"; {names} {'have' if several else 'has'} one: use -n {spaces[0]}"
+    return AnswerIsNo(f'{kind.qualified} "{name}" not found{where} at {bus.call.shown_url}{hint}')
+
+
+async def _namespaces_with(bus: Link, kind: Kind, name: str) -> list[str]:
+    """The first namespaces that have an object of this kind and name; empty for a login that may
+    not look into all namespaces."""
+    prefix = f"$KV.{BUCKET}."
+    request = {"subjects_filter": f"{prefix}{kind.key}.*.{token(name)}"}
+    try:
+        info = await bus.bus.api(f"STREAM.INFO.KV_{BUCKET}", request)
+        # A deleted object has a delete marker at its key.
+        keys = sorted(info["state"].get("subjects") or {})[: 2 * NAMESPACES_MAX]
+        read = (get_directly(bus.bus, key.removeprefix(prefix)) for key in keys)
+        found = await asyncio.gather(*read)
+    except (Refused, Unavailable):
+        return []
+    there = [one.key for one in found if one is not None and one.value is not None]
+    return [_plain(key.split(".")[1]) for key in there[:NAMESPACES_MAX]]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import msgspec
 import nats.errors
 
-from admittance.cli.support import kinds
+from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION, Fact
@@ -41,6 +42,7 @@ from admittance.runtime.bus.outside_reads import (
     read_directly,
 )
 from admittance.runtime.bus.streams import NO_STREAM
+from admittance.runtime.contexts import BadContext
 from admittance.runtime.errors import (
     AccessDenied,
     AdmittanceError,
@@ -412,6 +414,7 @@ async def link(call: Call) -> AsyncIterator[Link]:
     check_url(call.url)
     # No warnings are logged, so that the error is the only line about a problem.
     logger.errors_only("admit")
+    call = with_running_server(call)
     try:
         bus = await Bus.connect(call.url, name="admit", access=call.connection)
     except NoServer as error:
@@ -428,6 +431,33 @@ async def link(call: Call) -> AsyncIterator[Link]:
         raise AdmittanceError(f"the connection to {call.shown_url} failed: {error}") from error
     finally:
         await bus.close()
+
+
+def with_running_server(call: Call) -> Call:
+    """The call, with the server of another context if the current one was not chosen by the user
+    and its server is gone. If several servers run and the user chose none, prints which one is
+    used.
+    """
+    env = call.environ
+    try:
+        if call.url_from is not UrlFrom.CONTEXT or contexts.is_chosen(env):
+            return call
+        current = contexts.current(env)
+        if current is None or not contexts.is_own(current) or len(contexts.names(env)) < 2:
+            return call
+        running = contexts.running(env)
+    except BadContext:
+        return call  # The error is reported when the login of the connection is read.
+    if not running or running == [current]:
+        return call
+    used = current if current in running else running[0]
+    several = f"{len(running)} servers run" if len(running) > 1 else "the current context's is gone"
+    folder = f", data folder {used.data_dir}" if used.data_dir else ""
+    output.note(
+        f"note: used the context {used.name} ({used.url}{folder}): {several}; "
+        "`admit context use NAME` chooses one"
+    )
+    return call if used is current else replace(call, url=used.url, url_from=UrlFrom.OPTION)
 
 
 def check_url(url: str) -> None:

@@ -3,32 +3,60 @@
 from __future__ import annotations
 
 import os
-import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from admittance.cli.support import output
 from admittance.runtime import contexts
 from admittance.runtime.contexts import BadContext, Context, local_name
 
-PROBE_SECONDS: Final = 0.2
-_LOCAL: Final = re.compile(r"\Alocal-(\d+)\Z")
 
-
-def write_own_context(url: str, creds: str | None, env: Mapping[str, str] = os.environ) -> None:
-    """Makes the embedded server the current context, and removes contexts of earlier starts that
-    lead to no server. If the context cannot be written, prints a warning that says what commands
-    need instead.
+def write_own_context(
+    url: str,
+    creds: str | None,
+    data_dir: Path,
+    env: Mapping[str, str] = os.environ,
+    *,
+    use: bool = False,
+) -> None:
+    """Writes the context of the embedded server, and removes contexts of earlier starts that lead
+    to no server. Makes the context the current one with ``use``, or if the server of the current
+    context is gone; else prints how to use the new one. If the context cannot be written, prints a
+    warning that says what commands need instead.
     """
-    own = Context(name=local_name(url), url=url, creds=creds)
+    own = Context(name=local_name(url), url=url, creds=creds, data_dir=str(data_dir.absolute()))
     try:
-        contexts.write(env, own)
+        kept = None if use else _running_current(env, own)
+        contexts.write(env, own, current=kept is None)
+        if use:
+            contexts.use(env, own.name)
         remove_stale(env, own)
     except BadContext as error:
         needed = f"--nats {url}" + (f" --creds {creds}" if creds else "")
         output.warn(f"{error}; without a context, commands need {needed}")
+        return
+    if kept is not None:
+        output.note(
+            f"note: commands still use the context {kept.name} ({kept.url}), whose server runs: "
+            f"`admit context use {own.name}` chooses this server, as does `admit up --use`"
+        )
+
+
+def _running_current(env: Mapping[str, str], own: Context) -> Context | None:
+    """The current context, if it is of another server than ``own`` and its server runs."""
+    try:
+        found = contexts.current(env)
+    except BadContext:
+        return None  # The damaged context is replaced.
+    if found is None or found.name == own.name or _is_of_same_folder(found, own):
+        return None
+    return found if contexts.listens(found) else None
+
+
+def _is_of_same_folder(one: Context, other: Context) -> bool:
+    if one.data_dir is not None:
+        return one.data_dir == other.data_dir
+    return one.creds is not None and one.creds == other.creds
 
 
 def remove_stale(env: Mapping[str, str], own: Context) -> None:
@@ -36,24 +64,17 @@ def remove_stale(env: Mapping[str, str], own: Context) -> None:
     file, contexts of the data folder of ``own``, and contexts of open servers that do not run.
     """
     for name in contexts.names(env):
-        local = _LOCAL.match(name)
-        if name == own.name or local is None:
+        if name == own.name:
             continue
         try:
             found = contexts.context_named(env, name)
         except BadContext:
             continue  # `admit context list` reports the damaged context.
+        if not contexts.is_own(found):
+            continue
         if found.creds is None:
-            stale = not _listens(int(local[1]))
+            stale = _is_of_same_folder(found, own) or not contexts.listens(found)
         else:
-            stale = found.creds == own.creds or not Path(found.creds).exists()
+            stale = _is_of_same_folder(found, own) or not Path(found.creds).exists()
         if stale:
             contexts.remove(env, name)
-
-
-def _listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), PROBE_SECONDS):
-            return True
-    except (OSError, OverflowError):
-        return False

@@ -96,6 +96,7 @@ class Options(NamedTuple):
     admin: str | None = None
     metrics_prefix: str | None = None
     insecure: bool = False
+    use: bool = False
     rules: RuleTexts = RuleTexts()
 
 
@@ -181,7 +182,8 @@ async def up(call: Call, options: Options) -> int:
 
         def ready() -> None:
             if embeds(call, options):
-                write_own_context(url, None if lock is None else lock.access(ADMIN).creds)
+                creds = None if lock is None else lock.access(ADMIN).creds
+                write_own_context(url, creds, options.data_dir, use=options.use)
             output.say(f"ready {shown(url)}")
             output.flush()
 
