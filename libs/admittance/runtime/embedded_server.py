@@ -131,8 +131,12 @@ LOG_BYTES_MAX: Final = 10 << 20
 LOG_FILES_MAX: Final = 3
 """The most log files of the server; the server removes the oldest one."""
 START_TIMEOUT: Final = 30.0
-"""Seconds within which a started server must open its port; before that, the server reads its
-store, perhaps millions of messages."""
+"""Seconds within which a started server must open its port, or use CPU: before it opens its port
+the server reads its store, perhaps for minutes."""
+WORKING_CPU: Final = 0.1
+"""Seconds of CPU by which a server shows that it still works."""
+SAY_EVERY: Final = 5.0
+"""Seconds between two log lines about a start that takes long."""
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
 """The free bytes that the disk must have: with fewer, JetStream would refuse the first facts."""
 SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
@@ -158,6 +162,15 @@ class ClusterServer(NamedTuple):
     name: str
     port: int
     routes: tuple[int, ...]
+
+
+def _cpu_seconds(pid: int) -> float:
+    """The CPU time that the process has used; 0.0 if it has ended."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 class EmbeddedServer:
@@ -450,18 +463,24 @@ class EmbeddedServer:
     async def _await_ready(self) -> None:
         """Waits until the server answers on its port, after it has read its store."""
         assert self.running is not None
-        deadline = clock.monotonic() + START_TIMEOUT
+        began = clock.monotonic()
+        deadline, say_at, cpu = began + START_TIMEOUT, began + SAY_EVERY, 0.0
         pause = 0.005
-        while clock.monotonic() < deadline:
+        while (now := clock.monotonic()) < deadline:
             if not self.alive():
                 raise SetupError(self._start_error())
             if await greets(self.running.port):
                 return
+            if (used := _cpu_seconds(self.running.pid)) > cpu + WORKING_CPU:
+                deadline, cpu = now + START_TIMEOUT, used
+            if now >= say_at:
+                say_at = now + SAY_EVERY
+                log.info("server_reads_store", seconds=round(now - began), cpu_seconds=round(used))
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.1)
         raise SetupError(
-            f"nats-server did not open port {self.running.port} within {START_TIMEOUT:.0f} s: "
-            f"see {self.data_dir / 'nats.log'}"
+            f"nats-server did not open port {self.running.port} and did nothing for "
+            f"{START_TIMEOUT:.0f} s: see {self.data_dir / 'nats.log'}"
         )
 
     def _start_error(self) -> str:

@@ -289,10 +289,10 @@ def is_temporary(error: BaseException) -> bool:
     """
     if isinstance(error, BaseExceptionGroup):
         return all(is_temporary(one) for one in error.exceptions)
-    return isinstance(error, _PASSING)
+    return isinstance(error, PASSING)
 
 
-_PASSING: Final = (
+PASSING: Final = (
     Unavailable,
     Busy,
     Full,

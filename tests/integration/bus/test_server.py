@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -231,3 +232,26 @@ async def test_a_process_without_its_main_thread_still_runs() -> None:
         child.kill()
     await until(lambda: not is_running(running))
     assert child.wait() == -signal.SIGKILL
+
+
+async def test_a_server_that_reads_a_large_store_may_take_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count(0.0, 10.0)
+    used = iter([1.0, 2.0, 3.0])
+    reads: list[float] = []
+
+    def cpu_seconds(_pid: int) -> float:
+        reads.append(next(used, 3.0))
+        return reads[-1]
+
+    async def greets(_port: int) -> bool:
+        return False
+
+    monkeypatch.setattr(server_module, "greets", greets)
+    monkeypatch.setattr(server_module, "_cpu_seconds", cpu_seconds)
+    monkeypatch.setattr(server_module.clock, "monotonic", lambda: next(seconds))
+    with pytest.raises(SetupError, match="and did nothing for 30 s: see"):
+        await EmbeddedServer(tmp_path / "data").start()
+    # The server worked until second 30, and had 30 seconds from then on.
+    assert reads == [1.0, 2.0, 3.0, 3.0, 3.0]

@@ -13,6 +13,7 @@ import nats.errors
 from admittance.api.units import render
 from admittance.cli.bench import generator
 from admittance.cli.bench.generator import RESOURCE, BenchPlan, PlannedWorkload
+from admittance.cli.support.progress import NO_STEPS, Steps
 from admittance.events.names import token
 from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
@@ -56,9 +57,11 @@ class Stalled(AdmittanceError):
     """The system under test has admitted and finished no workload for `STALL_SECONDS`."""
 
 
-async def execute(bus: Bus, plan: BenchPlan) -> Outcome:
+async def execute(bus: Bus, plan: BenchPlan, steps: Steps = NO_STEPS) -> Outcome:
     """Submits each workload at its time and finishes it after its runtime; returns when all have
-    finished. Wall time ends when the system has applied the last fact."""
+    finished. Wall time ends when the system has applied the last fact. ``steps``: for the number of
+    finished workloads."""
+    steps.begin("workloads", len(plan.workloads))
     publisher = Publisher(bus)
     publishing = asyncio.create_task(publisher.run())
     jobs = SimulatedRunner(plan, publisher)
@@ -76,7 +79,7 @@ async def execute(bus: Bus, plan: BenchPlan) -> Outcome:
     trouble = ""
     try:
         submitting = asyncio.create_task(_submit(plan, publisher, created, started))
-        await _watch(jobs, publisher, submitting)
+        await _watch(jobs, publisher, submitting, steps)
         await publisher.until_acknowledged()
         await until_settled(bus, publisher.sequence)
     except (AdmittanceError, TimeoutError) as error:
@@ -120,7 +123,7 @@ async def _submit(
 
 
 async def _watch(
-    jobs: SimulatedRunner, publisher: Publisher, submitting: asyncio.Task[None]
+    jobs: SimulatedRunner, publisher: Publisher, submitting: asyncio.Task[None], steps: Steps
 ) -> None:
     """Waits until all workloads have finished. Raises Stalled if no workload is admitted or
     finished for `STALL_SECONDS`.
@@ -130,6 +133,7 @@ async def _watch(
             if await set_within(jobs.done, 1.0):
                 await submitting
                 return
+            steps.reach(len(jobs.finished))
             if submitting.done():
                 await submitting
                 if clock.monotonic() - jobs.heard_at > STALL_SECONDS:

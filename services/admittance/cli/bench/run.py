@@ -21,6 +21,7 @@ from admittance.cli.bench import system as measure
 from admittance.cli.bench.generator import BenchPlan, PlannedWorkload, bench_plan, read
 from admittance.cli.bench.load import Outcome, execute
 from admittance.cli.bench.system import ProcessUse, embedded
+from admittance.cli.support.progress import NO_STEPS, Steps
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -278,15 +279,25 @@ async def outcome_of(
     what: BenchPlan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
 ) -> tuple[Report, Outcome]:
     """The figures of one plan, and the outcome that they are computed from."""
-    async with system(nats_url, access) as (url, login, find):
-        bus = await Bus.connect(url, name="admit-bench", access=login)
-        try:
-            return await play(bus, what, find)
-        finally:
-            await bus.close()
+    with Steps("bench") as steps:
+        steps.begin("starts the system")
+        async with system(nats_url, access) as (url, login, find):
+            return await _connected(what, url, login, find, steps)
 
 
-async def play(bus: Bus, what: BenchPlan, find: Find) -> tuple[Report, Outcome]:
+async def _connected(
+    what: BenchPlan, url: str, login: ConnectionOptions, find: Find, steps: Steps
+) -> tuple[Report, Outcome]:
+    bus = await Bus.connect(url, name="admit-bench", access=login)
+    try:
+        return await play(bus, what, find, steps)
+    finally:
+        await bus.close()
+
+
+async def play(
+    bus: Bus, what: BenchPlan, find: Find, steps: Steps = NO_STEPS
+) -> tuple[Report, Outcome]:
     """Creates the queues, executes the plan, and measures the processes that ``find`` returns."""
     await queues.create(bus, what)
     meter = measure.Meter(find)
@@ -294,10 +305,11 @@ async def play(bus: Bus, what: BenchPlan, find: Find) -> tuple[Report, Outcome]:
     before = await messages_stored(bus)
     meter.start()
     own.start()
-    outcome = await execute(bus, what)
+    outcome = await execute(bus, what, steps)
     processes = meter.stop()
     load_generator = own.stop()[0]
     persisted = await messages_stored(bus) - before
+    steps.begin("measures the server")
     # The rate of plain publications is measured after the run on the same warm server, so that the
     # measurement does not disturb the run.
     raw_per_second = await publish_per_second(bus)

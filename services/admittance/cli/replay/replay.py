@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput, one_line
+from admittance.cli.support.progress import Steps
 from admittance.replay.minimal_system import SettleResult, differences
 from admittance.replay.scenario import BadScenario, play, read
 
@@ -48,7 +49,7 @@ def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
             raise BadInput(f"--out {out} cannot be made: {error.strerror or error}") from None
     troubles = agreeing = played = 0
     written: dict[str, str] = {}
-    for one in _all(files):
+    for one in _shown(_all(files), len(files), printing=out is None and not check):
         trouble = one.trouble
         if not trouble and out is not None:
             if one.name in written:
@@ -74,6 +75,18 @@ def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
     if troubles:
         return 2
     return 1 if check and agreeing < played else 0
+
+
+def _shown(results: Iterator[Played], count: int, *, printing: bool) -> Iterator[Played]:
+    """The results, with the progress on a terminal unless every result is printed."""
+    if printing:
+        yield from results
+        return
+    with Steps("replay") as steps:
+        steps.begin("scenarios", count)
+        for done, one in enumerate(results):
+            steps.reach(done)
+            yield one
 
 
 def _all(files: Sequence[str]) -> Iterator[Played]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-PER_SECOND: Final = 5
+PER_SECOND: Final = 2
 """How often the line is drawn again: a bar that costs CPU would slow down what it shows."""
 
 
@@ -53,3 +53,7 @@ class Steps:
         """``done`` of the step's total is done."""
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done)
+
+
+NO_STEPS: Final = Steps("")
+"""Shows nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import nats.errors
@@ -15,7 +15,17 @@ from admittance.events.reader import BROKEN
 from admittance.events.requests import Health, HealthReply, Settled
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import PASSING, is_temporary
 from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry.logger import logger
+
+log = logger()
+
+READY_SECONDS: Final = 120.0
+SAY_EVERY: Final = 5.0
+"""Seconds between two log lines about a start that takes long."""
+WAIT_SECONDS: Final = 1.0
+"""Pause after an attempt that failed."""
 
 
 async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
@@ -32,6 +42,41 @@ async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
                 return
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.25)
+
+
+async def until_serving(bus: Bus, service: str, instance: str) -> None:
+    """Returns once the service is ready and a leader answers. Says in the log that this takes long,
+    every `SAY_EVERY` seconds, and warns after `READY_SECONDS`."""
+    saying = asyncio.create_task(_say_what_starts(bus, service, instance))
+    try:
+        await _until_serving(bus, service, instance)
+    finally:
+        saying.cancel()
+
+
+async def _until_serving(bus: Bus, service: str, instance: str) -> None:
+    while True:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await until_ready(bus, service, instance)
+                return
+        except Exception as error:
+            if not (isinstance(error, TimeoutError) or is_temporary(error)):
+                raise
+            log.warning("service_not_ready_yet", service=service, reason=str(error))
+            await asyncio.sleep(WAIT_SECONDS)
+
+
+async def _say_what_starts(bus: Bus, service: str, instance: str) -> None:
+    began = clock.monotonic()
+    while True:
+        await asyncio.sleep(SAY_EVERY)
+        lag = 0
+        with suppress(*PASSING):
+            answers = await health(bus, enough=(service, instance))
+            lag = max((one.lag for one in answers if one.service == service), default=0)
+        seconds = round(clock.monotonic() - began)
+        log.info("service_starts", service=service, seconds=seconds, facts_to_read=lag)
 
 
 async def _answers(bus: Bus, probe: str) -> bool:

@@ -25,7 +25,7 @@ from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.support.services import SERVICES, TELEMETRY, service_named
 from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
-from admittance.cli.up.readiness import until_ready
+from admittance.cli.up.readiness import until_serving
 from admittance.cli.up.server_watch import watch
 from admittance.cli.up.traces import exports_traces
 from admittance.runner.jobs.job_rules import NO_RULES, JobRules
@@ -69,7 +69,6 @@ from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import prefix_of
 
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
-READY_SECONDS: Final = 120.0
 WAIT_SECONDS: Final = 1.0
 """Pause between two attempts to create the streams."""
 
@@ -312,11 +311,11 @@ def _task(
 
     async def serving(bus: Bus, mine: Settings) -> None:
         if asks is None:
-            await _until_serving(bus, mine)
+            await until_serving(bus, mine.service, mine.instance)
             return
         other = await Bus.connect(mine.url, name="admit-up", access=asks)
         try:
-            await _until_serving(other, mine)
+            await until_serving(other, mine.service, mine.instance)
         finally:
             await other.close()
 
@@ -439,20 +438,6 @@ async def _started(options: Options, accounts: str) -> EmbeddedServer:
         server = made()
         await server.start()
     return server
-
-
-async def _until_serving(bus: Bus, settings: Settings) -> None:
-    """Returns once the service is ready and a leader answers. Logs a warning if this takes long."""
-    while True:
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                await until_ready(bus, settings.service, settings.instance)
-                return
-        except Exception as error:
-            if not (isinstance(error, TimeoutError) or is_temporary(error)):
-                raise
-            log.warning("service_not_ready_yet", service=settings.service, reason=str(error))
-            await asyncio.sleep(WAIT_SECONDS)
 
 
 # Settings and signals. ------------------------------------------------------------------
