@@ -61,7 +61,8 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
     ``namespaces``: the runner leaves jobs of other namespaces to other runners; empty: none.
     ``submitters``: the users whose jobs it starts. ``all_of``: the namespaces of which it starts
     the jobs of all submitters. ``unknown``: whether it starts the jobs of unknown submitters.
-    ``every``: whether it starts the jobs of all submitters.
+    ``every``: whether it starts the jobs of all submitters. ``images``: patterns of the images that
+    it may run; empty: all images.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
     all_of: tuple[str, ...] = ()
     unknown: bool = False
     every: bool = False
+    images: tuple[str, ...] = ()
 
 
 class RunnerAnnouncement(SystemMessage, frozen=True, kw_only=True):

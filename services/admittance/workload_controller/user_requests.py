@@ -169,7 +169,7 @@ class UserRequests:
             self._refuse(answer_to, Refusal(WRONG, "UidGiven", UID_GIVEN), named)
             return
         if isinstance(fact, facts.Submitted) and (
-            why := self._runners.refusal(user_of(named), fact.namespace)
+            why := self._runners.refusal(user_of(named), fact.namespace, fact.workload)
         ):
             self._refuse(answer_to, Refusal(CONFLICT, "NoRunner", why), named)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from admittance.control.runner_rules import AnnouncedRunners
@@ -49,3 +51,35 @@ def test_submission_that_no_runner_starts_is_refused(
     for number in range(len(runners)):
         known.forget(str(number))
     assert known.refusal(user, "team") == ""
+
+
+def manifest(*images: str) -> bytes:
+    first, *others = ({"name": "c", "image": image} for image in images)
+    pod = {"initContainers": [first], "containers": others}
+    return json.dumps({"spec": {"podSets": [{"template": {"spec": pod}}]}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("runners", "submitted", "refusal"),
+    [
+        pytest.param([("ours/*",)], manifest("ours/a", "ours/b"), "", id="allowed"),
+        pytest.param([("ours/*",)], manifest("ours/a", "x"), "x: allowed are ours/*", id="one"),
+        pytest.param([("ours/*",)], manifest("x", "ours/a"), "x: allowed are ours/*", id="init"),
+        pytest.param([("ours/*",), ()], manifest("x"), "", id="a runner without such rules"),
+        pytest.param([("ours/*",), ("x",)], manifest("x"), "", id="another runner runs it"),
+        # An invalid manifest is refused when the fact is applied, with its reason.
+        pytest.param([("ours/*",)], b"[", "", id="invalid"),
+        pytest.param([("ours/*",)], b'{"spec": {"podSets": 7}}', "", id="no pod sets"),
+    ],
+)
+def test_image_that_no_runner_may_run_is_refused(
+    runners: list[tuple[str, ...]], submitted: bytes, refusal: str
+) -> None:
+    known = AnnouncedRunners()
+    for number, images in enumerate(runners):
+        known.note(str(number), RunnerStarts(every=True, images=images))
+    # A runner that starts no job of the user does not count.
+    known.note("other", RunnerStarts(submitters=("eve",)))
+    said = known.refusal("ada", "team", submitted)
+    start = "no runner of namespace team may run the image "
+    assert said == (f"{start}{refusal}" if refusal else "")

@@ -203,6 +203,9 @@ def test_runner_that_is_not_root_has_no_group_rule(monkeypatch: pytest.MonkeyPat
         pytest.param(
             JobRules(namespaces=("a",)), RunnerStarts(namespaces=("a",), every=True), id="one"
         ),
+        pytest.param(
+            JobRules(images=("x/*",)), RunnerStarts(every=True, images=("x/*",)), id="some images"
+        ),
         pytest.param(JobRules(file="/f"), RunnerStarts(), id="nothing yet"),
         pytest.param(
             JobRules(

@@ -111,10 +111,11 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def starts(self) -> RunnerStarts | None:
-        """Which jobs the runner starts, by submitter and namespace; None: the jobs of every
-        submitter in every namespace."""
+        """Which jobs the runner starts, by submitter, namespace and image; None: all jobs."""
         if not self.names_unix_users:
-            return RunnerStarts(namespaces=self.namespaces, every=True) if self.namespaces else None
+            if not self.namespaces and not self.images:
+                return None
+            return RunnerStarts(namespaces=self.namespaces, images=self.images, every=True)
         broken = {key.removeprefix("user:") for key in self.broken}
         named = {"user": self.members.keys() - broken, "namespace": set[str]()}
         for key in self.run_as:
@@ -127,6 +128,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
             all_of=tuple(sorted(named["namespace"])),
             unknown=UNKNOWN in self.run_as,
             every=EVERY in self.run_as,
+            images=self.images,
         )
 
     def check_image(self, image: str) -> None:
