@@ -261,7 +261,7 @@ async def test_doctor_names_unreadable_data_under_a_login(folder: Folder) -> Non
         (line,) = [one for one in out.splitlines() if one.startswith("wrong: ")]
         assert "set aside: KV_admittance workload.default.broken" in line
         assert "JSON is malformed" in line
-        assert "`admit delete workload broken -n default`" in out
+        assert "`admit delete --stored workload.default.broken`" in out
     await bus.publish(Outgoing(key, b"", {"KV-Operation": "DEL"}))
     await bus.close()
     status, out, err = await folder.admit("doctor")
