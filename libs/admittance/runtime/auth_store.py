@@ -297,6 +297,12 @@ class AuthStore:
             self._save(msgspec.structs.replace(content, users=left), config_first=True)
         return gone
 
+    def rewrite(self) -> None:
+        """Writes ``auth.conf`` anew: this version may give roles other permissions than the version
+        that wrote the file."""
+        with self._locked() as content:
+            self._save(content)
+
     @property
     def run_as_file(self) -> Path:
         """The file with the rules of the runner of `admit up`."""

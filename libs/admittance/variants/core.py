@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.reader import BROKEN
+from admittance.events.object_errors import ObjectError
+from admittance.events.reader import BROKEN, reason_of
 from admittance.events.subjects import WorkloadName, workload_name
 from admittance.variants.known_families import (
     NO_QUEUE,
@@ -240,7 +241,11 @@ class FamilyActs:
         enabled: bool = True,
         coalesce: timedelta = COALESCE,
         gather: timedelta = timedelta(0),
+        errors: list[ObjectError] | None = None,
     ) -> None:
+        """``errors``: gets the exceptions by bugs that concern one family, which is then set aside
+        as unreadable; None: such an exception is raised."""
+        self._errors = errors
         self._queues = FamilyQueues(enabled=enabled)
         self._families: dict[WorkloadName, KnownFamily] = {}
         self._family_of: dict[WorkloadName, WorkloadName | None] = {}
@@ -427,9 +432,14 @@ class FamilyActs:
         )
         try:
             result = required_acts(family, context, partial(self._taken, name.namespace), now)
-        except (*BROKEN, TypeError) as error:
+        except Exception as error:
             # A family with a broken object must not block the other families.
-            self.unreadable[name] = str(error)
+            if not isinstance(error, (*BROKEN, TypeError)):
+                if self._errors is None:
+                    raise
+                about = f"family {name.namespace}/{name.name}"
+                self._errors.append(ObjectError("find the acts of a family", about, error))
+            self.unreadable[name] = reason_of(error)
             return []
         self.unreadable.pop(name, None)
         if result.gate_open:

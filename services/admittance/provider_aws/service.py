@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -56,6 +57,7 @@ from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings, number
 from admittance.runtime.tasks import task_group
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.sdk.threads import Threads
 
 SERVICE: Final = "provider-aws"
@@ -152,7 +154,7 @@ class AwsReconciler:
 
     async def _read_statuses(self) -> None:
         def apply(entries: Sequence[Entry]) -> None:
-            apply_each(entries, self._read, bucket=PROVIDERS)
+            apply_each(entries, self._read, service=SERVICE, bucket=PROVIDERS)
 
         pattern = f"{token(self._aws.provisioning_class)}.*"
         await follow_bucket(self._bus, (pattern,), apply, self._on_loaded, bucket=PROVIDERS)
@@ -260,7 +262,14 @@ class AwsReconciler:
             work.close()
             return
         task = self._tasks[name] = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        task.add_done_callback(partial(self._ended, name))
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(name, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            # The next listing of EC2 starts the task again.
+            faults.record(SERVICE, "change a reservation", name, error)
 
     async def _revoke(self, request_id: str, revoked: CapacityRevoked) -> None:
         # If the report of the revocation fails, it is repeated after the next listing of EC2.

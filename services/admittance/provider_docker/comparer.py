@@ -27,6 +27,7 @@ from admittance.providers.status_store import StoredStatus
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry.object_faults import faults
 
 
 class EventListener(threading.Thread):
@@ -157,15 +158,25 @@ class WorkerComparer:
             booked = mine.get(status.id, [])
             # The store of requests was read before the list of the engine's containers, so a worker
             # of a provisioned request that is not in the list is lost.
-            gone = (
-                missing_containers(status.details, booked) if status.status == "provisioned" else ()
-            )
-            if gone:
-                host = status.details.get(HOST_DETAIL, "")
-                await self._revoke(name, status, lost_message(gone, booked, host))
+            try:
+                await self._compare_with(name, status, booked)
+            except (AdmittanceError, Away, Denied):
+                raise
+            except Exception as error:
+                faults.record("provider-docker", "compare workers", f"request {status.id}", error)
         await self._orphans.sweep(
             [(one.request_id, partial(self._remove, one)) for each in mine.values() for one in each]
         )
+
+    async def _compare_with(
+        self, name: str, status: StoredStatus, booked: list[ListedWorker]
+    ) -> None:
+        if status.status != "provisioned":
+            return
+        gone = missing_containers(status.details, booked)
+        if gone:
+            host = status.details.get(HOST_DETAIL, "")
+            await self._revoke(name, status, lost_message(gone, booked, host))
 
     async def _remove(self, orphan: ListedWorker) -> None:
         log.info("orphan", id=orphan.request_id, container=orphan.name)

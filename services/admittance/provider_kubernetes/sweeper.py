@@ -30,6 +30,7 @@ from admittance.providers.status_store import StatusStore, StoredStatus
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry.object_faults import faults
 
 AGAIN_SECONDS: Final = 0.2
 HOLDING: Final = ("provisioned", "booking_expired")
@@ -126,6 +127,10 @@ class ObjectSweeper:
                 except AdmittanceError as error:
                     log.warning("look_failed", id=request_id, reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
+        except Exception as error:
+            faults.record(
+                "provider-kubernetes", "look at an object", f"request {request_id}", error
+            )
         finally:
             self._looking.discard(request_id)
 
@@ -189,7 +194,14 @@ class ObjectSweeper:
         stored = await self._orphans.sweep(listed)
         for one in mine:
             found = stored.get(one.id)
-            await self._report_end(one, found.status if found is not None else None)
+            try:
+                await self._report_end(one, found.status if found is not None else None)
+            except (AdmittanceError, Away, Denied):
+                raise
+            except Exception as error:
+                faults.record(
+                    "provider-kubernetes", "report the end of capacity", f"request {one.id}", error
+                )
 
     async def _delete_template(self, metadata: Mapping[str, Any]) -> None:
         name, uid = metadata["name"], metadata["uid"]

@@ -38,6 +38,7 @@ from admittance.runtime.leader.leader_elected_service import LeaderElectedServic
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_within, task_group
 from admittance.runtime.telemetry.logger import log_set_aside
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.workload.bucket_reader import read_manifest
 
 SERVICE: Final = "provider-pool"
@@ -121,7 +122,13 @@ class PoolReconciler:
             self._ledger.keep_unreadable(name)
             log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
             return
-        for lost in self._ledger.change_pool(name, pool):
+        try:
+            losses = list(self._ledger.change_pool(name, pool))
+        except Exception as error:
+            faults.record(SERVICE, "change a pool", f"machine pool {name}", error)
+            self._ledger.keep_unreadable(name)
+            return
+        for lost in losses:
             self._ender.revoke(lost, earlier=not self._loaded.is_set())
 
     # Bookings. ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import structlog
 from admittance.events.codec import Undecodable, decode
 from admittance.events.names import plain, token
 from admittance.events.provisioning import ProvisioningFact
-from admittance.events.reader import SetAside, Unreadable, reason_of
+from admittance.events.reader import BROKEN, SetAside, Unreadable, reason_of
 from admittance.events.subjects import ASKED, BUCKET, CAPACITY
 from admittance.provisioning.new_request import DeletedRequestRecovery
 from admittance.provisioning.observed_state import Name, ObservedState
@@ -29,6 +29,7 @@ from admittance.runtime.bus.history import PAGE, newest_sequence, read_messages
 from admittance.runtime.bus.messages import with_retries
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.workload.bucket_reader import read, read_manifest
 
 PATTERNS: Final = (
@@ -179,6 +180,8 @@ class BucketWatch:
                 self._read_object(kind, names[0], entry)
         except Exception as error:
             # One object that cannot be read must not stop the others.
+            if not isinstance(error, (*BROKEN, TypeError)):
+                faults.record("provisioning-check", "read an entry", entry.key, error)
             _set_aside(entry, reason_of(error))
 
     def _read_record(self, name: Name, entry: Entry) -> None:

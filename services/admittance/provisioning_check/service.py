@@ -25,7 +25,7 @@ from admittance.provisioning.steps import RequestSlot, Step
 from admittance.provisioning_check.bucket_watch import BucketWatch
 from admittance.provisioning_check.provider_monitor import ProviderMonitor
 from admittance.provisioning_check.status_relay import StatusRelay
-from admittance.provisioning_check.step_performer import StepPerformer, log_blocked
+from admittance.provisioning_check.step_performer import StepPerformer, record_undecided
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
@@ -35,6 +35,7 @@ from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait, set_before, task_group
 from admittance.runtime.telemetry.metrics import Counter, Gauges, gauge
+from admittance.runtime.telemetry.object_faults import faults
 
 SERVICE: Final = "provisioning-check"
 FILTERS: Final = [
@@ -60,7 +61,7 @@ class ProvisioningReconciler:
         self._settings = settings
         seconds = settings.provisioning_seconds
         time_limit = timedelta(seconds=seconds) if seconds else None
-        self.core = ProvisioningCore(time_limit, log_blocked)
+        self.core = ProvisioningCore(time_limit, record_undecided)
         self.core.observed.answers_read = False
         self._changed = asyncio.Event()
         self._steps_done = asyncio.Condition()
@@ -216,8 +217,8 @@ class ProvisioningReconciler:
                     # One answer that cannot be applied must not block the other answers.
                     step, why = None, f"it cannot be applied: {error}"
                     broken.add(i)
-                    about = {"id": answers[i].id, "workload": answers[i].name}
-                    log.error("answer_set_aside", **about, exc_info=error)
+                    about = f"answer {answers[i].id} about workload {answers[i].name}"
+                    faults.record(SERVICE, "apply an answer", about, error)
                 if step is None and why == BUSY:
                     later.append(i)
                     continue

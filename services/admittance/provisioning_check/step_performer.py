@@ -24,6 +24,7 @@ from admittance.provisioning_check.messages import (
 )
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
+from admittance.runtime.telemetry.object_faults import faults
 
 log = structlog.get_logger()
 
@@ -177,3 +178,9 @@ def log_blocked(slot: RequestSlot, error: Exception) -> None:
     """Logs the error that blocks the slot of a capacity request; steps for other slots continue."""
     about = {"workload": f"{slot.namespace}/{slot.workload}", "check": slot.check}
     log.error("step_blocked", **about, error=str(error), exc_info=error)
+
+
+def record_undecided(slot: RequestSlot, error: Exception) -> None:
+    """Records an exception that the core raised while it decided about the slot."""
+    about = f"capacity request of workload {slot.namespace}/{slot.workload}"
+    faults.record("provisioning-check", "decide the next step", about, error)

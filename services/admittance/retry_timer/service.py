@@ -26,12 +26,13 @@ from admittance.lease import RETRY_TIMER
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import history, micro, timers
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
-from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.timers.core import Schedules
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, TimerSlot, due
 from admittance.workload.bucket_reader import names_of, read, read_manifest
@@ -114,7 +115,7 @@ class ScheduleReconciler:
         await follow_bucket(self._bus, PATTERNS, self._apply_batch, self._on_loaded)
 
     def _apply_batch(self, entries: Sequence[Entry]) -> None:
-        apply_each(entries, self._apply, self._apply_as_deleted)
+        apply_each(entries, self._apply, self._apply_as_deleted, service=SERVICE)
         self._changed.set()
 
     def _on_loaded(self, revision: int) -> None:
@@ -171,11 +172,20 @@ class ScheduleReconciler:
                 self._note(order, outcome)
 
     async def _set(self, orders: list[SetTimer]) -> None:
-        messages = [
-            timers.schedule_message(*order.slot, order.want.at, due(order), uid=order.want.uid)
-            for order in orders
-        ]
-        for order, outcome in zip(orders, await self._bus.publish_each(messages), strict=True):
+        messages: list[Outgoing] = []
+        sent: list[SetTimer] = []
+        for order in orders:
+            try:
+                message = timers.schedule_message(
+                    *order.slot, order.want.at, due(order), uid=order.want.uid
+                )
+            except Exception as error:
+                faults.record(SERVICE, "set a schedule", f"schedule {order.slot}", error)
+                self.core.failed(order, clock.now())
+                continue
+            messages.append(message)
+            sent.append(order)
+        for order, outcome in zip(sent, await self._bus.publish_each(messages), strict=True):
             self._note(order, outcome)
 
     def _note(self, order: Order, outcome: object) -> None:

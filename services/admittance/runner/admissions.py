@@ -13,7 +13,7 @@ import msgspec
 
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted
-from admittance.events.names import plain, token
+from admittance.events.names import token
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.reading_requests import (
     ConsumerReply,
@@ -35,8 +35,9 @@ from admittance.runtime.bus.outside_reads import (
 from admittance.runtime.bus.pull_consumer import MadeConsumer
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract
-from admittance.workload.bucket_reader import read
+from admittance.workload.bucket_reader import names_of, read
 from admittance.workload.stored import StoredWorkload
 
 R = TypeVar("R", bound=Reply)
@@ -142,8 +143,7 @@ class AdmissionReader:
                 continue
             seen = _view(entry)
             if seen is not None and seen.revision:
-                _, namespace, name = entry.key.split(".")
-                views[plain(namespace), plain(name)] = seen
+                views[names_of(entry.key)] = seen
         return views
 
     async def _workloads(self) -> list[Entry]:
@@ -225,4 +225,7 @@ def _view(entry: Entry) -> AdmissionView | None:
         # A workload that cannot be decoded is skipped; the workload-controller treats the workload
         # as unreadable, too.
         log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, str(error)))
+        return None
+    except Exception as error:
+        faults.record("runner", "read a workload", entry.key, error)
         return None

@@ -23,9 +23,12 @@ from admittance.runner.claims import ClaimState, read_claim
 from admittance.runner.decide import NODE_FAILURES, Run, Stage
 from admittance.runner.machine import run_key
 from admittance.runner.other_folders import wait_for_shim
+from admittance.runner.run_checks import check_runs
 from admittance.runner.run_manager import RunManager
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import LAG_PAUSE_SECONDS, LAG_SECONDS, Entry
+from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.telemetry.object_faults import faults
 
 log = structlog.get_logger(service="runner")
 
@@ -239,7 +242,7 @@ async def recover(manager: RunManager) -> None:
             manager.handle(key, decide.JobEvicted(run.revision + 1))
     for key, found in list(manager.folders.items()):
         manager.report_journal(key, found)
-    await manager.check_runs()
+    await check_runs(manager)
     waiting = []
     for (namespace, name), view in views.items():
         key = run_key(namespace, name, view.revision)
@@ -302,28 +305,37 @@ async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> No
     """Reacts to changed claims: expired, released, or taken from this runner by another."""
     manager.other_folders.learn(entries)
     for entry in entries:
-        namespace, _, rest = entry.key.partition(".")
-        name, _, written = rest.partition(".")
-        revision = number(written)
-        if namespace == "_alive" or revision is None:
-            continue
-        claim = read_claim(entry)
-        if claim.state is ClaimState.OVER or claim.runner == manager.folder.runner:
-            continue
-        if entry.key in manager.runs:
-            if entry.revision > manager.claims.held.get(entry.key, entry.revision):
-                manager.claims.held.pop(entry.key, None)
-                manager.handle(entry.key, decide.ClaimLost())
-            continue
         try:
-            plain_namespace, plain_name = plain(namespace), plain(name)
-        except BadToken:
-            continue
-        if claim.state is ClaimState.EXPIRED:
-            # The lost job is reported in the background, because the report may wait for the end of
-            # a shim.
-            manager.run_in_background(
-                report_lost_job(manager, plain_namespace, plain_name, revision), entry.key
-            )
-        elif claim.state is ClaimState.FREE and not manager.shutting_down:
-            await admit_current(manager, plain_namespace, plain_name)
+            await _on_claim_changed(manager, entry)
+        except AdmittanceError:
+            raise
+        except Exception as error:
+            faults.record("runner", "read a claim", f"claim {entry.key}", error)
+
+
+async def _on_claim_changed(manager: RunManager, entry: Entry) -> None:
+    namespace, _, rest = entry.key.partition(".")
+    name, _, written = rest.partition(".")
+    revision = number(written)
+    if namespace == "_alive" or revision is None:
+        return
+    claim = read_claim(entry)
+    if claim.state is ClaimState.OVER or claim.runner == manager.folder.runner:
+        return
+    if entry.key in manager.runs:
+        if entry.revision > manager.claims.held.get(entry.key, entry.revision):
+            manager.claims.held.pop(entry.key, None)
+            manager.handle(entry.key, decide.ClaimLost())
+        return
+    try:
+        plain_namespace, plain_name = plain(namespace), plain(name)
+    except BadToken:
+        return
+    if claim.state is ClaimState.EXPIRED:
+        # The lost job is reported in the background, because the report may wait for the end of
+        # a shim.
+        manager.run_in_background(
+            report_lost_job(manager, plain_namespace, plain_name, revision), entry.key
+        )
+    elif claim.state is ClaimState.FREE and not manager.shutting_down:
+        await admit_current(manager, plain_namespace, plain_name)

@@ -37,6 +37,7 @@ import msgspec
 from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
+from admittance.runtime.telemetry.object_faults import faults
 
 NAME_MAX: Final = 200
 """The most bytes of a folder's name; file systems allow 255."""
@@ -113,7 +114,7 @@ class RunFolder:
     def stop_note(self) -> StopNote | None:
         try:
             return msgspec.json.decode((self.path / "stop").read_bytes(), type=StopNote)
-        except (FileNotFoundError, msgspec.MsgspecError):
+        except (OSError, msgspec.MsgspecError):
             return None
 
     def read_journal(self) -> bool:
@@ -128,12 +129,16 @@ class RunFolder:
                 return grown
         except FileNotFoundError:
             return False
+        except OSError as error:
+            # A job with the runner's Unix user can change the files of its run.
+            faults.record("runner", "read a journal", f"run {self.identity.key}", error)
+            return False
 
     def shim_pid(self) -> int:
         """The pid of the run's shim; 0 if no shim has started yet."""
         try:
             return int((self.path / "shim").read_text().split()[0])
-        except (FileNotFoundError, ValueError, IndexError):
+        except (OSError, ValueError, IndexError):
             return 0
 
     def shim_lives(self) -> bool:
@@ -142,7 +147,7 @@ class RunFolder:
         """
         try:
             file = os.open(self.path / "alive", os.O_RDWR)
-        except FileNotFoundError:
+        except OSError:
             return False
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -158,7 +163,8 @@ class RunFolder:
         """
         # The file spec.json is renamed first: without this file the folder does not count as an
         # open run, even if the runner is interrupted now.
-        (self.path / "spec.json").replace(self.path / "earlier.json")
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / "spec.json").replace(self.path / "earlier.json")
         self._clear()
 
     def _clear(self) -> None:
@@ -179,13 +185,18 @@ class RunFolder:
         """Marks all facts of the run as published and removes the run's scratch folders; the output
         of the run is kept for a while.
         """
-        (self.path / "said").touch()
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / "said").touch()
         _remove_tree(self.path / "scratch")
 
     def mark_published(self) -> None:
         """Marks all facts of the run as published by another runner."""
         with contextlib.suppress(OSError):
             (self.path / "said").touch()
+
+    def is_gone(self) -> bool:
+        """Whether the folder of the run was removed, for example by the job itself."""
+        return not (self.path / "spec.json").exists()
 
     def is_closed(self) -> bool:
         return (self.path / "said").exists()

@@ -216,6 +216,9 @@ class RunFiles(Protocol):
     def mark_published(self) -> None:
         """Marks all facts of the run as published by another runner."""
 
+    def is_gone(self) -> bool:
+        """Whether the files of the open run were removed."""
+
     def is_closed(self) -> bool:
         """Whether all facts of the run are published."""
 

@@ -63,10 +63,6 @@ from admittance.runtime.telemetry.object_faults import faults
 RETRY_SECONDS: Final = 0.5
 """Seconds between two attempts of a request that the bus did not accept."""
 
-HUNG_SECONDS: Final = 20.0
-"""Seconds after the grace period of a stop: a shim whose run has not ended by then counts as
-hung."""
-
 SHUTDOWN_CHECK_SECONDS: Final = 0.2
 """Seconds between two checks for running jobs while the runner shuts down."""
 
@@ -121,7 +117,7 @@ class RunManager:
         runner.
         """
         self._released: set[str] = set()
-        self._hung_at: dict[str, float] = {}
+        self.hung_at: dict[str, float] = {}
         """For each run that was told to stop: when its shim counts as hung, in seconds since
         boot."""
         self._admitted: dict[str, Admitted] = {}
@@ -153,7 +149,11 @@ class RunManager:
         run = self.runs.get(key)
         if run is None:
             return
-        self.runs[key], effects = decide.step(run, event)
+        try:
+            self.runs[key], effects = decide.step(run, event)
+        except Exception as error:
+            faults.record("runner", f"handle {type(event).__name__}", f"run {key}", error)
+            return
         if not effects:
             return
         before = self._chains.get(key)
@@ -220,7 +220,7 @@ class RunManager:
             self.closed[key] = found
             del self.folders[key]
         run = self.runs.pop(key)
-        self._hung_at.pop(key, None)
+        self.hung_at.pop(key, None)
         self._admitted.pop(key, None)
         self._traces.pop(key, None)
         for waiting in self.launcher.forget(key):
@@ -318,7 +318,10 @@ class RunManager:
         if found is None:
             return
         note = StopNote(evicted=run.evicted, leaving=run.leaving, claim_lost=run.claim_lost)
-        found.note_stop(note)
+        try:
+            found.note_stop(note)
+        except FileNotFoundError:
+            return  # the folder of the run was removed: `run_checks` ends the run
         log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
         if self.launcher.stop(found):
             self._track(asyncio.create_task(self.launcher.launch(found)))
@@ -395,46 +398,6 @@ class RunManager:
         if journal.outcome is not None:
             self.launcher.start_done(key)
             self.handle(key, decide.Ended(*journal.outcome, journal.exit_code, journal.reason))
-
-    async def check_runs(self) -> None:
-        """Finds shims that have ended, hang or never started, and journals that have grown without
-        a notification."""
-        for count, (key, found) in enumerate(list(self.folders.items())):
-            if count % 50 == 49:
-                await asyncio.sleep(0)
-            if key not in self.runs:
-                # The run was closed while an earlier run was checked.
-                continue
-            if found.read_journal():
-                self.report_journal(key, found)
-            if found.journal.outcome is not None:
-                continue
-            if not found.shim_pid():
-                if self.runs[key].stage is not Stage.ENDED:
-                    self._track(asyncio.create_task(self.launcher.launch(found)))
-            elif not found.shim_lives():
-                await self._on_shim_death(key, found, "shim_died")
-            elif self._is_hung(key, found):
-                # A hung shim is killed because nothing else would end its run: the claim is renewed
-                # as long as the run is open.
-                self.launcher.kill(found)
-                await self._on_shim_death(key, found, "shim_hung")
-
-    def _is_hung(self, key: str, found: RunFiles) -> bool:
-        """Whether the run was told to stop, and the shim has not ended the run in time."""
-        if self.runs[key].stage is not Stage.STOPPING:
-            return False
-        now = self.machine.boot_seconds()
-        return now >= self._hung_at.setdefault(key, now + found.identity.grace + HUNG_SECONDS)
-
-    async def _on_shim_death(self, key: str, found: RunFiles, event: str) -> None:
-        found.read_journal()  # the shim may have written to the journal just before it died
-        self.report_journal(key, found)
-        if found.journal.outcome is not None:
-            return
-        log.warning(event, run=key)
-        await self.executor.sweep(found.identity.mark, found.journal.processes)
-        self.handle(key, decide.Ended("lost", "the shim of the job died"))
 
     # Shutdown. -------------------------------------------------------------------------
 

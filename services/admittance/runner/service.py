@@ -34,19 +34,21 @@ from admittance.runner.launcher import LocalMachine
 from admittance.runner.machine import HostMachine, RunFiles
 from admittance.runner.output.log_reader import LogReader
 from admittance.runner.output.namespace_limit import NamespaceOutput
+from admittance.runner.run_checks import check_runs
 from admittance.runner.run_manager import RunManager
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.findings import disk_findings, report_findings
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, gauge
+from admittance.runtime.telemetry.object_faults import faults
 
 SERVICE: Final = "runner"
 BATCH: Final = 200
@@ -296,7 +298,13 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
             # an admission was evicted meanwhile, and an eviction stops only older admissions.
             await admit(manager, admitted)
             for each in evicted:
-                await evict(manager, each)
+                try:
+                    await evict(manager, each)
+                except AdmittanceError:
+                    raise
+                except Exception as error:
+                    about = f"workload {each.namespace}/{each.name}"
+                    faults.record(SERVICE, "evict a job", about, error)
         await manager.retry(lambda: puller.ack(batch[-1]))  # noqa: B023  (done before the next one)
 
 
@@ -363,7 +371,7 @@ async def _renew(manager: RunManager) -> None:
 async def _check_runs(manager: RunManager) -> None:
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        await manager.check_runs()
+        await check_runs(manager)
         while manager.released and not manager.shutting_down:
             await admit_current(manager, *manager.released.pop())
 

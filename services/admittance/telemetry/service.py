@@ -12,16 +12,19 @@ import structlog
 
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import SetupError
+from admittance.runtime.bus.puller import Delivery
+from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.process import health
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait, first_of, task_group
 from admittance.runtime.telemetry.findings import report_findings
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.telemetry.log_reader import LogReader, logged_fact
 from admittance.telemetry.open_traces import OpenTraces
 from admittance.telemetry.span_metrics import SpanMetrics
 from admittance.telemetry.variables import NEEDED, why_disabled
+from admittance.traces.spans import Span
 
 if TYPE_CHECKING:
     from admittance.telemetry.exporter import OtlpExport
@@ -117,6 +120,16 @@ class TraceExporter:
             tasks.create_task(self._acknowledge(), name="acknowledging")
             tasks.create_task(self._read(), name="reading")
 
+    async def _spans(self, delivery: Delivery) -> list[Span]:
+        """The spans that end with a fact. A fact that raises an exception by a bug has none."""
+        try:
+            return await self.traces.read(logged_fact(delivery))
+        except AdmittanceError:
+            raise
+        except Exception as error:
+            faults.record(SERVICE, "make spans", f"fact {delivery.subject}", error)
+            return []
+
     async def _acknowledge(self) -> None:
         while True:
             await self._export.progress.wait()
@@ -125,7 +138,7 @@ class TraceExporter:
     async def _read(self) -> None:
         while True:
             for delivery in await self.reader.batch():
-                for span in await self.traces.read(logged_fact(delivery)):
+                for span in await self._spans(delivery):
                     await self._export.put(span)
                 self.reader.made_spans(delivery, self._export.queued)
             self.reader.acknowledge(self._export.finished)

@@ -23,6 +23,7 @@ from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
+from admittance.events.object_errors import ObjectError
 from admittance.events.requests import FamiliesReply
 from admittance.events.subjects import WorkloadName, subject_of, workload_name
 from admittance.lease import VARIANT_CONTROLLER
@@ -38,6 +39,7 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, gauge
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
 from admittance.variants.core import FAMILY_STATES, GATHER, STUCK, FamilyActs
 from admittance.variants.required_acts import Act
@@ -67,7 +69,15 @@ class FamilyReconciler:
     instance's facts that the bus has acknowledged.
     """
 
-    def __init__(self, bus: Bus, settings: Settings, core: FamilyActs, epoch: int) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        core: FamilyActs,
+        epoch: int,
+        errors: list[ObjectError],
+    ) -> None:
+        self._errors = errors
         self._bus = bus
         self._settings = settings
         self.core = core
@@ -111,7 +121,7 @@ class FamilyReconciler:
         await follow_bucket(self._bus, PATTERNS, self._apply_batch, self._on_loaded)
 
     def _apply_batch(self, entries: Sequence[Entry]) -> None:
-        apply_each(entries, self._apply, self._apply_as_deleted)
+        apply_each(entries, self._apply, self._apply_as_deleted, service=SERVICE)
         self._changed.set()
 
     def _on_loaded(self, revision: int) -> None:
@@ -159,6 +169,8 @@ class FamilyReconciler:
             self._changed.clear()
             while acts := self.core.acts(clock.now()):
                 await self._publish(acts, secret)
+            faults.record_all(SERVICE, self._errors)
+            self._errors.clear()
             self._log_unreadable()
             if self._serving is None:
                 await self._serve()
@@ -195,11 +207,21 @@ class FamilyReconciler:
         log.info("serving", families=len(self.core))
 
     async def _publish(self, acts: list[Act], secret: bytes) -> None:
-        messages = [self._message(act, secret) for act in acts]
+        now = clock.now()
+        messages: list[Outgoing] = []
+        said: list[Act] = []
+        for act in acts:
+            try:
+                messages.append(self._message(act, secret))
+                said.append(act)
+            except Exception as error:
+                about = f"workload {act.fact.namespace}/{act.fact.name}"
+                faults.record(SERVICE, "publish an act of a family", about, error)
+                self.core.failed(act.fact, now)
         outcomes = await self._bus.publish_each(messages)
         now = clock.now()
         failed: dict[str, int] = {}
-        for act, outcome in zip(acts, outcomes, strict=True):
+        for act, outcome in zip(said, outcomes, strict=True):
             if isinstance(outcome, int):
                 self.stated += 1
                 self._throttle = LogThrottle()
@@ -265,7 +287,9 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     enabled = (GATES | settings.configuration.feature_gates)[GATE]
 
     def begin(epoch: int) -> FamilyReconciler:
-        return FamilyReconciler(bus, settings, FamilyActs(enabled=enabled, gather=GATHER), epoch)
+        errors: list[ObjectError] = []
+        core = FamilyActs(enabled=enabled, gather=GATHER, errors=errors)
+        return FamilyReconciler(bus, settings, core, epoch, errors)
 
     elected = LeaderElectedService(
         bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda one: one.core.pending

@@ -33,6 +33,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Superseded
 from admittance.runtime.tasks import raise_if_cancelled
 from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.workload_controller.manifest_writer import ManifestWriter
 
 PAUSE_SECONDS: Final = 0.5
@@ -201,9 +202,13 @@ class HeartbeatListener:
         planned = []
         for check in self._checks():
             name = check.metadata.name
-            new = with_new_condition(
-                check, self._objects, self._beats, now, wall, self._written.get(name)
-            )
+            try:
+                new = with_new_condition(
+                    check, self._objects, self._beats, now, wall, self._written.get(name)
+                )
+            except Exception as error:
+                faults.record("workload-controller", "judge a check", f"check {name}", error)
+                continue
             if new is not None:
                 planned.append(self._planned(new))
                 self._log_rivals(check.spec.controller_name, now)

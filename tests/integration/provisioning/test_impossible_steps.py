@@ -29,6 +29,7 @@ from admittance.provisioning_check.step_performer import StepPerformer
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry.object_faults import faults
 from integration.provisioning.test_many_queries import a_record
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -138,4 +139,6 @@ async def test_an_answer_that_raises_becomes_a_dead_letter(
         "an answer of class class cannot be decoded: it cannot be applied: a bug"
     ]
     assert second.status.state is State.PROVISIONED
+    [fault] = faults.take()
+    assert said[0].id in fault.about
     await reconciler.close()

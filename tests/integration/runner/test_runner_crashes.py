@@ -187,11 +187,25 @@ async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(testbed: Runn
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
+async def test_a_job_that_removes_the_folder_of_its_run_fails_and_others_go_on(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner():
+        await testbed.admit("vandal", "rm -rf $(cd ../.. && pwd); sleep 60")
+        finished = await testbed.wait_for_fact("finished", "vandal")
+        assert (finished.succeeded, finished.message) == (
+            False,
+            "the folder of its run was removed",
+        )
+        await testbed.admit("good", "exit 0")
+        assert (await testbed.wait_for_fact("finished", "good")).succeeded
+
+
 async def test_a_shim_that_hangs_when_its_runner_ends_is_killed(
     testbed: RunnerTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.runner.service.CHECK_SECONDS", 0.1)
-    monkeypatch.setattr("admittance.runner.run_manager.HUNG_SECONDS", 0.5)
+    monkeypatch.setattr("admittance.runner.run_checks.HUNG_SECONDS", 0.5)
     async with testbed.runner():
         revision = await testbed.admit("train", "sleep 600 & echo $!; wait", grace=0)
         await testbed.wait_for_fact("started", "train")

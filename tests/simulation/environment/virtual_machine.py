@@ -119,6 +119,9 @@ class VirtualRun:
 
     mark_published = close
 
+    def is_gone(self) -> bool:
+        return False
+
     def is_closed(self) -> bool:
         return self.disk.said
 

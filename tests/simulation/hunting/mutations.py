@@ -23,7 +23,7 @@ from admittance.provisioning.observed_state import ObservedState
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step, Write
 from admittance.provisioning_check.step_performer import StepPerformer
-from admittance.runner import run_manager
+from admittance.runner import run_checks
 from admittance.runner.claims import Claim, Claims, ClaimState
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused
@@ -331,13 +331,13 @@ MUTATIONS: Final = {
         (Patch(*_TRANSITION, _without_frost),), checked, "no row says so|went while it waits", 2
     ),
     "a runner that says nothing would hold quota forever": Mutation(
-        (Patch(*_TRANSITION, _without_drain), Patch(run_manager, "HUNG_SECONDS", inf)),
+        (Patch(*_TRANSITION, _without_drain), Patch(run_checks, "HUNG_SECONDS", inf)),
         checked,
         "stuck in its eviction",
         3,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
-        (Patch(run_manager, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 2
+        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 2
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),

@@ -90,6 +90,77 @@ def test_show_groups_subjects_by_purpose(folder: Path, capsys: pytest.CaptureFix
     assert "  to answer requests:\n    _INBOX.>\n    _R_.>\n" in shown
 
 
+def test_any_workload_is_a_right_that_is_given_by_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(folder, "user", "ada", "-n", "team-a")
+    add(folder, "user", "ben", "-n", "team-a", "--any-workload")
+    capsys.readouterr()
+    invoke(["auth", "list"])
+    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows == [["ada", "owner"], ["ben", "user"]]
+    assert "# role: owner" in (folder.parent / "ada.creds").read_text()
+
+
+def test_rule_of_a_user_comes_and_goes_with_the_user(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uid = str(os.geteuid() or 65534)
+    rules = folder / "run-as"
+    assert add(folder, "user", "ada", "-n", "team-a", "--unix", uid) == 0
+    assert invoke(["auth", "run-as", f"namespace:team-b={uid}"]) == 0
+    assert rules.stat().st_mode & 0o777 == 0o600
+    capsys.readouterr()
+    invoke(["auth", "run-as"])
+    assert capsys.readouterr().out == f"user:ada={uid}\nnamespace:team-b={uid}\n"
+    assert invoke(["auth", "revoke", "ada"]) == 0
+    assert f"removed the rule user:ada={uid} from {rules}" in capsys.readouterr().out
+    assert invoke(["auth", "run-as", "namespace:team-b", "--remove"]) == 0
+    assert not [line for line in rules.read_text().splitlines() if not line.startswith("#")]
+    # A rule from before is not given to a new user without a word.
+    invoke(["auth", "run-as", f"user:eve={uid}"])
+    add(folder, "user", "eve", "-n", "team-a")
+    assert f"its jobs run by a rule from before: user:eve={uid}" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a folder of another Unix user")
+def test_rule_that_the_runner_of_another_unix_user_cannot_follow_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.chown(folder, 65534, 65534)
+    capsys.readouterr()
+    for rule in ("user:ada=12", "@root", "*=5-9"):
+        assert invoke(["auth", "run-as", rule]) == 2
+        refused = capsys.readouterr().err
+        assert "only a runner that is root can start jobs as other Unix users" in refused
+    assert invoke(["auth", "run-as", "user:ada=65534"]) == 0
+    assert (folder / "run-as").stat().st_uid == 65534
+
+
+@pytest.mark.parametrize("how", [[], ["--jwt"]], ids=["nkeys", "jwt"])
+def test_configuration_of_an_earlier_version_is_written_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    how: list[str],
+) -> None:
+    monkeypatch.setenv("ADMIT_NATS_URL", DEAD)
+    folder = tmp_path / "users"
+    assert invoke(["auth", "init", str(folder), *how]) == 0
+    config = folder / "auth.conf"
+    current = config.read_text()
+    config.write_text("# of an earlier version\n")
+    capsys.readouterr()
+    assert invoke(["auth", "reload", "--dir", str(folder)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == f"written: {config}\n"
+    assert "takes effect when the server starts" in shown.err
+    # JWTs have their time.
+    assert [line.split()[:1] for line in config.read_text().splitlines()] == [
+        line.split()[:1] for line in current.splitlines()
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [

@@ -22,6 +22,7 @@ from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, 
 from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.tasks import raise_if_cancelled, set_within
 from admittance.runtime.telemetry.logger import log_set_aside
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.wire import Headers, text_of
 
 OPERATION: Final = "KV-Operation"
@@ -367,20 +368,27 @@ def apply_each(
     apply: Callable[[Entry], None],
     on_broken: Callable[[Entry], None] = lambda _: None,
     *,
+    service: str,
     bucket: str = subjects.BUCKET,
 ) -> None:
-    """Applies entries one by one. An entry that cannot be decoded is logged as set aside and passed
-    to ``on_broken``, so that it does not stop the others.
+    """Applies entries one by one. An entry that cannot be decoded, or that raises an exception by a
+    bug, is logged as set aside and passed to ``on_broken``, so that it does not stop the others.
     """
     for entry in entries:
         try:
             apply(entry)
-        except BROKEN as error:
+        except Exception as error:
             # A program other than Admittance wrote the unreadable entry; the workload-controller
             # ignores such an entry, too.
+            if not isinstance(error, BROKEN):
+                faults.record(service, "read an entry", entry.key, error)
             log_set_aside(SetAside(f"KV_{bucket}", entry.key, entry.revision, reason_of(error)))
-            with suppress(*BROKEN):
+            try:
                 on_broken(entry)
+            except BROKEN:
+                pass  # the error is the same as that of the entry itself
+            except Exception as error:
+                faults.record(service, "forget an entry", entry.key, error)
 
 
 class BucketReplaced(AdmittanceError):

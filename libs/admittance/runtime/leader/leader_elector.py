@@ -373,7 +373,9 @@ class LeaderElector:
 
     async def _watch(self) -> None:
         def apply(entries: Sequence[Entry]) -> None:
-            apply_each(entries, self._apply_heartbeat, bucket=subjects.CLAIMS)
+            apply_each(
+                entries, self._apply_heartbeat, service=self._service, bucket=subjects.CLAIMS
+            )
 
         def on_loaded(_: int) -> None:
             self.watching.set()

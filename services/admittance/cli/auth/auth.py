@@ -87,6 +87,14 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
     await tell_servers(call, store)
 
 
+async def write_again(call: Call, folder: Path) -> None:
+    """Writes ``auth.conf`` with the roles of this version, and reloads the running servers."""
+    store = AuthStore(folder)
+    store.rewrite()
+    output.say(f"written: {store.folder / CONFIG}")
+    await tell_servers(call, store)
+
+
 async def reload_servers(call: Call, store: AuthStore) -> None:
     """Makes the running servers read the users again. Raises AdmittanceError."""
     if call.url_from in (UrlFrom.DEFAULT, UrlFrom.CONTEXT):

@@ -1,4 +1,4 @@
-"""admit auth: init, add, revoke, run-as, expire, list, show, check.
+"""admit auth: init, add, revoke, reload, run-as, expire, list, show, check.
 
 Imports happen when a command runs, so that help and completion are fast.
 """
@@ -189,6 +189,17 @@ def revoke(call: Call, name: UserName, folder: FolderOption = None) -> None:
 
 
 @with_options(call_options_without_output)
+def reload(call: Call, folder: FolderOption = None) -> None:
+    """Write auth.conf with the roles of this version, and make the servers read it.
+
+    For a nats-server of your own, before the services of a new version start.
+    """
+    from admittance.cli.auth import auth
+
+    run(auth.write_again(call, _folder(folder)))
+
+
+@with_options(call_options_without_output)
 def run_as(
     call: Call,
     rule: Annotated[
@@ -272,6 +283,7 @@ def register(app: typer.Typer) -> None:
         ("init", init),
         ("add", add),
         ("revoke", revoke),
+        ("reload", reload),
         ("run-as", run_as),
         ("expire", expire),
         ("list", list_),

@@ -36,8 +36,8 @@ def _found(one: HealthReply, verb: str, subject: str) -> Finding:
         what,
         f"{one.instance} may not {verb} {rule.pattern}, which its role {role} needs to "
         f"{rule.purpose}",
-        f"add {quoted(rule.pattern)} to `{verb}: {{ allow: [ … ] }}` of its user, or let "
-        "`admit auth` write the configuration",
+        f"add {quoted(rule.pattern)} to `{verb}: {{ allow: [ … ] }}` of its user, or let `admit "
+        "auth reload` write the configuration, and start the service again",
     )
 
 

@@ -1,0 +1,77 @@
+"""Checks, from time to time, what no notification says: shims that have ended, hang or never
+started, journals that have grown, and folders of runs that were removed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from admittance.runner import decide
+from admittance.runner.decide import Stage
+from admittance.runner.machine import RunFiles
+from admittance.runner.run_manager import RunManager
+from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.telemetry.object_faults import faults
+
+HUNG_SECONDS: Final = 20.0
+"""Seconds after the grace period of a stop: a shim whose run has not ended by then counts as
+hung."""
+
+log = structlog.get_logger(service="runner")
+
+
+async def check_runs(manager: RunManager) -> None:
+    """Checks all open runs of the runner once."""
+    for count, (key, found) in enumerate(list(manager.folders.items())):
+        if count % 50 == 49:
+            await asyncio.sleep(0)
+        if key not in manager.runs:
+            # The run was closed while an earlier run was checked.
+            continue
+        try:
+            await _check_run(manager, key, found)
+        except AdmittanceError:
+            raise
+        except Exception as error:
+            faults.record("runner", "check a run", f"run {key}", error)
+
+
+async def _check_run(manager: RunManager, key: str, found: RunFiles) -> None:
+    if found.read_journal():
+        manager.report_journal(key, found)
+    if found.journal.outcome is not None or manager.runs[key].stage is Stage.ENDED:
+        return
+    if found.is_gone():
+        # A job with the runner's Unix user can remove the folder.
+        log.warning("run_removed", run=key)
+        await manager.executor.sweep(found.identity.mark, found.journal.processes)
+        manager.handle(key, decide.Ended("failed", "the folder of its run was removed"))
+    elif not found.shim_pid():
+        manager.run_in_background(manager.launcher.launch(found), f"launch {key}")
+    elif not found.shim_lives():
+        await _on_shim_death(manager, key, found, "shim_died")
+    elif _is_hung(manager, key, found):
+        # A hung shim is killed because nothing else would end its run: the claim is renewed as long
+        # as the run is open.
+        manager.launcher.kill(found)
+        await _on_shim_death(manager, key, found, "shim_hung")
+
+
+def _is_hung(manager: RunManager, key: str, found: RunFiles) -> bool:
+    """Whether the run was told to stop, and the shim has not ended the run in time."""
+    if manager.runs[key].stage is not Stage.STOPPING:
+        return False
+    now = manager.machine.boot_seconds()
+    return now >= manager.hung_at.setdefault(key, now + found.identity.grace + HUNG_SECONDS)
+
+
+async def _on_shim_death(manager: RunManager, key: str, found: RunFiles, event: str) -> None:
+    found.read_journal()  # the shim may have written to the journal just before it died
+    manager.report_journal(key, found)
+    if found.journal.outcome is not None:
+        return
+    log.warning(event, run=key)
+    await manager.executor.sweep(found.identity.mark, found.journal.processes)
+    manager.handle(key, decide.Ended("lost", "the shim of the job died"))
