@@ -37,6 +37,7 @@ from admittance.events.reader import Reader, Unreadable
 from admittance.events.requests import Applied
 from admittance.events.subjects import applied_subject, object_key
 from admittance.events.system import ObjectApplied
+from admittance.quota.references import BOTH, Sharing, reference_warnings
 from admittance.workload.bucket_reader import names_of, read_manifest
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
@@ -119,27 +120,27 @@ def _second_defaults(objects: Objects, planned: Iterable[PlannedWrite]) -> Itera
             first = name
 
 
-def warnings_about(planned: PlannedWrite, limits: Limits, objects: Objects) -> tuple[str, ...]:
-    """Warnings about an applied object. ``objects``: all objects, including the other objects of
-    the same apply.
-    """
+def warnings_about(
+    planned: PlannedWrite, controller: Controller, sharing: Sharing = BOTH
+) -> tuple[str, ...]:
+    """Warnings about an applied object. ``controller`` has all objects, including the other objects
+    of the same apply. ``sharing``: what the configuration has."""
     said = planned.object
+    found = list(reference_warnings(said, controller.catalog, sharing))
     if isinstance(said, AdmissionCheck):
-        missing = objects.missing_parameters(said)
-        if not missing:
-            return ()
-        return (
-            f"spec.parameters: {missing}: until then the check is inactive, "
-            "and its queues reserve nothing",
+        missing = controller.objects.missing_parameters(said)
+        if missing:
+            found.append(
+                f"spec.parameters: {missing}: until then the check is inactive, "
+                "and its queues reserve nothing"
+            )
+    families = controller.queues.limits.families
+    if isinstance(said, ClusterQueue) and said.spec.concurrent_admission and not families:
+        found.append(
+            "spec.concurrentAdmission is kept and has no effect: "
+            "the gate ConcurrentAdmission is off, and every workload is regular"
         )
-    if not isinstance(said, ClusterQueue) or said.spec.concurrent_admission is None:
-        return ()
-    if limits.families:
-        return ()
-    return (
-        "spec.concurrentAdmission is kept and has no effect: "
-        "the gate ConcurrentAdmission is off, and every workload is regular",
-    )
+    return tuple(found)
 
 
 def _objections(

@@ -239,7 +239,7 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
         copy.publish_message(message.subject, message.data)
     _update_checks(copy)
     for one, warnings in zip(planned, proposed.warnings, strict=True):
-        more = warnings_about(one, limits, objects)
+        more = warnings_about(one, copy.controller)
         yield replace(one.result, revision=0, warnings=(*warnings, *more))
 
 

@@ -37,6 +37,7 @@ from admittance.events.requests import (
 )
 from admittance.events.subjects import CAPACITY, USER_REQUESTS, object_key
 from admittance.provisioning.records import read_record
+from admittance.quota.references import BOTH, Sharing
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, history, micro
 from admittance.runtime.bus.bus import Bus
@@ -57,7 +58,8 @@ log = structlog.get_logger()
 class Endpoints:
     """Serves the endpoints of one leader of the workload-controller. Manifests are written under
     the lock of `ManifestWriter`, between two batches of facts. ``outcome``: see `OutcomeOf`.
-    ``manifest_bytes``: the most bytes of an applied manifest.
+    ``manifest_bytes``: the most bytes of an applied manifest. ``sharing``: what the configuration
+    has.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Endpoints:
         settled: Callable[[int], Awaitable[SettledReply]],
         outcome: OutcomeOf,
         manifest_bytes: int = MANIFEST_BYTES_MAX,
+        sharing: Sharing = BOTH,
     ) -> None:
         self._bus = bus
         self._instance = instance
@@ -77,6 +80,7 @@ class Endpoints:
         self._wait_settled = settled
         self._outcome = outcome
         self._manifest_bytes = manifest_bytes
+        self._sharing = sharing
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
@@ -134,10 +138,15 @@ class Endpoints:
                 results = await self._manifests.write(planned, user=user)
             except StaleRevision:
                 return ApplyReply(error="an object changed at the same moment: apply again")
+            more = [
+                warnings_about(one, self._manifests.controller, self._sharing) for one in planned
+            ]
         return ApplyReply(
             results=tuple(
-                replace(told, warnings=(*warnings, *warnings_about(one, limits, objects)))
-                for told, warnings, one in zip(results, proposed.warnings, planned, strict=True)
+                replace(told, warnings=(*warnings, *of_references))
+                for told, warnings, of_references in zip(
+                    results, proposed.warnings, more, strict=True
+                )
             )
         )
 

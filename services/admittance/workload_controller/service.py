@@ -20,6 +20,7 @@ from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import subjects
 from admittance.events.requests import SettledReply
 from admittance.lease import CONTROLLER
+from admittance.quota.references import sharing_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
@@ -184,6 +185,7 @@ class ActiveController:
             self.settled,
             self.outcome,
             limits.max_manifest_bytes,
+            sharing_of(settings.configuration),
         )
         runners, runners_known = AnnouncedRunners(), asyncio.Event()
         people = self._people = UserRequests(bus, controller, limits, self._metrics, runners)

@@ -7,14 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.api.configuration import AdmissionFairSharing, Configuration, FairSharing
 from admittance.api.reading.manifest import encode
+from admittance.control.controller import Controller
 from admittance.control.manifest_changes import (
     planned_writes,
     proposal,
     refusal_reasons,
     warnings_about,
 )
-from admittance.control.objects import Objects, StoredObject, users_of
+from admittance.control.objects import Objects, users_of
+from admittance.quota.references import BOTH, sharing_of
 from admittance.workload.limits import Limits
 from support.builders import NOON
 
@@ -37,7 +40,12 @@ def a_queue(*checks: str, flavor: tuple[str, ...] = (), **spec: Any) -> dict[str
         "apiVersion": VERSION,
         "kind": "ClusterQueue",
         "metadata": {"name": "cq"},
-        "spec": {"admissionChecks": checks, "resourceGroups": [group], **spec},
+        "spec": {
+            "admissionChecks": checks,
+            "resourceGroups": [group],
+            "namespaceSelector": {},
+            **spec,
+        },
     }
 
 
@@ -45,8 +53,9 @@ class House:
     """Manifests, applied one after the other."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.objects = Objects()
+        self.controller = Controller(b"secret")
         self.limits = limits or Limits()
+        self.sharing = BOTH
         self.warnings: list[str] = []
         self._revision = 0
 
@@ -61,12 +70,18 @@ class House:
             for one in planned:
                 if one.value is not None:
                     self._revision += 1
-                    kept = StoredObject(one.object, encode(one.object), self._revision)
-                    self.objects.keep(one.key, kept)
+                    self.controller.keep_object(
+                        one.key, one.object, encode(one.object), self._revision
+                    )
+        self.controller.queues.limits = self.limits
         self.warnings = [
-            line for one in planned for line in warnings_about(one, self.limits, self.objects)
+            line for one in planned for line in warnings_about(one, self.controller, self.sharing)
         ]
         return found
+
+    @property
+    def objects(self) -> Objects:
+        return self.controller.objects
 
 
 @pytest.fixture
@@ -163,14 +178,14 @@ def test_a_queue_without_families_may_have_as_many_flavors_as_ever() -> None:
 def test_while_the_gate_is_off_the_policy_is_kept_with_a_warning() -> None:
     house = House(Limits(families=False))
     assert house.apply(a_queue_of(2)) == []
-    [warning] = house.warnings
+    [warning] = [one for one in house.warnings if "concurrentAdmission" in one]
     assert warning.startswith("spec.concurrentAdmission is kept and has no effect")
     assert "ConcurrentAdmission is off" in warning
     assert house.apply(a_queue_of(2, families=False)) == []
-    assert house.warnings == []
+    assert not any("concurrentAdmission" in one for one in house.warnings)
     house.limits = Limits()
     assert house.apply(a_queue_of(2)) == []
-    assert house.warnings == []
+    assert not any("concurrentAdmission" in one for one in house.warnings)
 
 
 def test_parameters_that_are_missing_are_warned_about(house: House) -> None:
@@ -189,6 +204,110 @@ def test_parameters_that_are_missing_are_warned_about(house: House) -> None:
     budget = {"apiVersion": "example.com/v1", "kind": "Budget", "metadata": {"name": "main"}}
     house.apply(check, {**budget, "spec": {}})
     assert house.warnings == []
+
+
+def a_flavor(name: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name}
+    return {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": metadata, "spec": spec}
+
+
+def a_local_queue(namespace: str = "ns", cluster_queue: str = "cq", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": VERSION,
+        "kind": "LocalQueue",
+        "metadata": {"name": "lq", "namespace": namespace},
+        "spec": {"clusterQueue": cluster_queue, **spec},
+    }
+
+
+def a_cohort(name: str, parent: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": VERSION,
+        "kind": "Cohort",
+        "metadata": {"name": name},
+        "spec": {"parentName": parent, **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("manifests", "said"),
+    [
+        pytest.param(
+            [a_flavor("f"), a_queue(namespaceSelector=None)],
+            ["spec.namespaceSelector is missing: the queue selects no namespace"],
+            id="a queue without a selector",
+        ),
+        pytest.param([a_queue()], ["ResourceFlavor f doesn't exist"], id="a missing flavor"),
+        pytest.param(
+            [a_flavor("f"), a_queue("a", flavor=("b",))],
+            ["AdmissionCheck a, b doesn't exist"],
+            id="missing checks",
+        ),
+        pytest.param(
+            [a_flavor("f", topologyName="t", nodeLabels={"x": "y"}), a_queue()],
+            ["Topology t of ResourceFlavor f doesn't exist"] * 2,
+            id="a missing topology, of the flavor and of its queue",
+        ),
+        pytest.param(
+            [a_local_queue()], ["ClusterQueue cq doesn't exist"], id="a missing ClusterQueue"
+        ),
+        pytest.param(
+            [a_flavor("f"), a_queue(namespaceSelector=None), a_local_queue()],
+            ["spec.namespaceSelector is missing", "ClusterQueue cq has no namespaceSelector"],
+            id="a ClusterQueue that selects nothing",
+        ),
+        pytest.param(
+            [
+                a_flavor("f"),
+                a_queue(namespaceSelector={"matchLabels": {"team": "a"}}),
+                a_local_queue(),
+            ],
+            ["the namespaceSelector of ClusterQueue cq does not select the namespace ns"],
+            id="a namespace that is not selected",
+        ),
+        pytest.param(
+            [a_cohort("a", "b"), a_cohort("b", "a")],
+            ["spec.parentName: the cohorts form a cycle"] * 2,
+            id="cohorts in a cycle",
+        ),
+        pytest.param(
+            [a_flavor("f"), a_queue(), a_local_queue(), a_cohort("a", "b")],
+            [],
+            id="nothing is missing",
+        ),
+    ],
+)
+def test_an_object_that_does_nothing_yet_is_warned_about(
+    house: House, manifests: list[dict[str, Any]], said: list[str]
+) -> None:
+    assert house.apply(*manifests) == []
+    assert len(house.warnings) == len(said), house.warnings
+    for warning, begins in zip(house.warnings, said, strict=True):
+        assert warning.startswith(begins)
+
+
+def test_shares_without_their_section_of_the_configuration_are_warned_about() -> None:
+    weight = {"fairSharing": {"weight": 2}}
+    scope = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
+    house = House()
+    manifests = [
+        a_flavor("f"),
+        a_queue(**weight, **scope),
+        a_local_queue(**weight),
+        a_cohort("c", "", **weight),
+    ]
+    assert house.apply(*manifests) == []
+    assert house.warnings == []
+    house.sharing = sharing_of(Configuration())
+    assert house.apply(*manifests) == []
+    assert [one.split(" has no effect")[0] for one in house.warnings] == [
+        "spec.fairSharing",
+        "spec.admissionScope",
+        "spec.fairSharing",
+        "spec.fairSharing",
+    ]
+    both = Configuration(fair_sharing=FairSharing(), admission_fair_sharing=AdmissionFairSharing())
+    assert sharing_of(both) == BOTH
 
 
 def test_an_object_that_is_twice_in_one_request_is_named() -> None:
