@@ -34,7 +34,7 @@ from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.cycle.refusals import due_refusals, next_refusal_at
 from admittance.scheduling.explain import pending, queue_status
 from admittance.scheduling.explain.explain import explain
-from admittance.scheduling.explain.flavor_report import fit
+from admittance.scheduling.explain.fit import fit
 from admittance.scheduling.explain.queue_gauges import queue_gauges
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated_preemptions

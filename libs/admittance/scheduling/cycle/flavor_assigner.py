@@ -11,7 +11,14 @@ from typing import Any, Final, NamedTuple
 
 from admittance.quota.cell import Cell, available, borrow_level, potential
 from admittance.quota.labels import matches_node, untolerated
-from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, Obstacle, PodSetPlace
+from admittance.scheduling.state.assignment import (
+    NO_FIT,
+    Assignment,
+    Choice,
+    Cursor,
+    Obstacle,
+    PodSetPlace,
+)
 from admittance.scheduling.state.flavor_plan import FlavorPlan, Group, Option
 from admittance.scheduling.state.requests import PodSetNeeds, RequestShape
 from admittance.scheduling.state.shared_quota import FamilyQuota
@@ -34,8 +41,9 @@ Only = Sequence[Mapping[str, str]]
 
 _START: Mapping[int, int] = {}
 
-TRIES_MAX: Final = 16
-"""How often a scan is repeated because flavors have different checks of one controller."""
+TRIES_MAX: Final = 64
+"""How often a scan is repeated because flavors have different checks of one controller, or
+different values of a node label: as often as a resource group may have flavors."""
 
 
 def assign(
@@ -53,13 +61,14 @@ def assign(
     ``only``: the flavors that the scan may look at. ``overlap``: quota that the family holds, which
     is not requested again.
 
-    Flavors with different checks of one controller are not used together. If the first choice of a
-    flavor excludes all flavors for the other resources, the scan is repeated and avoids the check
-    of that first choice."""
+    Flavors with different checks of one controller are not used together, and flavors with
+    different values of a node label not for one pod set. If the first choice of a flavor excludes
+    all flavors for the other resources, the scan is repeated and avoids that first choice, or its
+    check."""
     first = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, frozenset(), overlap)
     if first.mode != _NO_FIT or not first.clashes:
         return first
-    tried: set[frozenset[str]] = set()
+    tried: set[frozenset[Choice]] = set()
     ahead = [frozenset((name,)) for name in first.clashes]
     while ahead and len(tried) < TRIES_MAX:
         avoided = ahead.pop(0)
@@ -80,10 +89,10 @@ def _attempt(
     oracle: Oracle | None,
     only: Only | None,
     ignore_undeclared: bool,
-    avoided: frozenset[str],
+    avoided: frozenset[Choice],
     overlap: FamilyQuota[Any] | None,
 ) -> Assignment:
-    """Scans the flavors once, skipping flavors that have one of the ``avoided`` checks."""
+    """Scans the flavors once, without the ``avoided`` choices."""
     result = Assignment(avoided, overlap)
     taken = result.usage
     stops: list[dict[int, int]] = []
@@ -93,6 +102,7 @@ def _attempt(
         if plan.covers_pods:
             amounts = [*(one for one in amounts if one[0] != "pods"), ("pods", ps.count)]
         flavors: dict[str, str] = {}
+        result.chosen = flavors
         charges: list[tuple[Cell, int]] = []
         place: list[tuple[str, int]] = []
         stopped: dict[int, int] = {}
@@ -290,8 +300,15 @@ def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: A
         and not matches_node(option.labels, dict(ps.node_selector), ps.terms)
     ):
         reason = f"flavor {option.flavor} doesn't match node affinity"
-    elif option.checks and any(name in result.avoided for _, name in option.checks):
+    elif result.avoided and _is_avoided(option, ps, result.avoided):
         return False
+    elif option.rivals and (rival := _rival(option, result)) is not None:
+        result.clashes.append((ps.name, rival))
+        key = option.rivals[rival]
+        reason = (
+            f"flavor {option.flavor} has another value of node label {key} than flavor {rival} "
+            "of the same pods"
+        )
     elif option.checks and (pair := _conflict(option, result)) is not None:
         kind = "ConflictingAdmissionChecks"
         name, other = pair
@@ -301,6 +318,16 @@ def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: A
         return True
     result.obstacles.append(Obstacle(ps.name, option.flavor, "", 0, 0, kind, reason))
     return False
+
+
+def _is_avoided(option: Option, ps: PodSetNeeds, avoided: frozenset[Choice]) -> bool:
+    return (ps.name, option.flavor) in avoided or any(name in avoided for _, name in option.checks)
+
+
+def _rival(option: Option, result: Assignment) -> str | None:
+    """Returns the flavor chosen earlier for the pod set that has another value of a node label;
+    None: there is none."""
+    return next((one for one in result.chosen.values() if one in option.rivals), None)
 
 
 def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:

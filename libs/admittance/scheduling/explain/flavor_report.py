@@ -1,21 +1,17 @@
 """Reports for each flavor whether it fits a pending workload, with numbers, and whether preemption
-helps; lists the workloads that hold most of a missing resource; decides whether a queue could ever
-admit a workload that is not submitted yet."""
+helps; lists the workloads that hold most of a missing resource."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from admittance.api.units import BadQuantity
 from admittance.events.explanation import Holder, PreemptionVictim, Protection, Room
 from admittance.events.requests import FlavorVerdict
-from admittance.events.whatif import FitReply
 from admittance.quota.cell import (
     UNLIMITED,
     Cell,
@@ -28,103 +24,18 @@ from admittance.quota.cell import (
 )
 from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine
 from admittance.scheduling.cycle.nominate import Search
-from admittance.scheduling.cycle.refusals import obstacle_message, obstacles_message, shortfall
+from admittance.scheduling.cycle.refusals import obstacle_message, shortfall
 from admittance.scheduling.explain.preemption_blockers import (
     QuotaNeed,
     SearchBudget,
     preemption_blockers,
     protection_rule,
 )
-from admittance.scheduling.state.assignment import Assignment, FlavorAssignmentMode, Obstacle
+from admittance.scheduling.state.assignment import Assignment, FlavorAssignmentMode
 from admittance.scheduling.state.equivalence import Key
-from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, FlavorPlan
-from admittance.scheduling.state.requests import Needs, RequestShape
+from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo, family_quota_of
-
-NO_QUEUE: Final = "NoSuchQueue"
-NEVER_FITS: Final = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor"})
-"""The reasons of obstacles that remain even if all quota is free."""
-
-
-class _Manifest(msgspec.Struct, frozen=True):
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
-    """Returns whether the workload in the manifest, which is not submitted, could start if no other
-    workload ran.
-
-    The requests are counted as in a cycle, after exclusions and transformations, and each pod set
-    is compared with `admittance.quota.cell.potential`. ``fits`` in the reply may be true although
-    the workload can never start: pod sets that each fit alone but not together are not detected."""
-    try:
-        spec = msgspec.json.decode(manifest, type=_Manifest).spec
-        needs = state.shapes.needs(spec)
-        found = _fit(state, namespace, needs)
-        uncharged = state.shapes.uncharged(spec, _covered(state, found.cluster_queue))
-    except (msgspec.MsgspecError, BadQuantity) as error:
-        return FitReply(error=f"the workload cannot be read: {error}")
-    return msgspec.structs.replace(
-        found, local_queue=needs.queue, uncharged=uncharged, seen=state.seen
-    )
-
-
-def _covered(state: SchedulerState, queue: str) -> Container[str] | None:
-    """Returns the only resources that need quota in the ClusterQueue; None: all need quota."""
-    found = state.queues.get(queue)
-    if state.config.quota_check_strategy != "IgnoreUndeclared":
-        return None
-    return found.plan.groups if found is not None and found.plan is not None else None
-
-
-def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
-    local = state.catalog.local_queues.get((namespace, needs.queue))
-    if local is None:
-        message = f"LocalQueue {namespace}/{needs.queue} does not exist"
-        return FitReply(fits=False, reason=NO_QUEUE, message=message)
-    name = local.spec.cluster_queue
-    queue = state.queues.get(name)
-    if queue is None or queue.node is None or queue.plan is None:
-        message = f"ClusterQueue {name} of LocalQueue {namespace}/{needs.queue} does not exist"
-        return FitReply(fits=False, reason=NO_QUEUE, message=message, cluster_queue=name)
-    lenient = state.config.quota_check_strategy == "IgnoreUndeclared"
-    obstacles = _obstacles(queue.plan, _smallest(needs.shape), ignore_undeclared=lenient)
-    if not obstacles:
-        return FitReply(cluster_queue=name)
-    reason = obstacles[0].reason
-    return FitReply(
-        fits=False, reason=reason, message=obstacles_message(obstacles), cluster_queue=name
-    )
-
-
-def _smallest(shape: RequestShape) -> RequestShape:
-    """Returns the shape of the workload with the fewest pods with which it may start."""
-    if not shape.is_flexible:
-        return shape
-    return shape.scaled(
-        [ps.count if ps.min_count is None else min(ps.min_count, ps.count) for ps in shape.pod_sets]
-    )
-
-
-def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool) -> list[Obstacle]:
-    """Returns the obstacles of the first pod set that fits into no flavor even if all quota is
-    free; empty: each pod set fits into a flavor."""
-    for ps, totals in zip(shape.pod_sets, shape.totals, strict=True):
-        for resource, amount in totals:
-            if amount and resource not in plan.groups and not ignore_undeclared:
-                message = f"resource {resource} unavailable in ClusterQueue"
-                return [Obstacle(ps.name, "", resource, amount, 0, "NoMatchingFlavor", message)]
-    by_group: dict[tuple[str, int], list[list[Obstacle]]] = {}
-    for one in examine(plan, shape):
-        group = plan.groups[one.amounts[0][0]].at
-        never = [obstacle for obstacle in one.obstacles if obstacle.reason in NEVER_FITS]
-        by_group.setdefault((one.pod_set, group), []).append(never)
-    for options in by_group.values():
-        if all(options):
-            return [obstacle for option in options for obstacle in option]
-    return []
-
 
 HOLDERS_MAX = 10
 LOOKED_AT_MAX = 1_000
@@ -293,6 +204,12 @@ def report_flavors(
                     message=f"resource {resource} unavailable in ClusterQueue",
                 )
             )
+    # Flavors that fit alone, but not together with the flavors chosen before.
+    excluded = {
+        (one.pod_set, one.flavor): one
+        for one in (found.obstacles if found.mode == FlavorAssignmentMode.NO_FIT else ())
+        if not one.resource
+    }
     held = family_quota_of(workload)
     for one in examine(plan, shape, ask, list(_before(found)), held):
         why = closed
@@ -300,6 +217,15 @@ def report_flavors(
             missing = ", ".join(uncovered[one.pod_set])
             why = f"its pod set also requests {missing}, which no flavor of the ClusterQueue has"
         verdict, needs = _verdict(one, queue, workload, search, bounded, why)
+        obstacle = excluded.get((one.pod_set, one.option.flavor))
+        if obstacle is not None and verdict.fits:
+            verdict = replace(
+                verdict,
+                fits=False,
+                outcome="Ineligible",
+                reason=obstacle.reason,
+                message=obstacle.message,
+            )
         blockers: list[Protection] = []
         if verdict.outcome in ("NoCandidates", "NoFit"):
             for need in needs:

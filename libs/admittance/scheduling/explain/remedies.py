@@ -137,12 +137,21 @@ def of_flavor(
             )
 
 
+LABEL_CLASH: Final = " another value of node label "
+"""Part of the message of a flavor that has another node label than a flavor chosen before."""
+
+
 def _of_ineligible(verdict: FlavorVerdict) -> Iterator[str]:
     if not verdict.flavor:
         what = ", ".join(verdict.resources)
         yield f"{what} in a resource group of the ClusterQueue, or a request without {what}"
     elif verdict.reason == "ConflictingAdmissionChecks":
         yield f"at most one check of each controller in flavor {verdict.flavor}"
+    elif LABEL_CLASH in verdict.message:
+        yield (
+            f"one value of {verdict.message.split(' another value of ')[1].split(' than ')[0]} in "
+            f"the flavors of pod set {verdict.pod_set}"
+        )
     elif "not found" in verdict.message:
         yield f"creation of ResourceFlavor {verdict.flavor}"
     elif "taint" in verdict.message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -52,6 +52,10 @@ class Obstacle(NamedTuple):
     taken: int = 0
 
 
+Choice: TypeAlias = str | tuple[str, str]
+"""A choice that a scan of flavors can avoid: an admission check, or a pod set with a flavor."""
+
+
 class PodSetPlace(msgspec.Struct, frozen=True):
     """The flavors and amounts that an assignment gives to one pod set: ``flavors``, the flavor of
     each resource; ``amounts``, the amount of each resource for all pods."""
@@ -68,9 +72,10 @@ class Assignment:
     ``usage``: the amounts that the assignment would charge per cell, in the order of assigning.
     ``contested``: the assigned flavors and resources that have room only after preemption.
     ``cursor``: where the scan stopped; None: the scan reached the last flavor. ``checks``: for each
-    controller the check that the assigned flavors need. ``avoided``: admission checks; the scan
-    skipped the flavors with one of these checks. ``clashes``: checks of flavors chosen early in the
-    scan that excluded later flavors. ``failed_from``: the index of the first obstacle of the scan
+    controller the check that the assigned flavors need. ``chosen``: the flavors of the pod set that
+    is scanned, by resource. ``avoided``: what the scan skipped: flavors with one of these admission
+    checks, and these flavors of pod sets. ``clashes``: checks and flavors chosen early in the scan
+    that excluded later flavors. ``failed_from``: the index of the first obstacle of the scan
     that found no flavor.
 
     ``family_quota``: the quota that the family of a variant holds. A variant needs only the amounts
@@ -79,6 +84,7 @@ class Assignment:
     __slots__ = (
         "avoided",
         "checks",
+        "chosen",
         "clashes",
         "contested",
         "cursor",
@@ -93,17 +99,18 @@ class Assignment:
     )
 
     def __init__(
-        self, avoided: frozenset[str] = frozenset(), overlap: FamilyQuota[Any] | None = None
+        self, avoided: frozenset[Choice] = frozenset(), overlap: FamilyQuota[Any] | None = None
     ) -> None:
         self.avoided = avoided
         self.family_quota = overlap
-        self.clashes: list[str] = []
+        self.clashes: list[Choice] = []
         self.mode: int = 4  # FIT
         self.level = 0
         self.places: list[PodSetPlace] = []
         self.usage: dict[Cell, int] = {}
         self.whole = self.usage
         self.checks: dict[str, str] = {}
+        self.chosen: Mapping[str, str] = {}
         self.obstacles: list[Obstacle] = []
         self.failed_from = 0
         self.cursor: Cursor | None = None

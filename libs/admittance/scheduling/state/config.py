@@ -55,7 +55,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     their quota is free a cycle later. With ``as_kueue``, a head fits as if victims of the same
     cycle had stopped already, so quota may be exceeded until these victims have stopped. With
     ``as_kueue``, a pod set counts as fitting if one of its resources fits by borrowing, even if
-    another needs preemption; its workload then blocks its queue."""
+    another needs preemption; its workload then blocks its queue. With ``as_kueue``, a pod set may
+    get flavors with different values of a node label."""
 
     refusal_delay: timedelta = timedelta(seconds=1)
     requeuing_timestamp: str = "Eviction"

@@ -4,20 +4,27 @@ that hold quota and usage of each flavor.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from admittance.api.meta import Taint, Toleration
-from admittance.api.queues import Preemption
+from admittance.api.queues import Preemption, ResourceGroup
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
 from admittance.quota.labels import BLOCKING_EFFECTS
 from admittance.quota.tree import Node
 from admittance.scheduling.state.config import Config
 
+NO_RIVALS: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 class Option(NamedTuple):
     """One flavor of a resource group in a `FlavorPlan`. ``exists``: the flavor's ResourceFlavor
     exists. ``checks``: controller and name of each admission check that the flavor needs.
+    ``rivals``: the flavors of other groups with another value of a node label, each with the label:
+    no node has both values.
     """
 
     flavor: str
@@ -27,6 +34,7 @@ class Option(NamedTuple):
     tolerations: tuple[Toleration, ...]
     checks: tuple[tuple[str, str], ...]
     cells: dict[str, Cell]
+    rivals: Mapping[str, str] = NO_RIVALS
 
 
 class Group(NamedTuple):
@@ -80,6 +88,8 @@ def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> F
     """Returns the ClusterQueue prepared for scans of flavors, from its current configuration."""
     spec = catalog.cluster_queues[name].spec
     lists = catalog.lists[name]
+    # Kueue keeps one of the values and loses the other.
+    rivals = {} if config.as_kueue else _rivals(catalog, spec.resource_groups)
     groups: dict[str, Group] = {}
     for index, group in enumerate(spec.resource_groups):
         options: list[Option] = []
@@ -106,6 +116,7 @@ def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> F
                         resource: node.cell((offered.name, resource))
                         for resource in group.covered_resources
                     },
+                    rivals=rivals.get(offered.name, NO_RIVALS),
                 )
             )
         compiled = Group(index, frozenset(group.covered_resources), tuple(options))
@@ -129,6 +140,30 @@ def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> F
         or (config.fair_sharing is not None and policy.reclaim != "Never"),
         flavors_fit_whole=config.as_kueue,
     )
+
+
+def _rivals(catalog: Catalog, groups: Sequence[ResourceGroup]) -> dict[str, dict[str, str]]:
+    """Returns for each flavor the flavors of other resource groups with another value of a node
+    label, each with the label."""
+    found: dict[str, dict[str, str]] = {}
+    if len(groups) < 2:
+        return found
+    labels = [
+        [
+            (offered.name, flavor.spec.node_labels)
+            for offered in group.flavors
+            if (flavor := catalog.flavors.get(offered.name)) is not None and flavor.spec.node_labels
+        ]
+        for group in groups
+    ]
+    for one, other in combinations(labels, 2):
+        for name, mine in one:
+            for rival, theirs in other:
+                lost = next((key for key in mine if theirs.get(key, mine[key]) != mine[key]), None)
+                if lost is not None:
+                    found.setdefault(name, {})[rival] = lost
+                    found.setdefault(rival, {})[name] = lost
+    return found
 
 
 def _policy(preemption: Preemption) -> Policy:

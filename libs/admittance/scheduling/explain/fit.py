@@ -1,0 +1,134 @@
+"""Decides whether a queue could ever admit a workload that is not submitted yet, and which of its
+requests need no quota."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Final
+
+import msgspec
+
+from admittance.api.units import BadQuantity
+from admittance.events.whatif import FitReply
+from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine
+from admittance.scheduling.cycle.refusals import obstacles_message
+from admittance.scheduling.state.assignment import Obstacle
+from admittance.scheduling.state.flavor_plan import FlavorPlan, Option
+from admittance.scheduling.state.requests import Needs, RequestShape
+from admittance.scheduling.state.scheduler_state import SchedulerState
+
+NO_QUEUE: Final = "NoSuchQueue"
+NEVER_FITS: Final = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor"})
+"""The reasons of obstacles that remain even if all quota is free."""
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) -> FitReply:
+    """Returns whether the workload in the manifest, which is not submitted, could start if no other
+    workload ran.
+
+    The requests are counted as in a cycle, after exclusions and transformations, and each pod set
+    is compared with `admittance.quota.cell.potential`. ``fits`` in the reply may be true although
+    the workload can never start: pod sets that each fit alone but not together are not detected."""
+    try:
+        spec = msgspec.json.decode(manifest, type=_Manifest).spec
+        needs = state.shapes.needs(spec)
+        found = _fit(state, namespace, needs)
+        uncharged = state.shapes.uncharged(spec, _covered(state, found.cluster_queue))
+    except (msgspec.MsgspecError, BadQuantity) as error:
+        return FitReply(error=f"the workload cannot be read: {error}")
+    return msgspec.structs.replace(
+        found, local_queue=needs.queue, uncharged=uncharged, seen=state.seen
+    )
+
+
+def _covered(state: SchedulerState, queue: str) -> Container[str] | None:
+    """Returns the only resources that need quota in the ClusterQueue; None: all need quota."""
+    found = state.queues.get(queue)
+    if state.config.quota_check_strategy != "IgnoreUndeclared":
+        return None
+    return found.plan.groups if found is not None and found.plan is not None else None
+
+
+def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
+    local = state.catalog.local_queues.get((namespace, needs.queue))
+    if local is None:
+        message = f"LocalQueue {namespace}/{needs.queue} does not exist"
+        return FitReply(fits=False, reason=NO_QUEUE, message=message)
+    name = local.spec.cluster_queue
+    queue = state.queues.get(name)
+    if queue is None or queue.node is None or queue.plan is None:
+        message = f"ClusterQueue {name} of LocalQueue {namespace}/{needs.queue} does not exist"
+        return FitReply(fits=False, reason=NO_QUEUE, message=message, cluster_queue=name)
+    lenient = state.config.quota_check_strategy == "IgnoreUndeclared"
+    obstacles = _obstacles(queue.plan, _smallest(needs.shape), ignore_undeclared=lenient)
+    if not obstacles:
+        return FitReply(cluster_queue=name)
+    reason = obstacles[0].reason
+    return FitReply(
+        fits=False, reason=reason, message=obstacles_message(obstacles), cluster_queue=name
+    )
+
+
+def _smallest(shape: RequestShape) -> RequestShape:
+    """Returns the shape of the workload with the fewest pods with which it may start."""
+    if not shape.is_flexible:
+        return shape
+    return shape.scaled(
+        [ps.count if ps.min_count is None else min(ps.min_count, ps.count) for ps in shape.pod_sets]
+    )
+
+
+def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool) -> list[Obstacle]:
+    """Returns the obstacles of the first pod set that fits into no flavor even if all quota is
+    free; empty: each pod set fits into a flavor."""
+    for ps, totals in zip(shape.pod_sets, shape.totals, strict=True):
+        for resource, amount in totals:
+            if amount and resource not in plan.groups and not ignore_undeclared:
+                message = f"resource {resource} unavailable in ClusterQueue"
+                return [Obstacle(ps.name, "", resource, amount, 0, "NoMatchingFlavor", message)]
+    by_group: dict[tuple[str, int], list[FlavorOffer]] = {}
+    for one in examine(plan, shape):
+        group = plan.groups[one.amounts[0][0]].at
+        by_group.setdefault((one.pod_set, group), []).append(one)
+    usable: dict[str, list[list[Option]]] = {}
+    for (pod_set, _), offers in by_group.items():
+        options = [one.option for one in offers if not _never(one)]
+        if not options:
+            return [obstacle for one in offers for obstacle in _never(one)]
+        usable.setdefault(pod_set, []).append(options)
+    for pod_set, choices in usable.items():
+        if not _have_common_labels(choices, (), [COMBINATIONS_MAX]):
+            message = "no flavors for all its resources have the same values of their node labels"
+            return [Obstacle(pod_set, "", "", 0, 0, "NoMatchingFlavor", message)]
+    return []
+
+
+def _never(one: FlavorOffer) -> list[Obstacle]:
+    return [obstacle for obstacle in one.obstacles if obstacle.reason in NEVER_FITS]
+
+
+COMBINATIONS_MAX: Final = 1_000
+"""How many combinations of flavors are looked at; with more, a workload counts as fitting."""
+
+
+def _have_common_labels(
+    choices: Sequence[Sequence[Option]], chosen: tuple[str, ...], left: list[int]
+) -> bool:
+    """Returns whether one flavor of each group can be used together with the flavors ``chosen``:
+    no two of them have different values of a node label. ``left``: how many combinations may still
+    be looked at."""
+    if not choices:
+        return True
+    for option in choices[0]:
+        left[0] -= 1
+        if left[0] <= 0:
+            return True
+        if option.rivals and any(one in option.rivals for one in chosen):
+            continue
+        if _have_common_labels(choices[1:], (*chosen, option.flavor), left):
+            return True
+    return False
