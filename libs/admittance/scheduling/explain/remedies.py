@@ -68,6 +68,9 @@ def _inactive_checks(state: SchedulerState, queue: str) -> Iterator[str]:
             yield f"creation of AdmissionCheck {name}"
         elif (why := inactive_because(check)) is not None:
             yield f"AdmissionCheck {name} becoming active again ({why})"
+    pair = state.catalog.lists[queue].conflicting(state.catalog.checks.get)
+    if pair is not None:
+        yield f"removal of AdmissionCheck {pair[0]} or {pair[1]}, which have one controller"
 
 
 def of_open_check(state: SchedulerState, name: str) -> str:
