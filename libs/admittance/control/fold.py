@@ -116,7 +116,7 @@ class BatchFold:
         known = self._known(key)
         if logged.sequence <= known.fact:
             return True
-        if foreign := not_owned(logged, fact, known, self._named_parent(fact)):
+        if foreign := not_owned(logged, fact, self._known):
             self._note_outcome(logged, refused(known.workload, NOT_OWNER, foreign))
             if isinstance(fact, facts.Submitted):
                 self._reject(logged, fact, NOT_OWNER, foreign)
@@ -202,11 +202,6 @@ class BatchFold:
                 raise NotFolded(known.fact, error) from error
             puts.append(Put(key, before.revision, value, known.fact, known.trace, workload, group))
         return Commit(puts, self._notes, self._dead, self._echoes, self._outcomes, through, rest)
-
-    def _named_parent(self, fact: Fact) -> StoredWorkload | None:
-        """The parent that the submission of a variant names; None for every other fact."""
-        claim = claim_of(fact) if isinstance(fact, facts.Submitted) else None
-        return self._known(workload_key(fact.namespace, claim.owner[0])).workload if claim else None
 
     # Steps. -------------------------------------------------------------------------
 

@@ -6,18 +6,19 @@ permissions guard.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
 from msgspec.structs import replace
 
 from admittance.control.commit import LogMessage
+from admittance.control.submissions import claim_of
 from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
 from admittance.events.base import HEADER_RIGHTS, Fact
 from admittance.events.codec import decode
-from admittance.events.subjects import APPROVAL_CONTROLLER, OWNER, user_of
-from admittance.workload.stored import StoredWorkload
+from admittance.events.subjects import APPROVAL_CONTROLLER, OWNER, user_of, workload_key
 
 NOT_OWNER: Final = "NotOwner"
 """The reason of a refused fact of a person that changes its own workloads only."""
@@ -50,25 +51,23 @@ def _meant(fact: Fact, user: str, now: datetime) -> Fact:
     return fact
 
 
-def not_owned(
-    logged: LogMessage, fact: Fact, present: VersionedWorkload, parent: StoredWorkload | None
-) -> str:
+def not_owned(logged: LogMessage, fact: Fact, known: Callable[[str], VersionedWorkload]) -> str:
     """Why a person with the role owner may not cause the fact, as a sentence; "": the person may,
-    or has another role. ``present``: the workload that the fact names. ``parent``: the parent that
-    a submission of a variant names."""
+    or has another role. ``known``: returns the workload at a key of the bucket."""
     if logged.headers.get(HEADER_RIGHTS) != OWNER:
         return ""
-    if isinstance(fact, facts.Submitted) and present.workload is None and not present.unreadable:
-        if parent is None or parent.status.submitted_by == user_of(logged.subject):
-            return ""
-        name, owner = parent.metadata.name, parent.status.submitted_by
-    else:
-        name = fact.name
-        owner = present.workload.status.submitted_by if present.workload is not None else ""
-        if present.workload is None and not present.unreadable:
-            return ""  # the fact leads to nothing
-        if owner == user_of(logged.subject):
-            return ""
+    name = fact.name
+    present = known(workload_key(fact.namespace, name))
+    claim = claim_of(fact) if isinstance(fact, facts.Submitted) else None
+    if claim is not None and present.workload is None and not present.unreadable:
+        # The new variant changes the family of its parent.
+        name = claim.owner[0]
+        present = known(workload_key(fact.namespace, name))
+    if present.workload is None and not present.unreadable:
+        return ""
+    owner = present.workload.status.submitted_by if present.workload is not None else ""
+    if owner == user_of(logged.subject):
+        return ""
     whose = f"belongs to {owner}" if owner else "has no known owner"
     return f"role {OWNER}: workload {name} {whose}"
 

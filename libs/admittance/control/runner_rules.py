@@ -15,6 +15,8 @@ from admittance.events.system import RunnerStarts
 def starts_job(rules: RunnerStarts, user: str, namespace: str) -> bool:
     """Whether the runner starts jobs of the user in the namespace. ``user`` "": the submitter is
     unknown."""
+    if user in rules.refused:
+        return False
     named = user in rules.submitters if user else rules.unknown
     return named or namespace in rules.all_of or rules.every
 

@@ -59,7 +59,8 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
     """Which jobs a runner starts, by submitter and namespace.
 
     ``namespaces``: the runner leaves jobs of other namespaces to other runners; empty: none.
-    ``submitters``: the users whose jobs it starts. ``all_of``: the namespaces of which it starts
+    ``submitters``: the users whose jobs it starts; ``refused``: users whose jobs it does not start
+    whatever the other fields say. ``all_of``: the namespaces of which it starts
     the jobs of all submitters. ``unknown``: whether it starts the jobs of unknown submitters.
     ``every``: whether it starts the jobs of all submitters. ``images``: patterns of the images that
     it may run; empty: all images.
@@ -67,6 +68,7 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
 
     namespaces: tuple[str, ...] = ()
     submitters: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     all_of: tuple[str, ...] = ()
     unknown: bool = False
     every: bool = False

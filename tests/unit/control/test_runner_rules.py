@@ -25,6 +25,9 @@ ADA = RunnerStarts(submitters=("ada",))
         pytest.param([RunnerStarts(all_of=("team",))], "ben", False, id="the namespace is named"),
         pytest.param([RunnerStarts(all_of=("x",))], "ben", True, id="another namespace is named"),
         pytest.param([RunnerStarts(every=True)], "ben", False, id="a rule for all"),
+        pytest.param(
+            [RunnerStarts(every=True, refused=("ben",))], "ben", True, id="its rule is broken"
+        ),
         pytest.param([ADA, RunnerStarts(every=True)], "ben", False, id="another runner starts it"),
         pytest.param([ADA, None], "ben", False, id="another runner has no rules"),
         pytest.param(

@@ -185,7 +185,9 @@ def test_rule_of_a_file_that_cannot_be_followed_refuses_its_jobs_only(
     assert reason in str(uid_of(rules, "ada"))
     assert uid_of(rules, "ben") == 1000
     assert reason in rules.findings()[0].found
-    assert "ada" not in (rules.current.starts() or RunnerStarts()).submitters
+    announced = rules.current.starts()
+    assert announced is not None
+    assert (announced.submitters, announced.refused) == ((), ("ada",))
 
 
 def test_runner_that_is_not_root_has_no_group_rule(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
             if not self.namespaces and not self.images:
                 return None
             return RunnerStarts(namespaces=self.namespaces, images=self.images, every=True)
-        broken = {key.removeprefix("user:") for key in self.broken}
+        broken = {key[5:] for key in self.broken if key.startswith("user:")}
         named = {"user": self.members.keys() - broken, "namespace": set[str]()}
         for key in self.run_as:
             kind, _, name = key.partition(":")
@@ -125,6 +125,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         return RunnerStarts(
             namespaces=self.namespaces,
             submitters=tuple(sorted(named["user"])),
+            refused=tuple(sorted(broken)),
             all_of=tuple(sorted(named["namespace"])),
             unknown=UNKNOWN in self.run_as,
             every=EVERY in self.run_as,
