@@ -262,8 +262,9 @@ async def test_doctor_names_unreadable_data_under_a_login(folder: Folder) -> Non
         assert "set aside: KV_admittance workload.default.broken" in line
         assert "JSON is malformed" in line
         assert "`admit delete --stored workload.default.broken`" in out
-    await bus.publish(Outgoing(key, b"", {"KV-Operation": "DEL"}))
     await bus.close()
+    status, out, err = await folder.admit("delete", "--stored", "workload.default.broken")
+    assert (status, out) == (0, "workload.default.broken deleted\n"), err
     status, out, err = await folder.admit("doctor")
     assert status == 0, err
     assert "none: all entries can be read; " in out
