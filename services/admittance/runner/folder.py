@@ -35,6 +35,7 @@ from typing import Final
 import msgspec
 
 from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
+from admittance.runner.processes import ProcessRef
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 from admittance.runtime.telemetry.object_faults import faults
@@ -140,6 +141,14 @@ class RunFolder:
             return int((self.path / "shim").read_text().split()[0])
         except (OSError, ValueError, IndexError):
             return 0
+
+    def fork_server(self) -> ProcessRef:
+        """The fork server that forked the run's shim; pid 0 if it is not known."""
+        try:
+            _, _, pid, ticks = (self.path / "shim").read_text().split()
+            return ProcessRef(int(pid), int(ticks))
+        except (OSError, ValueError):
+            return ProcessRef(0, 0)
 
     def shim_lives(self) -> bool:
         """Whether the run's shim still holds its lock. The shim's pid proves nothing: it may belong

@@ -13,10 +13,9 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
-import psutil
 import structlog
 
 from admittance.events.facts import Admitted
@@ -32,11 +31,11 @@ from admittance.runner.jobs.plan import (
 )
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
+from admittance.runner.processes import end_processes
 from admittance.runtime.errors import SetupError
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
 """The names of the runner's environment variables that jobs get."""
-SWEEPS_MAX: Final = 20
 
 log = structlog.get_logger(service="runner")
 
@@ -86,8 +85,8 @@ class LocalExecutor:
             no_new_privs=not rules.limits.privilege_escalation,
         )
 
-    async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
-        await asyncio.to_thread(end_processes, mark, processes)
+    async def sweep(self, run: RunFiles) -> bool:
+        return await end_processes(run.identity.mark, run.journal.processes, run.fork_server())
 
 
 class DockerExecutor:
@@ -138,11 +137,11 @@ class DockerExecutor:
         )
         return with_limits(plan, rules.limits)
 
-    async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
-        await asyncio.to_thread(end_processes, mark, processes)
+    async def sweep(self, run: RunFiles) -> bool:
+        mark = run.identity.mark
+        gone = await end_processes(mark, run.journal.processes, run.fork_server())
         process = await asyncio.create_subprocess_exec(*sweep_docker(self._docker, mark))
-        if await process.wait():
-            log.error("containers_left", run=mark)
+        return await process.wait() == 0 and gone
 
 
 EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
@@ -166,50 +165,10 @@ async def check_executor(name: str, rules: JobRules) -> None:
     await executor_of(name, LiveRules(rules, local=name == "local")).check()
 
 
-def end_processes(mark: str, processes: Mapping[int, int]) -> None:
-    """Kills the remaining processes of a run: its process groups, and every process that has the
-    run's mark.
-
-    A process group is killed only if its first process still has the recorded start time: otherwise
-    the pid belongs to another process by now.
-    """
-    for pid, ticks in processes.items():
-        if ticks and _start_ticks(pid) == ticks:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-    # The search for processes with the mark is repeated while it finds one: a killed process may
-    # have forked just before.
-    for _ in range(SWEEPS_MAX):
-        if not _kill_marked(f"ADMITTANCE_RUN={mark}".encode()):
-            return
-
-
-def _kill_marked(needle: bytes) -> bool:
-    found = False
-    for each in psutil.process_iter():
-        try:
-            environ = Path(f"/proc/{each.pid}/environ").read_bytes()
-        except OSError:
-            continue
-        if needle in environ.split(b"\0"):
-            found = True
-            with contextlib.suppress(psutil.Error):
-                each.kill()
-    return found
-
-
-def _start_ticks(pid: int) -> int:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-        return int(stat.rsplit(b")", 1)[1].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
 FORK_SERVER: Final = (
     *(sys.executable, "-I", "-S", "-c"),
     "import sys; sys.path.append(sys.argv[1]); "
-    "from admittance.runner.jobs.shim import fork_server; fork_server()",
+    "from admittance.runner.jobs.fork_server import fork_server; fork_server()",
     str(Path(__file__).parents[2]),
 )
 """The command of the fork server, which imports modules of the standard library and the shim."""
@@ -220,6 +179,67 @@ STARTING_SECONDS: Final = 10.0
 others."""
 
 
+CLOSE_SECONDS: Final = 0.2
+"""Longest wait for the end of a fork server that the runner leaves. A fork server whose shims run
+on lives as long as they do."""
+
+
+class ForkServer:
+    """A running fork server. Not a process of asyncio, which kills its processes when it forgets
+    them."""
+
+    left: ClassVar[list[ForkServer]] = []
+    """Fork servers that lived on when their runner left them."""
+
+    def __init__(self, errors: int) -> None:
+        """``errors``: the file for the messages of shims."""
+        reading, self._names = os.pipe()
+        os.set_blocking(self._names, False)
+        try:
+            self._pid = os.posix_spawn(
+                FORK_SERVER[0],
+                FORK_SERVER,
+                # A job with the runner's Unix user can read the environment of its shim.
+                _without_secrets(os.environ),
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, reading, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, errors, 2),
+                ],
+                # Ctrl-C at the terminal must reach the runner but not the shims.
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE],
+            )
+        finally:
+            os.close(reading)
+        self.status: int | None = None
+
+    def has_ended(self) -> bool:
+        """Whether the fork server has ended; then ``status`` is its exit status."""
+        if self.status is None:
+            with contextlib.suppress(ChildProcessError):
+                pid, status = os.waitpid(self._pid, os.WNOHANG)
+                if not pid:
+                    return False
+                self.status = os.waitstatus_to_exitcode(status)
+        return True
+
+    def fork(self, folder: Path) -> None:
+        """Forks a shim for the run in the folder. Raises BrokenPipeError if the fork server has
+        ended, and BlockingIOError if it does not read."""
+        os.write(self._names, os.fsencode(folder) + b"\n")
+
+    async def leave(self) -> None:
+        """Names no further runs: the fork server ends when its last shim is gone."""
+        os.close(self._names)
+        for _ in range(int(CLOSE_SECONDS / 0.01)):
+            if self.has_ended():
+                return
+            await asyncio.sleep(0.01)
+        self.left.append(self)
+
+
 class Launcher:
     """Starts and stops shims: call `open`, then `launch`; `close` leaves the shims running."""
 
@@ -228,8 +248,7 @@ class Launcher:
         grown."""
         self._folder = folder
         self._news = news
-        self._fork_server: asyncio.subprocess.Process | None = None
-        self._opening = asyncio.Lock()
+        self._fork_server: ForkServer | None = None
         self._slots = asyncio.Semaphore(STARTING_MAX)
         self._starting: dict[str, asyncio.TimerHandle] = {}
         self._waiting: set[str] = set()
@@ -242,7 +261,7 @@ class Launcher:
         # shims always find a reader.
         self._pipe = os.open(self._folder.notify, os.O_RDWR | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self._pipe, self._on_news)
-        await self._live_fork_server()
+        self._live_fork_server()
 
     async def close(self) -> None:
         self._closed = True
@@ -253,9 +272,8 @@ class Launcher:
             os.close(self._pipe)
             self._pipe = -1
         server, self._fork_server = self._fork_server, None
-        if server is not None and server.stdin is not None:
-            server.stdin.close()
-            await server.wait()
+        if server is not None:
+            await server.leave()
 
     async def launch(self, run: RunFiles) -> None:
         """Starts a shim for the run when a slot is free. A second call for the same run starts no
@@ -275,14 +293,15 @@ class Launcher:
         loop = asyncio.get_running_loop()
         self._starting[key] = loop.call_later(STARTING_SECONDS, self.start_done, key)
         for _ in range(3):
-            server = await self._live_fork_server()
-            assert server.stdin is not None, "it was made with a pipe"
             try:
-                server.stdin.write(os.fsencode(run.path) + b"\n")
-                await server.stdin.drain()
+                self._live_fork_server().fork(run.path)
                 return
-            except (ConnectionError, RuntimeError):
-                continue  # the fork server has died, so the next one gets the run's folder
+            except BrokenPipeError:
+                # The fork server has died, so the next one gets the run's folder.
+                await asyncio.sleep(0.01)
+            except BlockingIOError:
+                log.error("fork_server_hangs", run=key)  # the run is launched again later
+                return
         log.error("fork_server_dies", run=key)
 
     def start_done(self, key: str) -> None:
@@ -307,25 +326,20 @@ class Launcher:
         """Kills the run's shim. Processes of the run may remain."""
         _signal_shim(run, signal.SIGKILL)
 
-    async def _live_fork_server(self) -> asyncio.subprocess.Process:
-        async with self._opening:
-            if self._fork_server is None or self._fork_server.returncode is not None:
-                if self._fork_server is not None:
-                    log.warning("fork_server_restarted", status=self._fork_server.returncode)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                errors_at = os.open(self._folder.root / "shim.log", flags, 0o600)
-                with os.fdopen(errors_at, "ab") as errors:
-                    self._fork_server = await asyncio.create_subprocess_exec(
-                        *FORK_SERVER,
-                        # A job with the runner's Unix user can read the environment of its shim.
-                        env=_without_secrets(os.environ),
-                        stdin=asyncio.subprocess.PIPE,
-                        stdout=asyncio.subprocess.DEVNULL,
-                        stderr=errors,
-                        # Ctrl-C at the terminal must reach the runner but not the shims.
-                        start_new_session=True,
-                    )
-            return self._fork_server
+    def _live_fork_server(self) -> ForkServer:
+        server = self._fork_server
+        if server is None or server.has_ended():
+            if server is not None:
+                log.warning("fork_server_restarted", status=server.status)
+            # Fork servers that the runner has left are reaped.
+            ForkServer.left[:] = [one for one in ForkServer.left if not one.has_ended()]
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            errors = os.open(self._folder.root / "shim.log", flags, 0o600)
+            try:
+                server = self._fork_server = ForkServer(errors)
+            finally:
+                os.close(errors)
+        return server
 
     def _on_news(self) -> None:
         try:

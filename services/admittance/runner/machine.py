@@ -18,6 +18,7 @@ from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
 from admittance.runner.decide import MESSAGE_MAX
 from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
+from admittance.runner.processes import ProcessRef
 
 
 class RunOutcome(NamedTuple):
@@ -197,6 +198,9 @@ class RunFiles(Protocol):
     def shim_pid(self) -> int:
         """The pid of the run's shim; 0 if no shim has started yet."""
 
+    def fork_server(self) -> ProcessRef:
+        """The fork server that forked the run's shim."""
+
     def shim_lives(self) -> bool:
         """Whether the run's shim still runs."""
 
@@ -300,9 +304,9 @@ class Executor(Protocol):
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
         """Returns the plan that the shim of a run carries out. Raises CannotRun."""
 
-    async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
-        """Ends the remaining processes of a run after the run's shim died. ``processes``: for each
-        pid the start time of its process.
+    async def sweep(self, run: RunFiles) -> bool:
+        """Ends the remaining processes of a run after the run's shim died, and waits for their end;
+        returns whether they are gone.
         """
 
 

@@ -43,20 +43,21 @@ async def _check_run(manager: RunManager, key: str, found: RunFiles) -> None:
         manager.report_journal(key, found)
     if found.journal.outcome is not None or manager.runs[key].stage is Stage.ENDED:
         return
+    if key in manager.ending:
+        return
     if found.is_gone():
         # A job with the runner's Unix user can remove the folder.
-        log.warning("run_removed", run=key)
-        await manager.executor.sweep(found.identity.mark, found.journal.processes)
-        manager.handle(key, decide.Ended("failed", "the folder of its run was removed"))
+        removed = decide.Ended("failed", "the folder of its run was removed")
+        _end_without_shim(manager, key, found, "run_removed", removed)
     elif not found.shim_pid():
         manager.run_in_background(manager.launcher.launch(found), f"launch {key}")
     elif not found.shim_lives():
-        await _on_shim_death(manager, key, found, "shim_died")
+        _on_shim_death(manager, key, found, "shim_died")
     elif _is_hung(manager, key, found):
         # A hung shim is killed because nothing else would end its run: the claim is renewed as long
         # as the run is open.
         manager.launcher.kill(found)
-        await _on_shim_death(manager, key, found, "shim_hung")
+        _on_shim_death(manager, key, found, "shim_hung")
 
 
 def _is_hung(manager: RunManager, key: str, found: RunFiles) -> bool:
@@ -67,11 +68,33 @@ def _is_hung(manager: RunManager, key: str, found: RunFiles) -> bool:
     return now >= manager.hung_at.setdefault(key, now + found.identity.grace + HUNG_SECONDS)
 
 
-async def _on_shim_death(manager: RunManager, key: str, found: RunFiles, event: str) -> None:
+def _on_shim_death(manager: RunManager, key: str, found: RunFiles, event: str) -> None:
     found.read_journal()  # the shim may have written to the journal just before it died
     manager.report_journal(key, found)
-    if found.journal.outcome is not None:
-        return
+    if found.journal.outcome is None:
+        lost = decide.Ended("lost", "the shim of the job died")
+        _end_without_shim(manager, key, found, event, lost)
+
+
+def _end_without_shim(
+    manager: RunManager, key: str, found: RunFiles, event: str, outcome: decide.Ended
+) -> None:
+    """Ends the processes of a run without a shim, in the background, because it may take a while;
+    then the run has the outcome."""
     log.warning(event, run=key)
-    await manager.executor.sweep(found.identity.mark, found.journal.processes)
-    manager.handle(key, decide.Ended("lost", "the shim of the job died"))
+    manager.ending.add(key)
+    manager.run_in_background(_end_run(manager, key, found, outcome), f"end {key}")
+
+
+async def _end_run(manager: RunManager, key: str, found: RunFiles, outcome: decide.Ended) -> None:
+    try:
+        if await manager.executor.sweep(found):
+            manager.handle(key, outcome)
+        else:
+            # No end is reported, because the workload would run again beside what is left. The next
+            # check tries again.
+            log.warning("processes_left", run=key)
+    except Exception as error:
+        faults.record("runner", "end a run", f"run {key}", error)
+    finally:
+        manager.ending.discard(key)

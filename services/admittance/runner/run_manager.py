@@ -120,6 +120,8 @@ class RunManager:
         self.hung_at: dict[str, float] = {}
         """For each run that was told to stop: when its shim counts as hung, in seconds since
         boot."""
+        self.ending: set[str] = set()
+        """Runs without a shim whose processes are being ended."""
         self._admitted: dict[str, Admitted] = {}
         self._traces: dict[str, str] = {}
         self._chains: dict[str, asyncio.Task[None]] = {}

@@ -177,14 +177,19 @@ async def test_a_run_that_is_closed_while_a_start_reads_workloads_ends_no_runner
 
 async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(testbed: RunnerTestbed) -> None:
     async with testbed.runner():
-        revision = await testbed.admit("train", "setsid sleep 64 & echo $!; wait")
+        revision = await testbed.admit(
+            "train", "setsid sleep 64 & echo $!; setsid env -i /bin/sleep 66 & echo $!; wait"
+        )
         await testbed.wait_for_fact("started", "train")
         out = the_run(testbed) / "out/main-0.log"
-        child = int(await until(lambda: out.exists() and out.read_text(), "the child's pid"))
+        await until(lambda: out.exists() and out.read_text().count("\n") == 2, "both pids")
         os.kill(int((the_run(testbed) / "shim").read_text().split()[0]), signal.SIGKILL)
         stopped = await testbed.wait_for_fact("stopped", "train")
     assert (stopped.revision, stopped.reason) == (revision, "NodeFailures")
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    for child in map(int, out.read_text().split()):
+        assert (
+            not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+        )
 
 
 async def test_a_job_that_removes_the_folder_of_its_run_fails_and_others_go_on(

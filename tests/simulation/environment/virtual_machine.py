@@ -22,6 +22,7 @@ from admittance.events.subjects import subject_of
 from admittance.runner import service as runner
 from admittance.runner.launcher import LocalExecutor
 from admittance.runner.machine import OtherRun, RunFiles, RunIdentity, RunJournal, Spec, StopNote
+from admittance.runner.processes import ProcessRef
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from simulation.environment.courses import Course
@@ -122,6 +123,9 @@ class VirtualRun:
     def is_gone(self) -> bool:
         return False
 
+    def fork_server(self) -> ProcessRef:
+        return ProcessRef(0, 0)
+
     def is_closed(self) -> bool:
         return self.disk.said
 
@@ -139,10 +143,11 @@ class VirtualExecutor(LocalExecutor):
     async def check(self) -> None:
         """Accepts the Unix user of this process, even root: the jobs are virtual."""
 
-    async def sweep(self, mark: str, processes: Mapping[int, int]) -> None:
+    async def sweep(self, run: RunFiles) -> bool:
         for disk in self._machine.disks.values():
-            if disk.shim is not None and disk.shim.spec.mark == mark:
+            if disk.shim is not None and disk.shim.spec.mark == run.identity.mark:
                 disk.shim.end("lost")
+        return True
 
 
 class VirtualShims:

@@ -361,6 +361,26 @@ def test_shims_outlive_the_fork_server(bench: Bench) -> None:
     assert bench.output(run) == "on\ndone\n"
 
 
+def test_the_fork_server_ends_whatever_a_killed_shim_leaves(bench: Bench) -> None:
+    """Also what has another session, no mark and children of its own."""
+    script = "setsid env -i /bin/sh -c '/bin/sleep 67 & echo $! $$$$; wait' & wait"
+    run = bench.start(sh(script))
+    until(lambda: bench.output(run).endswith("\n"), "its start")
+    run.read_journal()
+    left = [*map(int, bench.output(run).split()), *run.journal.processes]
+    os.kill(run.shim_pid(), signal.SIGKILL)
+    until(lambda: not any(map(alive, left)), "the end of what it left")
+
+
+def test_a_fork_server_without_a_runner_ends_with_its_last_shim(bench: Bench) -> None:
+    run = bench.start(sh("echo on; sleep 0.3"))
+    until(lambda: bench.output(run), "its start")
+    assert bench.fork_server.stdin is not None
+    bench.fork_server.stdin.close()
+    assert bench.outcome(run)[0] == "succeeded"
+    assert bench.fork_server.wait(15) == 0
+
+
 def test_the_end_of_the_lease_ends_the_job(bench: Bench) -> None:
     run = bench.start(sh("sleep 63"), lease=(0.4, 0.8))
     assert bench.outcome(run) == ("lost", "the runner's lease ran out")

@@ -2,9 +2,9 @@
 # (pathlib and contextlib are not worth their import time here)
 """The shim: keeps the processes of one admission running, also when the runner dies.
 
-The runner starts `fork_server` once, in a process without site packages: the fork server reads
-folders of runs from standard input and forks a shim for each folder, which is ten times faster than
-a new process.
+The runner starts the fork server (`jobs/fork_server.py`) once, in a process without site packages:
+the fork server forks a shim for each run, which is ten times faster than a new process, and ends
+what a shim leaves behind that is killed.
 
 What a shim guarantees, and how:
 
@@ -36,7 +36,6 @@ import fcntl
 import json
 import os
 import signal
-import sys
 import time
 
 from admittance.runner.jobs.engine_programs import ended_containers, run_program
@@ -44,7 +43,6 @@ from admittance.runner.jobs.job_policy import DEADLINE_EXCEEDED, NEVER, PodSetPr
 from admittance.runner.jobs.journal import JournalWriter
 from admittance.runner.jobs.pod import Pod
 from admittance.runner.jobs.pod_process import (
-    close_inherited_files,
     discard,
     expand,
     find_program,
@@ -451,7 +449,8 @@ def run_shim(folder: str) -> None:
         return
     mine = os.path.join(folder, f"shim.{os.getpid()}")
     with open(mine, "w", encoding="ascii") as file:
-        file.write(f"{os.getpid()} {start_time(os.getpid())}")
+        for process in (os.getpid(), os.getppid()):
+            file.write(f"{process} {start_time(process)} ")
     try:
         os.link(mine, os.path.join(folder, "shim"))
     except FileExistsError:
@@ -459,34 +458,3 @@ def run_shim(folder: str) -> None:
     finally:
         os.unlink(mine)
     Shim(folder).run()
-
-
-def fork_server() -> None:
-    """Forks a shim for every run folder named on standard input."""
-    close_inherited_files()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that ended shims do not become zombies
-    blocked = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD]
-    pending = b""
-    while True:
-        data = os.read(0, 65536)
-        if not data:
-            return
-        *folders, pending = (pending + data).split(b"\n")
-        for folder in folders:
-            # Signals stay blocked until the shim has handlers, so that no signal ends the shim
-            # before.
-            signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
-            if os.fork() == 0:
-                code = 1
-                try:
-                    os.setsid()
-                    os.close(0)
-                    os.open(os.devnull, os.O_RDONLY)
-                    run_shim(os.fsdecode(folder))
-                    code = 0
-                except BaseException as error:
-                    sys.stderr.write(f"shim of {os.fsdecode(folder)}: {error!r}\n")
-                finally:
-                    sys.stderr.flush()
-                    os._exit(code)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)

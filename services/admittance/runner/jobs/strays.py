@@ -22,16 +22,20 @@ def adopt_strays() -> None:
         pass  # Only Linux can adopt processes; elsewhere only the process group is ended.
 
 
+def children(pid: int) -> list[int]:
+    """The children of the process; empty if the system does not say."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(child) for child in file.read().split()]
+    except (OSError, ValueError):
+        return []
+
+
 def end_strays() -> None:
     """Kills all processes that this process has adopted, and the children of the killed
     processes."""
-    me = os.getpid()
     for _ in range(100):  # a round kills one generation of processes
-        try:
-            with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as file:
-                strays = [int(pid) for pid in file.read().split()]
-        except (OSError, ValueError):
-            return
+        strays = children(os.getpid())
         if not strays:
             return
         for pid in strays:

@@ -1,0 +1,100 @@
+"""The end of a run without a shim is reported when its processes are gone, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from admittance.runner import decide, processes, run_checks
+from admittance.runner.decide import Run, Stage
+from admittance.runner.processes import ProcessRef, end_processes, is_alive
+from admittance.runtime.telemetry.object_faults import faults
+
+NO_FORK_SERVER = ProcessRef(0, 0)
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["/bin/sleep", "68"], start_new_session=True)
+
+
+def started(pid: int) -> int:
+    return processes._stat(pid)[1]
+
+
+async def test_a_process_that_has_ended_counts_as_gone_before_it_is_reaped() -> None:
+    child = sleeper()
+    ticks = started(child.pid)
+    assert is_alive(ProcessRef(child.pid, ticks))
+    assert await end_processes("no such mark", {child.pid: ticks}, NO_FORK_SERVER)
+    assert not is_alive(ProcessRef(child.pid, ticks))
+    assert child.wait() == -9
+
+
+async def test_a_process_with_the_pid_of_an_earlier_one_is_left_alone() -> None:
+    child = sleeper()
+    assert await end_processes("no such mark", {child.pid: started(child.pid) - 1}, NO_FORK_SERVER)
+    assert child.poll() is None
+    child.kill()
+    child.wait()
+
+
+async def test_a_process_that_does_not_end_is_waited_for_up_to_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = sleeper()
+    monkeypatch.setattr(processes, "is_alive", lambda _: True)
+    ticks = started(child.pid)
+    assert not await end_processes("none", {child.pid: ticks}, NO_FORK_SERVER, seconds=0.05)
+    child.wait()
+
+
+class OpenRun:
+    """A run whose shim has died, and what its runner is told."""
+
+    def __init__(self, *sweeps: bool | Exception) -> None:
+        self.sweeps = list(sweeps)
+        self.events: list[decide.Event] = []
+        self.works: list[Any] = []
+        run = Run(namespace="ns", name="w", uid="u", revision=1, stage=Stage.RUNNING)
+        found = SimpleNamespace(
+            read_journal=lambda: False,
+            journal=SimpleNamespace(outcome=None),
+            is_gone=lambda: False,
+            shim_pid=lambda: 7,
+            shim_lives=lambda: False,
+        )
+        self.manager: Any = SimpleNamespace(
+            folders={"k": found},
+            runs={"k": run},
+            ending=set(),
+            report_journal=lambda *_: None,
+            executor=SimpleNamespace(sweep=self._sweep),
+            run_in_background=lambda work, _: self.works.append(work),
+            handle=lambda _, event: self.events.append(event),
+        )
+
+    async def _sweep(self, _: object) -> bool:
+        result = self.sweeps.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def check(self) -> None:
+        await run_checks.check_runs(self.manager)
+        await run_checks.check_runs(self.manager)  # while the processes are being ended
+        for work in self.works:
+            await work
+        self.works.clear()
+
+
+def test_a_run_whose_processes_are_left_has_no_end_until_they_are_gone() -> None:
+    run = OpenRun(False, KeyError("a bug"), True)
+    lost = decide.Ended("lost", "the shim of the job died")
+    for events in ([], [], [lost]):
+        asyncio.run(run.check())
+        assert run.events == events
+    assert [one.about for one in faults.take()] == ["run k"]
