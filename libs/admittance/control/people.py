@@ -59,10 +59,11 @@ def not_owned(logged: LogMessage, fact: Fact, known: Callable[[str], VersionedWo
     name = fact.name
     present = known(workload_key(fact.namespace, name))
     claim = claim_of(fact) if isinstance(fact, facts.Submitted) else None
-    if claim is not None and present.workload is None and not present.unreadable:
-        # The new variant changes the family of its parent.
-        name = claim.owner[0]
-        present = known(workload_key(fact.namespace, name))
+    parent = claim.owner[0] if claim is not None else ""
+    if parent and present.workload is None and not present.unreadable:
+        # A new variant changes the family of its parent.
+        name = parent
+        present = known(workload_key(fact.namespace, parent))
     if present.workload is None and not present.unreadable:
         return ""
     owner = present.workload.status.submitted_by if present.workload is not None else ""

@@ -245,6 +245,16 @@ def test_owner_submits_no_variant_of_the_workload_of_another_user() -> None:
     assert "NotOwner" not in outcome(controller, said(variant, "ben", 2, "owner"))
 
 
+@pytest.mark.parametrize("references", [[], [{"kind": "Workload", "name": "gone", "uid": "u"}]])
+def test_variant_of_no_workload_is_refused_as_for_other_roles(references: list[Any]) -> None:
+    manifest = a_manifest(role="variant", variant="x")
+    manifest["metadata"]["ownerReferences"] = references
+    fact = facts.Submitted(**ME, workload=msgspec.Raw(msgspec.json.encode(manifest)))
+    refusals = {outcome(Controller(b"s"), said(fact, rights=rights)) for rights in ("", "owner")}
+    assert len(refusals) == 1
+    assert "NoParent" in refusals.pop()
+
+
 def test_unreadable_workload_belongs_to_no_owner() -> None:
     controller = Controller(b"s")
     controller.load(KEY, b"junk", 1, {})
