@@ -236,7 +236,9 @@ class Program(ABC):
                 raise SetupError(str(error)) from None
         elif creds is not None:
             raise SetupError("creds and connection are both given: put the file into connection")
-        return Settings.from_env(self.kind, url=url, connection=connection, admin=admin)
+        return Settings.from_env(
+            self.kind, url=url, connection=connection, admin=admin, own_variables=True
+        )
 
     async def _run(self, settings: Settings) -> None:
         logs.configure(self.name, settings.instance, settings.json_logs, level=settings.log_level)

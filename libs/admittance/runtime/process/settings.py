@@ -27,6 +27,7 @@ from admittance.runtime.connection_options import (
     server_url,
 )
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.variables import unknown_variable
 from admittance.runtime.telemetry.metrics import PREFIX
 
 
@@ -80,12 +81,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         config: Path | None = None,
         admin: str | None = None,
         metrics_prefix: str | None = None,
+        own_variables: bool = False,
     ) -> Settings:
         """The settings of ``service``. With ``connection`` None, the connection options come from
-        the environment variables. Raises SetupError with the wrong variable, or the file and its
-        wrong field.
+        the environment variables. ``own_variables``: the program may have variables of its own.
+        Raises SetupError with the wrong or unknown variable, or the file and its wrong field.
         """
         env = os.environ if env is None else env
+        if wrong := unknown_variable(env, own=own_variables):
+            raise SetupError(wrong)
         configuration = _configuration(config or env.get("ADMIT_CONFIG") or None)
         folder = data_dir or (Path(env["ADMIT_DATA_DIR"]) if env.get("ADMIT_DATA_DIR") else None)
         return cls(

@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from admittance.cli.commands.tree import CommandGroup, add_commands
-from admittance.cli.support.errors import INTERRUPTED, CliError, lines_of
+from admittance.cli.support.errors import INTERRUPTED, BadInput, CliError, lines_of
 from admittance.cli.support.options import (
     NamespaceOption,
     NatsOption,
@@ -23,6 +23,7 @@ from admittance.cli.support.options import (
     outer_call,
     with_connection_options,
 )
+from admittance.runtime.process.variables import unknown_variable
 
 ERRORS_MAX: Final = 100
 """The greatest number of error lines that one call prints; a last line has the number of errors
@@ -72,6 +73,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit status; errors are printed, not raised."""
     command: Any = typer.main.get_command(app_for(_words(arguments)))
     try:
+        if "_ADMIT_COMPLETE" not in os.environ and (wrong := unknown_variable(os.environ)):
+            raise BadInput(wrong)
         result = command.main(
             args=None if arguments is None else list(arguments),
             prog_name="admit",
