@@ -303,10 +303,11 @@ class WorkloadWriter:
 
 
 async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
-    """Publishes messages without waiting for each acknowledgement. Raises Refused or Unavailable if
-    the log has not stored some of the messages."""
+    """Publishes messages without waiting for each acknowledgement. Their ids make it safe to send
+    them again, so a server that does not answer in time does not end the leadership. Raises Refused
+    or, after several attempts, Unavailable if the log has not stored some of the messages."""
     outgoing = [outgoing_of(message) for message in messages]
-    outcomes = await bus.publish_all(outgoing)
+    outcomes = await with_retries(partial(bus.publish_all, outgoing))
     for one, outcome in zip(outgoing, outcomes, strict=True):
         if isinstance(outcome, TooBig):
             # A message that is too long is left out: another attempt would fail, too, and block the

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from admittance.events.codec import Undecodable, decode
-from admittance.runtime.bus import durables
+from admittance.runtime.bus import durables, pull_consumer
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
+from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import Superseded, Unavailable
-from support.servers import TestServer, within
+from admittance.runtime.errors import Refused, Superseded, Unavailable
+from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
@@ -43,6 +45,57 @@ async def test_facts_come_in_order_and_once(bus: Bus) -> None:
     info = await bus.api(f"CONSUMER.INFO.ADMITTANCE.{puller.consumer}")
     assert info["ack_floor"]["stream_seq"] == 2500
     await puller.close()
+
+
+def _has(found: list[RawMessage], count: int) -> bool:
+    return len(found) >= count
+
+
+async def test_a_reader_is_sent_no_more_bytes_than_it_handles(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_consumer, "BYTES", 1_000_000)
+    facts = [Outgoing(f"admit.workload.submitted.a.n{i}", b"x" * 100_000) for i in range(60)]
+    await bus.publish_all(facts)
+    got: list[RawMessage] = []
+
+    async def make() -> str:
+        config = {"ack_policy": "none", "mem_storage": True}
+        asked = {"stream_name": "ADMITTANCE", "config": config}
+        made = await bus.api("CONSUMER.CREATE.ADMITTANCE", asked)
+        return str(made["name"])
+
+    pull = PullConsumer(bus, "ADMITTANCE", make, got.append, batch=2000)
+    await pull.start()
+    # The first request is answered, and nothing more is asked for: its bytes are not handled yet.
+    await until(lambda: len(got) >= 20)
+    await bus.nc.flush()
+    assert len(got) == 20
+    for more in (40, 60):
+        pull.taken(20)
+        await until(partial(_has, got, more))
+    assert [raw.sequence for raw in got] == list(range(1, 61))
+    await pull.stop()
+
+
+async def test_a_dead_letter_is_sent_again_when_the_server_is_late(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_all, attempts = bus.publish_all, []
+
+    async def late(messages: list[Outgoing]) -> list[int | Refused]:
+        attempts.append(len(messages))
+        stored = await publish_all(messages)
+        if len(attempts) == 1:
+            raise Unavailable("no stream answered in time")
+        return stored
+
+    monkeypatch.setattr(bus, "publish_all", late)
+    strange = Delivery(subject="admit.workload.x", data=b"x", headers={}, sequence=7)
+    await publish_dead_letters(bus, "reader", [UnusableDelivery(strange, "no token")])
+    assert attempts == [1, 1]
+    state = (await bus.api("STREAM.INFO.ADMITTANCE"))["state"]
+    assert state["messages"] == 1
 
 
 async def test_the_successor_reads_unacknowledged_facts_first(bus: Bus) -> None:

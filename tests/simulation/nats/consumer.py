@@ -20,13 +20,15 @@ _ROUNDING: Final = 1e-9
 
 
 class PullRequest:
-    """An open request for messages. ``heard``: when the server last sent something for it."""
+    """An open request for messages. ``heard``: when the server last sent something for it.
+    ``bytes_left``: the most bytes that the server still sends for it."""
 
-    __slots__ = ("beat", "heard", "inbox", "left", "no_wait", "open", "until")
+    __slots__ = ("beat", "bytes_left", "heard", "inbox", "left", "no_wait", "open", "until")
 
     def __init__(self, inbox: str, asked: Mapping[str, Any], now: float) -> None:
         self.inbox = inbox
         self.left: int = asked.get("batch", 1)
+        self.bytes_left: float = asked.get("max_bytes") or inf
         self.until = now + asked["expires"] / 1e9 if asked.get("expires") else inf
         self.beat: float = asked.get("idle_heartbeat", 0) / 1e9
         self.no_wait = bool(asked.get("no_wait"))
@@ -172,6 +174,10 @@ class Consumer:
                 continue
             if len(self._unacked) >= self._max_unacked:
                 return
+            first = next(iter(self._next.values()))
+            if len(first.data) + len(first.raw) > request.bytes_left:
+                self._end(request, "409 Message Size Exceeds MaxBytes")
+                continue
             _, message = self._next.popitem(last=False)
             self._last = message.sequence
             if self._ack_policy == "none":
@@ -184,6 +190,7 @@ class Consumer:
     def _send(self, request: PullRequest, message: Message, deliveries: int) -> None:
         self._delivered += 1
         request.left -= 1
+        request.bytes_left -= len(message.data) + len(message.raw)
         request.heard = self._loop.now
         if not request.left:
             request.open = False

@@ -104,7 +104,8 @@ async def publish_dead_letters(bus: Bus, service: str, bad: Sequence[UnusableDel
     """Publishes a dead letter on ``admit.deadletter.<service>`` for each delivery.
 
     Publishing the same dead letter again within the dedupe window has no effect; after the window a
-    second dead letter is published.
+    second dead letter is published. A server that does not answer in time is asked again, so that
+    it does not end the service.
     """
     if not bad:
         return
@@ -117,7 +118,7 @@ async def publish_dead_letters(bus: Bus, service: str, bad: Sequence[UnusableDel
             reason=reason,
         )
     messages = [dead_letter(service, delivery, reason) for delivery, reason in bad]
-    for outcome in await bus.publish_all(messages):
+    for outcome in await with_retries(lambda: bus.publish_all(messages)):
         if isinstance(outcome, Exception):
             raise outcome
 

@@ -9,6 +9,7 @@ inbox, consumer and request again.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
@@ -28,6 +29,11 @@ SILENCE: Final = 2.5
 """After this number of heartbeat intervals without a message, the consumer may be gone."""
 EXPIRES: Final = 30.0
 """Seconds for which the server keeps one pull request open."""
+BYTES: Final = 8 * 1024 * 1024
+"""The most bytes that one pull request asks for. nats-server disconnects a client that has not read
+64 MiB of what was sent to it, which a busy reader of long messages would otherwise reach. It must
+be more than the longest message.
+"""
 
 log = logger()
 _encode = msgspec.json.Encoder().encode
@@ -86,7 +92,8 @@ class PullConsumer:
     """Keeps pull requests for up to ``batch`` messages open.
 
     ``make`` creates or finds the consumer and returns its name; it is called at each renewal.
-    ``receive`` is called with each message, in order, and must not block.
+    ``receive`` is called with each message, in order, and must not block. While the reader has not
+    handled messages of `BYTES` bytes, no further messages are requested.
     """
 
     def __init__(
@@ -112,6 +119,9 @@ class PullConsumer:
         self._subject = ""
         self._open = 0
         self._held = 0
+        self._lengths: deque[int] = deque()
+        """The bytes of each message that the reader has not handled, oldest first."""
+        self._held_bytes = 0
         self._heard = clock.monotonic()
         self._wake = asyncio.Event()
         self._renew = False
@@ -144,6 +154,9 @@ class PullConsumer:
         more.
         """
         self._held -= count
+        lengths = self._lengths
+        for _ in range(min(count, len(lengths))):
+            self._held_bytes -= lengths.popleft()
         if self._open + self._held <= self._batch // 2:
             self._wake.set()
 
@@ -232,7 +245,7 @@ class PullConsumer:
         count = self._batch - self._open - self._held
         if count < max(1, self._batch // 2) and self._open:
             return
-        if count <= 0:
+        if count <= 0 or self._held_bytes >= BYTES:
             return
         if not self._bus.nc.is_connected:
             # Without a connection the client would send the pull request after the reconnect, when
@@ -241,6 +254,7 @@ class PullConsumer:
             return
         request = {
             "batch": count,
+            "max_bytes": max(BYTES, 2 * self._bus.nc.max_payload),
             "expires": int(max(EXPIRES, 4 * self._bus.heartbeat_seconds) * 1e9),
             "idle_heartbeat": int(self._bus.heartbeat_seconds * 1e9),
         }
@@ -261,6 +275,9 @@ class PullConsumer:
         self.missing_count = 0
         self._open -= 1
         self._held += 1
+        length = len(data) + len(headers)
+        self._lengths.append(length)
+        self._held_bytes += length
         self._receive(
             RawMessage(
                 subject,
@@ -285,9 +302,11 @@ class PullConsumer:
             case "408" | "404":
                 # The pull request of the consumer expired.
                 self._open = max(0, self._open - _undelivered(headers))
-            case "409" if "complet" in description(headers).lower():
+            case "409" if _has(headers, "complet", "size exceeds"):
+                # The request was answered, or its next message is longer than the rest of its
+                # bytes.
                 self._open = max(0, self._open - _undelivered(headers))
-            case "409" if "exceed" in description(headers).lower():
+            case "409" if _has(headers, "exceed"):
                 self._open = 0
             case found:
                 # The consumer was deleted, its leader changed, the server is shutting down, or
@@ -295,6 +314,11 @@ class PullConsumer:
                 self.missing_count += found == "503"
                 self._renew = True
         self._wake.set()
+
+
+def _has(headers: bytes, *words: str) -> bool:
+    said = description(headers).lower()
+    return any(word in said for word in words)
 
 
 def _undelivered(headers: bytes) -> int:
