@@ -51,6 +51,7 @@ def test_parts_of_pods_are_in_order_and_other_files_are_skipped(tmp_path: Path) 
     ]
     assert list(pods_with_output(str(tmp_path / "out"), 2)) == ["main-2"]
     assert pods_with_output(str(tmp_path / "nothing")) == {}
+    assert pods_with_output(str(tmp_path / "out" / "core")) == {}
 
 
 @pytest.mark.parametrize(

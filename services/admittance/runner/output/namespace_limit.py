@@ -59,7 +59,7 @@ class NamespaceOutput:
             return []
         aged = []
         for key in keys:
-            with suppress(FileNotFoundError):  # another task is closing the run at this moment
+            with suppress(OSError):  # another task is closing the run at this moment
                 if self._closed[key]:
                     aged.append((closed[key].closed_at(), key))
         found = []

@@ -24,12 +24,13 @@ def part_name(pod: str, start: int) -> str:
 def pods_with_output(folder: str, index: int | None = None) -> dict[str, list[tuple[int, str]]]:
     """For each pod with output in the folder the parts of its output, as start and path, in their
     order. The pods are in the order of their names and indexes. ``index``: the index of the wanted
-    pods; None: all pods. Other files are skipped."""
+    pods; None: all pods. Other files are skipped. A folder that cannot be read has no output: a run
+    may be removed at this moment, and a job with the runner's Unix user can remove its folder."""
     found: dict[tuple[str, int], list[tuple[int, str]]] = {}
     try:
         names = os.listdir(folder)
-    except FileNotFoundError:
-        return {}  # the run is being created or removed
+    except OSError:
+        return {}
     for name in names:
         named = _NAME.fullmatch(name)
         if named is None or (index is not None and int(named[2]) != index):
