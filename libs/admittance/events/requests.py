@@ -74,10 +74,16 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class EventsReply(Reply, frozen=True, kw_only=True):
-    """``complete``: false if the log has more entries after the last entry of this reply."""
+    """``complete``: false if the log may have more entries after the sequence ``after``, up to
+    which this reply covers the log; the reply may have no entries."""
 
     entries: tuple[LogEntry, ...] = ()
     complete: bool = True
+    after: int = 0
+
+    def covered(self) -> int:
+        """The sequence after which the next request continues."""
+        return max(self.after, self.entries[-1].sequence if self.entries else 0)
 
 
 # Answered by the scheduler. -------------------------------------------------------------

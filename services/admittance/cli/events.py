@@ -169,9 +169,9 @@ async def _entries(
         if reply.error:
             raise AnswerIsNo(reply.error)
         for entry in reply.entries:
-            after = max(after, entry.sequence)
             yield entry
-        if reply.entries and not reply.complete:
+        before, after = after, max(after, reply.covered())
+        if not reply.complete and after > before:
             continue
         if not follow:
             return

@@ -175,9 +175,9 @@ class AdmissionReader:
                 if one.subject == subject:
                     said = StoredMessage(one.sequence, one.time, one.subject, bytes(one.data))
                     found = _admitted(said, fits) or found
-            if page.complete or not page.entries:
+            if page.complete or page.covered() <= after:
                 return found
-            after = page.entries[-1].sequence
+            after = page.covered()
 
     async def make_consumer(self, runner: str, stream: str, after: int | None) -> MadeConsumer:
         """Asks the workload-controller to delete this runner's consumer and to make it again.

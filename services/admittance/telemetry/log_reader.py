@@ -111,16 +111,17 @@ class LogReader:
         subject = f"admit.api.events.{token(workload.namespace)}"
         names = tuple(also)
         found: list[LoggedFact] = []
+        after = 0
         while True:
-            after = found[-1].sequence if found else 0
             request = Events(workload=workload.name, also=names, family=True, after=after)
             page = await self._ask(subject, request, EventsReply)
             found += [
                 LoggedFact(one.sequence, one.time, one.subject, bytes(one.data), one.trace)
                 for one in page.entries
             ]
-            if page.complete or not page.entries:
+            if page.complete or page.covered() <= after:
                 return found
+            after = page.covered()
 
     async def _make_consumer(self, after: int | None) -> MadeConsumer:
         """Waits until the workload-controller gives this instance the telemetry consumer of the

@@ -30,7 +30,7 @@ from admittance.events.system import DeadLetter
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, micro
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import StoredMessage, last, read_messages
+from admittance.runtime.bus.history import StoredMessage, last, read_in_order
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload_controller.outside_consumers import OutsideConsumers
@@ -40,6 +40,17 @@ LAG_SECONDS: Final = 2.0
 
 WORKLOADS_MAX: Final = 200
 """The most workload names in one request for events; every family has fewer workloads."""
+
+
+EVENTS_BYTES: Final = 4 * 1024 * 1024
+"""The most bytes of facts that a reply with events is made from."""
+PAGES_MAX: Final = 20
+"""The most pages that one request for events reads; a page may have only dead letters of others."""
+HISTORIES_MAX: Final = 16
+"""The most requests for events that read the log at the same time: each takes at most the memory of
+nine pages."""
+HISTORIES_EACH: Final = 4
+"""The most of them that ask for one namespace."""
 
 
 OutcomeOf: TypeAlias = Callable[[int], SettledReply | None]
@@ -65,7 +76,8 @@ def reading_endpoints(
     bus: Bus, outcome: OutcomeOf = no_outcome, family: FamilyOf = no_family
 ) -> Mapping[str, micro.Handler]:
     """The handler of each subject, for all endpoints of this module."""
-    objects, events = partial(_objects, bus), partial(_events, bus, outcome, family)
+    objects = partial(_objects, bus)
+    events = partial(_events, bus, outcome, family, micro.Turns(HISTORIES_MAX, HISTORIES_EACH))
     return {
         **OutsideConsumers(bus).endpoints(),
         "admit.api.objects": objects,
@@ -124,7 +136,12 @@ async def _current_page(
 
 
 async def _events(
-    bus: Bus, outcome: OutcomeOf, family: FamilyOf, data: bytes, subject: str
+    bus: Bus,
+    outcome: OutcomeOf,
+    family: FamilyOf,
+    turns: micro.Turns,
+    data: bytes,
+    subject: str,
 ) -> EventsReply:
     request = msgspec.json.decode(data, type=Events)
     namespace = namespace_of(subject)
@@ -138,18 +155,28 @@ async def _events(
     read = filters if filters == EVERYTHING else [*filters, f"{DEADLETTER}>"]
     limit = max(1, min(request.limit, 500))
     found: list[StoredMessage] = []
-    after, more = request.after, True
-    while more and not found:
-        try:
-            page = await read_messages(bus, read, after=after, since=request.since, limit=limit)
-        except Refused as error:
-            return EventsReply(error=str(error))
-        more = len(page) == limit
-        after = page[-1].sequence if page else after
-        found = [one for one in page if is_under(filters, one)]
+    after, whole = request.after, False
+    async with turns.of(namespace):
+        for _ in range(PAGES_MAX):
+            try:
+                page, whole = await read_in_order(
+                    bus,
+                    read,
+                    after=after,
+                    since=request.since,
+                    limit=limit,
+                    bytes_max=max(EVENTS_BYTES, 4 * bus.nc.max_payload),
+                )
+            except Refused as error:
+                return EventsReply(error=str(error))
+            after = page[-1].sequence if page else after
+            found = [one for one in page if is_under(filters, one)]
+            if found or whole:
+                break
     entries = first_fitting([_entry(one, outcome(one.sequence)) for one in found])
-    complete = len(entries) == len(found) and not more
-    return EventsReply(entries=tuple(entries), complete=complete)
+    if len(entries) < len(found):
+        after, whole = entries[-1].sequence, False
+    return EventsReply(entries=tuple(entries), complete=whole, after=after)
 
 
 ABOUT_WORKLOADS: Final = (

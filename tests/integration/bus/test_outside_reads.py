@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from admittance.events.reading_requests import Objects, ObjectsReply
+from admittance.events.requests import Events, EventsReply
 from admittance.runtime import clock
-from admittance.runtime.bus import micro
+from admittance.runtime.bus import history, micro
 from admittance.runtime.bus.bucket import Entry, delete_message, get_directly, put_message
-from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import StoredMessage, last_by_direct_get
 from admittance.runtime.bus.outside_reads import (
     PAGE,
@@ -180,3 +181,53 @@ async def test_headers_of_a_publisher_do_not_hide_those_of_the_server(bus: Bus) 
     assert entry is not None
     assert entry.revision == revision
     assert await get_directly(bus, "workload.ns.none") is None
+
+
+async def test_a_history_is_read_in_order_and_in_bounded_pages(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "FILTERS_AT_ONCE", 2)
+    sent = []
+    for number in range(60):
+        name, size = f"w{number % 5}", 30_000 if number % 3 else 10
+        subject = f"admit.workload.submitted.ns.{name}"
+        sent.append(await bus.publish(Outgoing(subject, b"x" * size)))
+    filters = [f"admit.workload.submitted.ns.w{number}" for number in range(4)]
+    wanted = [one for number, one in enumerate(sent) if number % 5 < 4]
+    found: list[int] = []
+    whole, pages = False, 0
+    while not whole:
+        after = found[-1] if found else 0
+        page, whole = await history.read_in_order(
+            bus, filters, after=after, limit=20, bytes_max=200_000
+        )
+        assert len(page) <= 20
+        assert sum(len(one.data) for one in page) <= 200_000
+        found += [one.sequence for one in page]
+        pages += 1
+    assert found == wanted
+    assert pages < 12
+    assert await history.read_in_order(
+        bus, filters, after=found[-1], limit=20, bytes_max=200_000
+    ) == ([], True)
+
+
+async def test_a_request_for_events_passes_over_few_dead_letters_of_others(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "PAGES_MAX", 2)
+    for number in range(5):
+        await bus.publish(Outgoing(f"admit.deadletter.x{number}", b"{}"))
+    said = await bus.publish(Outgoing("admit.workload.submitted.ns.mine", b"{}"))
+    events = reading_endpoints(bus)["admit.api.events.*"]
+    after, replies = 0, []
+    while not replies or not replies[-1].complete:
+        asked = msgspec.json.encode(Events(workload="mine", after=after, limit=1))
+        reply = await within(events(asked, "admit.api.events.ns"))
+        assert isinstance(reply, EventsReply)
+        assert reply.covered() > after or reply.complete
+        after = reply.covered()
+        replies.append(reply)
+    assert [one.sequence for reply in replies for one in reply.entries] == [said]
+    assert replies[0].entries == ()
+    assert 3 <= len(replies) <= 5

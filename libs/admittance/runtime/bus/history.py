@@ -180,8 +180,58 @@ async def read_messages(
     pages = await asyncio.gather(
         *(_page(bus, stream, subject, after, since, limit, bytes_max) for subject in filters)
     )
-    merged = {found.sequence: found for page in pages for found in page}
+    merged = {found.sequence: found for page, _ in pages for found in page}
     return [merged[sequence] for sequence in sorted(merged)[:limit]]
+
+
+FILTERS_AT_ONCE: Final = 8
+"""How many subjects `read_in_order` reads at the same time, so that its memory is bounded."""
+
+
+async def read_in_order(
+    bus: Bus,
+    filters: Sequence[str],
+    *,
+    after: int = 0,
+    since: datetime | None = None,
+    limit: int,
+    bytes_max: int,
+) -> tuple[list[StoredMessage], bool]:
+    """The first messages of these subjects after the sequence ``after``, as `read_messages` returns
+    them, and whether they are all. The result ends at ``limit`` messages or ``bytes_max`` bytes,
+    with at least one message if there is one. ``bytes_max`` is at least four times the largest
+    message. The writers of messages decide how large these are, so pages without a limit of
+    bytes could fill the memory.
+    """
+    found: dict[int, StoredMessage] = {}
+    whole = True
+    horizon = 0  # of a page that is not the last one: later messages of its subject are missing
+    for start in range(0, len(filters), FILTERS_AT_ONCE):
+        part = filters[start : start + FILTERS_AT_ONCE]
+        pages = await asyncio.gather(
+            *(_page(bus, subjects.STREAM, one, after, since, limit, bytes_max) for one in part)
+        )
+        for page, size in pages:
+            found |= {one.sequence: one for one in page}
+            # The server may have ended the page because the next message was too large for it.
+            if len(page) == limit or size >= bytes_max // 2:
+                last = page[-1].sequence
+                horizon = last if whole else min(horizon, last)
+                whole = False
+        kept: dict[int, StoredMessage] = {}
+        size = 0
+        for sequence in sorted(found):
+            size += len(found[sequence].data)
+            if not whole and sequence > horizon:
+                break
+            if kept and (len(kept) == limit or size > bytes_max):
+                whole = False
+                break
+            kept[sequence] = found[sequence]
+        if not whole:
+            horizon = max(kept)
+        found = kept
+    return list(found.values()), whole
 
 
 async def _page(
@@ -192,7 +242,8 @@ async def _page(
     since: datetime | None,
     limit: int,
     bytes_max: int,
-) -> list[StoredMessage]:
+) -> tuple[list[StoredMessage], int]:
+    """A page of messages, and their bytes with headers."""
     request: dict[str, Any] = {"batch": limit, "next_by_subj": subject}
     if bytes_max:
         request["max_bytes"] = bytes_max
@@ -201,7 +252,8 @@ async def _page(
     else:
         request["start_time"] = since.astimezone(UTC).isoformat()
     found = await batched_direct_get(bus, stream, request)
-    return [_message(data, headers) for data, headers in found]
+    size = sum(len(data) + len(headers) for data, headers in found)
+    return [_message(data, headers) for data, headers in found], size
 
 
 def time_of(stamp: str) -> datetime:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 import nats.errors
@@ -52,6 +53,24 @@ STOP_SECONDS: Final = 1.0
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
+
+
+class Turns:
+    """Places for requests that take much time or memory: at most ``places`` requests at once, and
+    at most ``each`` of one namespace; others wait. So the work of one namespace leaves room for
+    others, whatever its users ask for."""
+
+    def __init__(self, places: int, each: int) -> None:
+        self._places = asyncio.Semaphore(places)
+        self._each = each
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def of(self, namespace: str) -> AsyncIterator[None]:
+        """Waits for a place of the namespace, and holds it."""
+        turn = self._of.setdefault(namespace, asyncio.Semaphore(self._each))
+        async with turn, self._places:
+            yield
 
 
 class Serving:

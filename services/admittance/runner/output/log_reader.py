@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
-from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from admittance.runner.machine import RunFiles
 from admittance.runner.output.parts import pods_with_output
 from admittance.runner.output.pod_output import PodOutput, ReadBudget
 from admittance.runtime import clock
+from admittance.runtime.bus.micro import Turns
 
 REPLY_BYTES: Final = 400_000
 """The most bytes of output in one reply. The output may double its size in JSON, and the server's
@@ -61,7 +61,7 @@ class LogReader:
         self._given_back = given_back
         self._waits = waits
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logs")
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._turns = Turns(THREADS, THREADS_OF_NAMESPACE)
 
     def close(self) -> None:
         """Drops the requests that wait. A read that has begun ends soon, because it is bounded."""
@@ -88,8 +88,7 @@ class LogReader:
         return replace(reply, waiting=self._waits(found.identity.key))
 
     async def _read(self, namespace: str, read: Callable[[], LogsReply]) -> LogsReply:
-        turn = self._turns.setdefault(namespace, asyncio.Semaphore(THREADS_OF_NAMESPACE))
-        async with turn:
+        async with self._turns.of(namespace):
             return await asyncio.get_running_loop().run_in_executor(self._threads, read)
 
 
