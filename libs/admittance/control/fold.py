@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from admittance.control import manifest_changes, quota_handover, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
-from admittance.control.people import NOT_OWNER, fact_of, not_owned, user_behind
+from admittance.control.people import NOT_OWNER, fact_of, is_of_owner, not_owned, user_behind
 from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
 from admittance.events import facts
@@ -116,7 +116,7 @@ class BatchFold:
         known = self._known(key)
         if logged.sequence <= known.fact:
             return True
-        if foreign := not_owned(logged, fact, self._known):
+        if is_of_owner(logged) and (foreign := not_owned(user_behind(logged), fact, self._known)):
             self._note_outcome(logged, refused(known.workload, NOT_OWNER, foreign))
             if isinstance(fact, facts.Submitted):
                 self._reject(logged, fact, NOT_OWNER, foreign)

@@ -51,11 +51,14 @@ def _meant(fact: Fact, user: str, now: datetime) -> Fact:
     return fact
 
 
-def not_owned(logged: LogMessage, fact: Fact, known: Callable[[str], VersionedWorkload]) -> str:
-    """Why a person with the role owner may not cause the fact, as a sentence; "": the person may,
-    or has another role. ``known``: returns the workload at a key of the bucket."""
-    if logged.headers.get(HEADER_RIGHTS) != OWNER:
-        return ""
+def is_of_owner(logged: LogMessage) -> bool:
+    """Whether a person with the role owner caused the fact: it changes own workloads only."""
+    return logged.headers.get(HEADER_RIGHTS) == OWNER
+
+
+def not_owned(user: str, fact: Fact, known: Callable[[str], VersionedWorkload]) -> str:
+    """Why the user, which has the role owner, may not cause the fact, as a sentence; "": the user
+    may. ``known``: returns the workload at a key of the bucket."""
     name = fact.name
     present = known(workload_key(fact.namespace, name))
     claim = claim_of(fact) if isinstance(fact, facts.Submitted) else None
@@ -67,7 +70,7 @@ def not_owned(logged: LogMessage, fact: Fact, known: Callable[[str], VersionedWo
     if present.workload is None and not present.unreadable:
         return ""
     owner = present.workload.status.submitted_by if present.workload is not None else ""
-    if owner == user_of(logged.subject):
+    if owner == user:
         return ""
     whose = f"belongs to {owner}" if owner else "has no known owner"
     return f"role {OWNER}: workload {name} {whose}"

@@ -24,6 +24,7 @@ from admittance.api.workload import Kept
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.control.flow_control import CONFLICT, WRONG, FlowControl, Refusal, UserRequest
+from admittance.control.people import NOT_OWNER, not_owned
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, Fact
@@ -168,8 +169,14 @@ class UserRequests:
             # count for this one.
             self._refuse(answer_to, Refusal(WRONG, "UidGiven", UID_GIVEN), named)
             return
+        person = user_of(named)
+        if rights and (why := not_owned(person, fact, self._controller.workloads.get)):
+            # The fact is judged again when it is applied: until then the name may get another
+            # owner.
+            self._refuse(answer_to, Refusal(CONFLICT, NOT_OWNER, why), named)
+            return
         if isinstance(fact, facts.Submitted) and (
-            why := self._runners.refusal(user_of(named), fact.namespace, fact.workload)
+            why := self._runners.refusal(person, fact.namespace, fact.workload)
         ):
             self._refuse(answer_to, Refusal(CONFLICT, "NoRunner", why), named)
             return

@@ -320,16 +320,18 @@ class Link:
                     )
                 )
             elif isinstance(outcome, Refused):
-                answers.append(await self._trouble(f"cannot publish {message.subject}", outcome))
+                what = f"cannot publish {message.subject}"
+                about = f"workload {fact.namespace}/{fact.name}: refused"
+                answers.append(await self._trouble(what, outcome, refused=about))
             else:
                 answers.append(outcome)
         return answers
 
     async def _trouble(
-        self, what: str, error: AdmittanceError, *, writes: bool = False
+        self, what: str, error: AdmittanceError, *, writes: bool = False, refused: str = ""
     ) -> AnswerIsNo:
         """The error for a stream that refuses or does not answer. ``writes``: the request was a
-        write.
+        write. ``refused``: the words before a refusal of the workload-controller, "": ``what``.
         """
         unset = AnswerIsNo(
             f"{what}: Admittance was never set up at {self.call.shown_url}; start `admit up`, "
@@ -343,7 +345,7 @@ class Link:
             if error.code == NOT_PERMITTED:
                 return _not_allowed(what, error)
             if self.user and error.code < OWN_CODES:
-                return AnswerIsNo(f"{what}: {error.description}")
+                return AnswerIsNo(f"{refused or what}: {error.description}")
             return AnswerIsNo(f"{what}: {error}; look for the cause with `admit doctor`")
         text = str(error)
         try:
@@ -353,10 +355,10 @@ class Link:
                     "the server answers, but it did not acknowledge the write; its disk may be "
                     "full, and `admit doctor` tries a write to each stream"
                 )
-        except Refused as refused:
+        except Refused as denied:
             # NO_STREAM means that the stream does not exist. For an existing stream a cluster
             # without a leader refuses the request with another code.
-            if refused.code == NO_STREAM:
+            if denied.code == NO_STREAM:
                 return unset
         except Unavailable:
             pass  # Perhaps this login may not read the state of the stream.
