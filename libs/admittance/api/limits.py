@@ -8,6 +8,7 @@ with its own error text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -250,6 +251,21 @@ Amounts: TypeAlias = Annotated[
     ),
 ]
 """The requested quantity of each resource."""
+
+
+def _mode_error(value: str | int) -> str:
+    if isinstance(value, str):
+        return "" if re.fullmatch("00?[0-7]{1,3}", value) else _MODE
+    return "" if not isinstance(value, bool) and 0 <= value <= MODE_MAX else _MODE
+
+
+MODE_MAX: Final = 0o777
+_MODE: Final = "must be the rights of a file, from 0 to 0777 (511)"
+FileMode: TypeAlias = Annotated[
+    str | int,
+    field_rule(syntax=_mode_error, pattern=_whole("00?[0-7]{1,3}"), minimum=0, maximum=MODE_MAX),
+]
+"""The rights of a file: a number, or text in octal digits, as YAML has ``0644``."""
 
 STRATEGIES: Final = ("StrictFIFO", "BestEffortFIFO")
 STOP_POLICIES: Final = ("None", "Hold", "HoldAndDrain")

@@ -2,27 +2,169 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from admittance.api.limits import (
     Amounts,
     FieldOperator,
+    FileMode,
+    Label,
     LabelKey,
     Labels,
+    NameOrNone,
     NodeOperator,
     NodeValue,
+    Quantity,
     field_rule,
     one_of,
 )
 from admittance.api.meta import ObjectMeta, Strict, Toleration
 
+RequiredText: TypeAlias = Annotated[str, field_rule(required=True, minLength=1)]
+
+
+class KeyRef(Strict, frozen=True, kw_only=True):
+    """One key of a ConfigMap or Secret. ``optional``: the variable is left out if there is no such
+    key."""
+
+    name: NameOrNone = ""
+    key: RequiredText = ""
+    optional: bool = False
+
+
+class FieldRef(Strict, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    field_path: RequiredText = ""
+
+
+class ResourceFieldRef(Strict, frozen=True, kw_only=True):
+    """A quantity of a container, divided by ``divisor``. ``container_name`` "": the container with
+    the variable."""
+
+    container_name: str = ""
+    resource: RequiredText = ""
+    divisor: Quantity = "1"
+
+
+class FileKeyRef(Strict, frozen=True, kw_only=True):
+    volume_name: RequiredText = ""
+    path: RequiredText = ""
+    key: RequiredText = ""
+    optional: bool = False
+
+
+class EnvVarSource(Strict, frozen=True, kw_only=True):
+    """The source of a variable's value; one of the fields is set."""
+
+    field_ref: FieldRef | None = None
+    resource_field_ref: ResourceFieldRef | None = None
+    config_map_key_ref: KeyRef | None = None
+    secret_key_ref: KeyRef | None = None
+    file_key_ref: FileKeyRef | None = None
+
 
 class EnvVar(Strict, frozen=True, kw_only=True):
     name: str
     value: str = ""
-    value_from: Any = None
+    value_from: EnvVarSource | None = None
+
+
+class ObjectRef(Strict, frozen=True, kw_only=True):
+    """A ConfigMap or Secret. ``optional``: its absence is no failure."""
+
+    name: NameOrNone = ""
+    optional: bool = False
+
+
+class EnvFromSource(Strict, frozen=True, kw_only=True):
+    """All keys of a ConfigMap or a Secret as variables, with ``prefix`` before each name."""
+
+    prefix: str = ""
+    config_map_ref: ObjectRef | None = None
+    secret_ref: ObjectRef | None = None
+
+
+class VolumeMount(Strict, frozen=True, kw_only=True):
+    name: RequiredText = ""
+    mount_path: RequiredText = ""
+    sub_path: str = ""
+    sub_path_expr: str = ""
+    read_only: bool = False
+    mount_propagation: Any = None
+    recursive_read_only: Any = None
+
+
+class KeyToPath(Strict, frozen=True, kw_only=True):
+    key: RequiredText = ""
+    path: RequiredText = ""
+    mode: FileMode | None = None
+
+
+class ConfigMapVolume(Strict, frozen=True, kw_only=True):
+    """The keys of a ConfigMap as files; with ``items`` only these keys."""
+
+    name: NameOrNone = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: FileMode | None = None
+    optional: bool = False
+
+
+class SecretVolume(Strict, frozen=True, kw_only=True):
+    """The keys of a Secret as files; with ``items`` only these keys."""
+
+    secret_name: NameOrNone = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: FileMode | None = None
+    optional: bool = False
+
+
+class HostPathVolume(Strict, frozen=True, kw_only=True):
+    path: RequiredText = ""
+    type: str = ""
+
+
+class EmptyDirVolume(Strict, frozen=True, kw_only=True):
+    medium: Any = None
+    size_limit: Any = None
+
+
+class Volume(Strict, frozen=True, kw_only=True):
+    """A volume of a pod; one of its sources is set."""
+
+    name: Label
+    empty_dir: EmptyDirVolume | None = None
+    host_path: HostPathVolume | None = None
+    config_map: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
+    # The volume's sources from ``awsElasticBlockStore`` on exist only in a cluster.
+    aws_elastic_block_store: Any = msgspec.field(default=None, name="awsElasticBlockStore")
+    azure_disk: Any = None
+    azure_file: Any = None
+    cephfs: Any = None
+    cinder: Any = None
+    csi: Any = None
+    downward_api: Any = msgspec.field(default=None, name="downwardAPI")
+    ephemeral: Any = None
+    fc: Any = None
+    flex_volume: Any = None
+    flocker: Any = None
+    gce_persistent_disk: Any = None
+    git_repo: Any = None
+    glusterfs: Any = None
+    image: Any = None
+    iscsi: Any = None
+    nfs: Any = None
+    persistent_volume_claim: Any = None
+    photon_persistent_disk: Any = None
+    portworx_volume: Any = None
+    projected: Any = None
+    quobyte: Any = None
+    rbd: Any = None
+    scale_io: Any = msgspec.field(default=None, name="scaleIO")
+    storageos: Any = None
+    vsphere_volume: Any = None
 
 
 class ResourceRequirements(Strict, frozen=True, kw_only=True):
@@ -40,8 +182,9 @@ class Container(Strict, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
-    # The container's fields from ``envFrom`` on are kept for runners that read them.
-    env_from: Any = None
+    env_from: tuple[EnvFromSource, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    # The container's fields from ``imagePullPolicy`` on are kept for runners that read them.
     image_pull_policy: Any = None
     lifecycle: Any = None
     liveness_probe: Any = None
@@ -57,7 +200,6 @@ class Container(Strict, frozen=True, kw_only=True):
     termination_message_policy: Any = None
     tty: Any = None
     volume_devices: Any = None
-    volume_mounts: Any = None
 
 
 class NodeSelectorRequirement(Strict, frozen=True, kw_only=True):
@@ -109,6 +251,7 @@ class PodSpec(Strict, frozen=True, kw_only=True):
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
+    volumes: tuple[Volume, ...] = ()
     # The pod's fields from ``automountServiceAccountToken`` on are kept, but not read.
     automount_service_account_token: Any = None
     dns_config: Any = None
@@ -138,7 +281,6 @@ class PodSpec(Strict, frozen=True, kw_only=True):
     share_process_namespace: Any = None
     subdomain: Any = None
     topology_spread_constraints: Any = None
-    volumes: Any = None
     workload_ref: Any = None
 
 

@@ -20,7 +20,8 @@ import structlog
 
 from admittance.events.facts import Admitted
 from admittance.runner.folder import DataFolder, find_run
-from admittance.runner.jobs.job_rules import JobRules, UnixUser
+from admittance.runner.jobs.inputs.host_inputs import MachineInputs
+from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import (
     RunPlan,
@@ -29,6 +30,7 @@ from admittance.runner.jobs.plan import (
     sweep_docker,
     with_limits,
 )
+from admittance.runner.jobs.rule_options import check_env_files
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
 from admittance.runner.processes import end_processes
@@ -66,6 +68,7 @@ class LocalExecutor:
 
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)
+        check_env_files(self._rules.current)
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:  # noqa: ARG002
         rules = self._rules.current
@@ -75,9 +78,12 @@ class LocalExecutor:
             path = {name: value for name, value in given.items() if name == "PATH"}
             names = {"USER": user.name, "LOGNAME": user.name} if user.name else {}
             given = {**path, "HOME": user.home, **names}
-        plan = with_limits(plan_local(admitted, given=given), rules.limits)
+        inputs = MachineInputs(rules, admitted.namespace, exact=False)
+        if rules.env_files and user is None and len(rules.namespaces) != 1:
+            raise CannotRun("a job as the runner's Unix user could read the files of --env-files")
+        plan = with_limits(plan_local(admitted, given=given, inputs=inputs), rules.limits)
         for process in (one for pods in plan.sets for one in (*pods.init, *pods.main)):
-            if process.cwd:
+            if process.cwd and not process.inner_cwd:
                 rules.check_folder(os.path.realpath(process.cwd))
         return msgspec.structs.replace(
             plan,
@@ -134,6 +140,7 @@ class DockerExecutor:
             mark=mark,
             rules=rules,
             user=_other_user(rules, admitted),
+            inputs=MachineInputs(rules, admitted.namespace, exact=True),
         )
         return with_limits(plan, rules.limits)
 

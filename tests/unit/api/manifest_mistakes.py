@@ -203,7 +203,23 @@ spec:
   template:
     spec:
       restartPolicy: Never
-      containers: [{name: c, image: busybox, resources: {requests: {cpu: 1}}}]
+      volumes:
+      - {name: a, emptyDir: {}}
+      - {name: b, hostPath: {path: /srv, type: Directory}}
+      - {name: c, secret: {secretName: s, items: [{key: k, path: p/k, mode: 0400}]}}
+      - {name: d, configMap: {name: m, defaultMode: 0444, optional: true}}
+      containers:
+      - name: c
+        image: busybox
+        resources: {requests: {cpu: 1}}
+        envFrom: [{prefix: P_, configMapRef: {name: m}}, {secretRef: {name: s, optional: true}}]
+        env:
+        - {name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        - {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}
+        - {name: C, valueFrom: {resourceFieldRef: {resource: requests.cpu, divisor: 1m}}}
+        volumeMounts:
+        - {name: a, mountPath: /a, subPath: x}
+        - {name: b, mountPath: /b, readOnly: true}
 ---
 apiVersion: example.com/v1
 kind: Budget
@@ -256,6 +272,9 @@ SEVERAL = re.compile(
             r"is not an index or a range|the range [-0-9]+ is empty|does not come after",
             r"must be below completions|must not have 0|no container has the name",
             r"is not a policy of a job",
+            # Of volumes and variables.
+            r"must name one source|must have one source|no volume has the name",
+            r"must be an absolute path|must be a path inside the volume|must have no (part|equals)",
             r"is not a name like example.com/gate",
             r"names a gate twice",
             # Times, and what JSON can hold.

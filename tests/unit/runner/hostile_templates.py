@@ -25,7 +25,7 @@ def hostile_template(chance: Random) -> dict[str, Any]:
 
 
 def _template(chance: Random) -> dict[str, Any]:
-    container = {
+    container: dict[str, Any] = {
         "name": "main",
         "image": "busybox",
         "command": ["/bin/echo", "$(GREETING)"],
@@ -37,12 +37,23 @@ def _template(chance: Random) -> dict[str, Any]:
             {"name": "KEY", "valueFrom": _source(chance) if chance.random() < 0.5 else None},
         ],
     }
+    if chance.random() < 0.3:
+        container["envFrom"] = [{"secretRef": {"name": "s", "optional": True}, "prefix": "P_"}]
+    if chance.random() < 0.5:
+        container["volumeMounts"] = [{"name": "v", "mountPath": "/tmp", "subPath": "a/b"}]
     spec: dict[str, Any] = {
         "containers": [copy.deepcopy(container) for _ in range(chance.randint(0, 2))],
         "initContainers": [copy.deepcopy(container) for _ in range(chance.randint(0, 1))],
         "terminationGracePeriodSeconds": chance.choice((None, None, 0, 5, *_NUMBERS[:5])),
     }
+    volume: dict[str, Any] = chance.choice(
+        ({"emptyDir": {}}, {"hostPath": {"path": "/tmp"}}, {"secret": {}}, {})
+    )
+    spec["volumes"] = [{"name": "v", **volume}]
+    policy = chance.choice(('{"backoffLimit": 1}', *_TEXTS))
     metadata = {"annotations": {"admittance.dev/completions": chance.choice(("3", *_TEXTS))}}
+    if chance.random() < 0.5:
+        metadata["annotations"]["admittance.dev/job-policy"] = policy
     return {"metadata": metadata, "spec": spec}
 
 

@@ -96,19 +96,30 @@ def test_a_random_template_is_refused_or_planned_or_said_not_to_run() -> None:
         *(
             pytest.param({"env": [{"name": "A", "valueFrom": source}]}, says, id=name)
             for name, source, says in (
-                ("a text as source", "x", "must be a mapping, not 'x'"),
+                ("a text as source", "x", r"got `str` - at `\$.*valueFrom`"),
                 ("no source", {}, "must name one source"),
-                ("a text as fieldRef", {"fieldRef": "x"}, "fieldRef: must be a mapping, not 'x'"),
+                ("a text as fieldRef", {"fieldRef": "x"}, r"got `str` - at `\$.*fieldRef`"),
                 ("no path", {"fieldRef": {}}, "fieldRef.fieldPath: must be set"),
-                ("a list as path", {"fieldRef": {"fieldPath": [1]}}, "must be a string"),
-                ("a mapping as key", {"secretKeyRef": {"key": {}}}, "key: must be a string"),
-                ("an unknown source", {"x": {}}, "'x' is not one of the sources"),
+                ("a list as path", {"fieldRef": {"fieldPath": [1]}}, "Expected `str`, got `array`"),
+                ("a mapping as key", {"secretKeyRef": {"key": {}}}, "Expected `str`, got `object`"),
+                ("an unknown source", {"x": {}}, "unknown field `x`"),
                 (
                     "two sources",
                     {"fieldRef": {"fieldPath": "a"}, "secretKeyRef": {"key": "k"}},
                     "must name one source",
                 ),
             )
+        ),
+        pytest.param(
+            {"envFrom": [{"secretRef": {"name": ""}}]},
+            "secretRef.name: must be set",
+            id="no secret",
+        ),
+        pytest.param({"envFrom": [{"prefix": "="}]}, "must name one source", id="a prefix alone"),
+        pytest.param(
+            {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+            "no volume has the name 'v'",
+            id="v",
         ),
         pytest.param(
             {"env": [{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "a"}}}]},

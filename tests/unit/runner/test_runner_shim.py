@@ -15,6 +15,7 @@ import pytest
 
 from admittance.events.requests import Logs
 from admittance.runner.folder import DataFolder, RunFolder
+from admittance.runner.jobs.inputs.volumes import VolumePlan
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan
 from admittance.runner.jobs.pod_process import expand, pod_env
 from admittance.runner.jobs.policy_plan import FailureRulePlan, PolicyPlan, SuccessRulePlan
@@ -60,6 +61,7 @@ class Bench:
         output_limit: int = 0,
         policy: PolicyPlan | None = None,
         deadline: float = 0.0,
+        volumes: tuple[VolumePlan, ...] = (),
     ) -> RunFolder:
         self.count += 1
         of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
@@ -79,6 +81,7 @@ class Bench:
                         init=init,
                         main=main,
                         policy=policy,
+                        volumes=volumes,
                     ),
                 ),
                 grace=grace,
@@ -552,3 +555,36 @@ def test_a_job_makes_its_output_neither_longer_than_it_writes_nor_than_its_limit
     (pod,) = read_logs(run, Logs(name="w", tail=1)).pods
     assert pod.text == "the end\n"
     assert 5_000_000 < pod.offset < 5_001_000
+
+
+# Volumes. -------------------------------------------------------------------------------
+
+
+def test_the_containers_of_a_pod_share_its_volumes_and_a_new_pod_has_new_ones(bench: Bench) -> None:
+    write = sh('touch "$ADMITTANCE_VOLUME_DATA/from-$ADMITTANCE_ATTEMPT"; pwd')
+    read = ContainerPlan(
+        name="d",
+        argv=("/bin/sh", "-c", 'ls; [ "$PWD" = "$VOLUME" ] && exit $((1 - ADMITTANCE_ATTEMPT))'),
+        env=(("VOLUME", "$(ADMITTANCE_VOLUME_DATA)"), ("ADMITTANCE_VOLUME_DATA", "/etc")),
+        inner_cwd="$(ADMITTANCE_VOLUME_DATA)",
+    )
+    volumes = (VolumePlan(name="data", variable="ADMITTANCE_VOLUME_DATA"),)
+    policy = PolicyPlan(backoff_limit=1, delays=AT_ONCE)
+    run = bench.start(read, init=(write,), policy=policy, volumes=volumes)
+    assert bench.outcome(run) == ("succeeded", "")
+    assert [line for line in bench.output(run).split() if line.startswith("from-")] == [
+        "from-0",
+        "from-1",
+    ]
+
+
+def test_a_variable_of_a_container_does_not_change_the_words_of_the_runner(bench: Bench) -> None:
+    echo = ContainerPlan(
+        name="c",
+        argv=("/bin/echo", "$(ADMITTANCE_POD)", "$(ADMITTANCE_POD)"),
+        env=(("ADMITTANCE_POD", "mine"),),
+        own_words=2,
+    )
+    run = bench.start(echo)
+    assert bench.outcome(run)[0] == "succeeded"
+    assert bench.output(run) == "main-0 mine\n"

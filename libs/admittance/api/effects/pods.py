@@ -9,31 +9,53 @@ from typing import Final
 from admittance.api.effects.field_effect import Table, all_work, in_part, no_effect, works
 from admittance.api.pods import (
     Affinity,
+    ConfigMapVolume,
     Container,
+    EmptyDirVolume,
+    EnvFromSource,
     EnvVar,
+    EnvVarSource,
+    FieldRef,
+    FileKeyRef,
+    HostPathVolume,
+    KeyRef,
+    KeyToPath,
     NodeAffinity,
     NodeFieldRequirement,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    ObjectRef,
     PodSpec,
     PodTemplate,
+    ResourceFieldRef,
     ResourceRequirements,
+    SecretVolume,
+    Volume,
+    VolumeMount,
 )
+from admittance.api.struct_types import struct_type
 
 _COUNTED: Final = "counted as quota; the runner sets no limit on a process"
 _CLUSTER: Final = "exists only in a Kubernetes cluster"
 _NETWORK: Final = "a job has the network of its machine or container engine"
 _USER: Final = "the rules of the runner choose the Unix user"
 _PROBES: Final = "a pod counts as ready when its processes have started"
-_FILES: Final = "no volumes are mounted"
+_KEYS: Final = "ConfigMaps and Secrets are files of the runner (`--env-files`)"
+_FAILS: Final = "a job that mounts it fails: it exists only in a Kubernetes cluster"
 _ONE_MACHINE: Final = "all pods run on the machine of their runner"
 _IO: Final = "standard input is empty, and output is not a terminal"
+
+_CLUSTER_VOLUMES: Final = tuple(
+    field.encode_name
+    for field in struct_type(Volume).fields
+    if field.name not in ("name", "empty_dir", "host_path", "config_map", "secret")
+)
 
 PODS: Final[Table] = {
     PodTemplate: all_work("metadata", "spec"),
     PodSpec: {
-        **all_work("containers", "initContainers", "affinity", "tolerations"),
+        **all_work("containers", "initContainers", "affinity", "tolerations", "volumes"),
         "nodeSelector": works("chooses flavors, as in Kueue"),
         "overhead": works("counted as quota"),
         "resources": works(_COUNTED),
@@ -77,7 +99,6 @@ PODS: Final[Table] = {
         "shareProcessNamespace": no_effect("containers of the engine do not share processes"),
         "subdomain": no_effect(_NETWORK),
         "topologySpreadConstraints": no_effect(_ONE_MACHINE),
-        "volumes": no_effect(_FILES),
         "workloadRef": no_effect(_CLUSTER),
     },
     Container: {
@@ -87,7 +108,6 @@ PODS: Final[Table] = {
         "restartPolicy": in_part(
             "counted as quota; a runner starts no sidecars: the job fails", usual=()
         ),
-        "envFrom": no_effect("ConfigMaps and Secrets exist only in a Kubernetes cluster"),
         "imagePullPolicy": no_effect(
             "the container engine pulls an image that it lacks", usual=("IfNotPresent",)
         ),
@@ -108,15 +128,72 @@ PODS: Final[Table] = {
             "the message of a failed job is its exit status", usual=("File",)
         ),
         "tty": no_effect(_IO),
-        "volumeDevices": no_effect(_FILES),
-        "volumeMounts": no_effect(_FILES),
+        "volumeDevices": no_effect("no devices are given to a container"),
+        "envFrom": in_part(_KEYS),
+        "volumeMounts": in_part(
+            "a container sees the volume at `mountPath`; a local process finds its folder by the "
+            "variable `ADMITTANCE_VOLUME_<NAME>`, and as `workingDir`"
+        ),
     },
     EnvVar: {
         **all_work("name", "value"),
-        "valueFrom": in_part(
-            "`fieldRef` of the pod's name, namespace and index; with another source the job fails"
+        "valueFrom": works("see its sources"),
+    },
+    EnvVarSource: {
+        "fieldRef": in_part(
+            "name, namespace, index, labels and annotations of the pod; with another field the job "
+            "fails"
+        ),
+        "resourceFieldRef": works("requests and limits that the container states"),
+        "configMapKeyRef": in_part(_KEYS),
+        "secretKeyRef": in_part(_KEYS),
+        "fileKeyRef": in_part("the job fails: no runner of ours reads it", usual=()),
+    },
+    FieldRef: {**all_work("fieldPath"), "apiVersion": works("has one value, `v1`")},
+    ResourceFieldRef: all_work("containerName", "resource", "divisor"),
+    KeyRef: all_work("name", "key", "optional"),
+    FileKeyRef: dict.fromkeys(
+        ("volumeName", "path", "key", "optional"), in_part("see `fileKeyRef`")
+    ),
+    EnvFromSource: {
+        **all_work("prefix"),
+        "configMapRef": in_part(_KEYS),
+        "secretRef": in_part(_KEYS),
+    },
+    ObjectRef: all_work("name", "optional"),
+    VolumeMount: {
+        **all_work("name"),
+        "mountPath": in_part("see `volumeMounts`"),
+        "subPath": in_part(
+            "of any volume in a local process; of a ConfigMap or Secret in a container"
+        ),
+        "subPathExpr": in_part("the job fails: no runner of ours follows it", usual=()),
+        "readOnly": in_part("a local process has the rights of its Unix user"),
+        "mountPropagation": no_effect("mounts stay as they are", usual=("None",)),
+        "recursiveReadOnly": no_effect("mounts stay as they are", usual=("Disabled",)),
+    },
+    Volume: {
+        **all_work("name"),
+        "emptyDir": works("a folder of the run, new for each pod"),
+        "hostPath": in_part("where the runner allows it (`--allow-host-path`); else the job fails"),
+        "configMap": in_part(_KEYS),
+        "secret": in_part(_KEYS),
+        **dict.fromkeys(_CLUSTER_VOLUMES, in_part(_FAILS, usual=())),
+    },
+    EmptyDirVolume: {
+        "medium": no_effect("the volume is a folder on the disk of the runner"),
+        "sizeLimit": no_effect("the volume may fill the disk of the runner"),
+    },
+    HostPathVolume: {
+        **all_work("path"),
+        "type": in_part(
+            "nothing is made, and no sockets and devices are mounted: the job fails",
+            usual=("", "Directory", "File"),
         ),
     },
+    ConfigMapVolume: all_work("name", "items", "defaultMode", "optional"),
+    SecretVolume: all_work("secretName", "items", "defaultMode", "optional"),
+    KeyToPath: all_work("key", "path", "mode"),
     ResourceRequirements: {
         "requests": works(_COUNTED),
         "limits": works("counted as quota where a request is missing; not set on a process"),

@@ -3,35 +3,38 @@ programs. A container that passes has a plan, or a runner says in one sentence w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
 
-from admittance.api.pods import Container, EnvVar, PodSpec
-from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, TYPE, Problem, shown
+import msgspec
 
-SOURCES: Final[dict[str, tuple[str, ...]]] = {
-    "fieldRef": ("fieldPath",),
-    "resourceFieldRef": ("resource",),
-    "configMapKeyRef": ("key",),
-    "secretKeyRef": ("key",),
-    "fileKeyRef": ("volumeName", "path", "key"),
-}
-"""The sources of a variable's value in ``valueFrom``, each with the fields that it must have."""
+from admittance.api.names import check_unique
+from admittance.api.pods import (
+    Container,
+    EnvFromSource,
+    EnvVar,
+    EnvVarSource,
+    PodSpec,
+    Volume,
+    VolumeMount,
+)
+from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
+from admittance.api.struct_types import struct_type
 
 
 def check_containers(pod: PodSpec, path: str) -> list[Problem]:
     """The problems of all containers of a pod. ``path``: the place of the pod's spec."""
-    found: list[Problem] = []
+    found = _volumes(pod.volumes, f"{path}.volumes")
+    volumes = [one.name for one in pod.volumes]
     for field, containers in (
         ("initContainers", pod.init_containers),
         ("containers", pod.containers),
     ):
         for i, container in enumerate(containers):
-            found += _container(container, f"{path}.{field}[{i}]")
+            found += _container(container, volumes, f"{path}.{field}[{i}]")
     return found
 
 
-def _container(container: Container, path: str) -> list[Problem]:
+def _container(container: Container, volumes: Sequence[str], path: str) -> list[Problem]:
     found = [
         *_texts([container.image], f"{path}.image"),
         *_texts([container.working_dir], f"{path}.workingDir"),
@@ -40,7 +43,9 @@ def _container(container: Container, path: str) -> list[Problem]:
     ]
     for i, var in enumerate(container.env):
         found += _variable(var, f"{path}.env[{i}]")
-    return found
+    for i, source in enumerate(container.env_from):
+        found += _env_from(source, f"{path}.envFrom[{i}]")
+    return found + _mounts(container.volume_mounts, volumes, f"{path}.volumeMounts")
 
 
 def _texts(texts: Iterable[str], field: str) -> list[Problem]:
@@ -64,28 +69,107 @@ def _variable(var: EnvVar, path: str) -> list[Problem]:
     return found
 
 
-def _source(source: Any, path: str) -> list[Problem]:
-    if not isinstance(source, dict):
-        return [Problem(path, f"must be a mapping, not {shown(source)}", TYPE)]
-    given = {name: value for name, value in source.items() if value is not None}
-    unknown = [name for name in given if name not in SOURCES]
-    if unknown:
-        message = f"{shown(unknown[0])} is not one of the sources {', '.join(SOURCES)}"
-        return [Problem(path, message, NOT_SUPPORTED)]
-    if len(given) != 1:
-        message = f"must name one source: {', '.join(SOURCES)}"
-        return [Problem(path, message, FORBIDDEN if given else REQUIRED)]
-    ((name, value),) = given.items()
-    path = f"{path}.{name}"
-    if not isinstance(value, dict):
-        return [Problem(path, f"must be a mapping, not {shown(value)}", TYPE)]
-    found = []
-    for field in SOURCES[name]:
-        text = value.get(field)
-        if text is None or text == "":
-            found.append(Problem(f"{path}.{field}", "must be set", REQUIRED))
-        elif not isinstance(text, str):
-            found.append(Problem(f"{path}.{field}", f"must be a string, not {shown(text)}", TYPE))
-        else:
-            found += _texts([text], f"{path}.{field}")
+def _source(source: EnvVarSource, path: str) -> list[Problem]:
+    found = one_source(source, path)
+    for name, given in sources_in(source):
+        found += _texts_of(given, f"{path}.{name}")
     return found
+
+
+def _texts_of(given: msgspec.Struct, path: str) -> list[Problem]:
+    """The problems of the texts of a Struct."""
+    found: list[Problem] = []
+    for field in struct_type(type(given)).fields:
+        text = getattr(given, field.name)
+        if isinstance(text, str):
+            found += _texts([text], f"{path}.{field.encode_name}")
+    return found
+
+
+def sources_in(holder: msgspec.Struct) -> list[tuple[str, msgspec.Struct]]:
+    """The fields of a Struct that contain a Struct, by their names in a manifest."""
+    given = [
+        (field.encode_name, getattr(holder, field.name))
+        for field in struct_type(type(holder)).fields
+    ]
+    return [(name, value) for name, value in given if isinstance(value, msgspec.Struct)]
+
+
+def one_source(holder: msgspec.Struct, path: str) -> list[Problem]:
+    """The problem that not exactly one of the fields of a Struct contains a Struct."""
+    count = len(sources_in(holder))
+    if count == 1:
+        return []
+    names = [
+        field.encode_name
+        for field in struct_type(type(holder)).fields
+        if field.encode_name not in ("name", "prefix")
+    ]
+    message = f"must name one source: {', '.join(names)}"
+    return [Problem(path, message, FORBIDDEN if count else REQUIRED)]
+
+
+# Volumes. -------------------------------------------------------------------------------------
+
+
+def _env_from(source: EnvFromSource, path: str) -> list[Problem]:
+    found = one_source(source, path)
+    found += _texts([source.prefix], f"{path}.prefix")
+    if "=" in source.prefix:
+        found.append(Problem(f"{path}.prefix", "must have no equals sign"))
+    for name, given in sources_in(source):
+        if not getattr(given, "name", ""):
+            found.append(Problem(f"{path}.{name}.name", "must be set", REQUIRED))
+    return found
+
+
+def _volumes(volumes: Sequence[Volume], path: str) -> list[Problem]:
+    found = check_unique([one.name for one in volumes], path, ".name")
+    for i, volume in enumerate(volumes):
+        at = f"{path}[{i}]"
+        given = [
+            field.encode_name
+            for field in struct_type(Volume).fields
+            if field.name != "name" and getattr(volume, field.name) is not None
+        ]
+        if len(given) > 1:
+            message = f"must have one source, not {' and '.join(given)}"
+            found.append(Problem(at, message, FORBIDDEN))
+        if volume.host_path is not None:
+            found += _whole_path(volume.host_path.path, f"{at}.hostPath.path")
+        for name, files in (("configMap", volume.config_map), ("secret", volume.secret)):
+            for j, item in enumerate(files.items if files is not None else ()):
+                found += _inner_path(item.path, f"{at}.{name}.items[{j}].path")
+    return found
+
+
+def _mounts(mounts: Sequence[VolumeMount], volumes: Iterable[str], path: str) -> list[Problem]:
+    found = check_unique([one.mount_path for one in mounts], path, ".mountPath")
+    known = set(volumes)
+    for i, mount in enumerate(mounts):
+        at = f"{path}[{i}]"
+        if mount.name not in known:
+            message = f"no volume has the name {shown(mount.name)}"
+            found.append(Problem(f"{at}.name", message, NOT_SUPPORTED))
+        found += _whole_path(mount.mount_path, f"{at}.mountPath")
+        if mount.sub_path:
+            found += _inner_path(mount.sub_path, f"{at}.subPath")
+    return found
+
+
+def _whole_path(path: str, field: str) -> list[Problem]:
+    if found := _texts([path], field):
+        return found
+    if not path.startswith("/"):
+        return [Problem(field, f"must be an absolute path, not {shown(path)}")]
+    if ".." in path.split("/"):
+        return [Problem(field, "must have no part ..")]
+    return []
+
+
+def _inner_path(path: str, field: str) -> list[Problem]:
+    if found := _texts([path], field):
+        return found
+    if not path or path.startswith("/") or ".." in path.split("/"):
+        return [Problem(field, f"must be a path inside the volume, not {shown(path)}")]
+    return []

@@ -50,6 +50,24 @@ JobFolderOption = Annotated[
         "Default: $ADMIT_JOB_FOLDERS, or everywhere",
     ),
 ]
+AllowHostPathOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host-path",
+        metavar="DIR",
+        help="Jobs may mount this folder by hostPath; repeatable. "
+        "Default: $ADMIT_ALLOW_HOST_PATHS, or none",
+    ),
+]
+EnvFilesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--env-files",
+        metavar="DIR",
+        help="Values of ConfigMaps and Secrets: DIR/NAMESPACE/secrets/NAME/KEY and configmaps/…. "
+        "Default: $ADMIT_ENV_FILES, or none",
+    ),
+]
 PodLimitOption = Annotated[
     str | None,
     typer.Option(

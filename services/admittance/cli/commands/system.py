@@ -9,7 +9,9 @@ import typer
 
 from admittance.cli.commands.arguments import ServiceName
 from admittance.cli.commands.runner_options import (
+    AllowHostPathOption,
     AllowPrivilegeEscalationOption,
+    EnvFilesOption,
     FreeSpaceOption,
     JobFolderOption,
     JobImageOption,
@@ -79,6 +81,8 @@ def service_options(
     job_namespace: JobNamespaceOption = None,
     job_image: JobImageOption = None,
     job_folder: JobFolderOption = None,
+    allow_host_path: AllowHostPathOption = None,
+    env_files: EnvFilesOption = None,
     pod_limit: PodLimitOption = None,
     process_limit: ProcessLimitOption = None,
     output_limit: OutputLimitOption = None,
@@ -142,6 +146,8 @@ def service_options(
             namespaces=tuple(job_namespace or ()),
             images=tuple(job_image or ()),
             folders=tuple(job_folder or ()),
+            host_paths=tuple(allow_host_path or ()),
+            env_files=(env_files,) if env_files else (),
             limits=limits,
         ),
     )

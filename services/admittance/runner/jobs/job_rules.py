@@ -51,7 +51,8 @@ class UnixUsers(msgspec.Struct, frozen=True):
 
 
 class JobRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules that limit which jobs a runner may start; an empty field limits nothing.
+    """Rules that limit which jobs a runner may start; an empty field limits nothing but where it
+    says so.
 
     ``namespaces``: the namespaces of the jobs that the runner starts; it leaves all other jobs to
     other runners. ``run_as``: the Unix user of a job, by the keys ``user:NAME`` (the submitter),
@@ -64,6 +65,8 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     keys of rules in this file that the runner cannot follow, with the reasons. ``images``: patterns
     of allowed images, such as ``registry.example.com/team/*``. ``folders``: paths, without symbolic
     links, of allowed working folders; the folders inside an allowed folder are allowed, too.
+    ``host_paths``: paths, without symbolic links, that jobs may mount by ``hostPath``; empty: no
+    path. ``env_files``: the folder with the values of ConfigMaps and Secrets; "": none.
     ``limits``: what the jobs may use.
     """
 
@@ -75,6 +78,8 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     broken: Mapping[str, str] = msgspec.field(default_factory=dict)
     images: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    host_paths: tuple[str, ...] = ()
+    env_files: str = ""
     limits: JobLimits = JobLimits()
 
     @property

@@ -7,18 +7,29 @@ pods is as small as that of one pod.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from admittance.api.pods import Container, EnvVar, PodTemplate
+from admittance.api.pods import Container, PodTemplate
+from admittance.api.reading.from_job import literal
 from admittance.api.validation.containers import check_containers
+from admittance.api.validation.field_rules import field_problems
 from admittance.api.workload import noted_completions
 from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
+from admittance.runner.jobs.inputs.environment import Variable, variables
+from admittance.runner.jobs.inputs.host_inputs import NO_INPUTS, Inputs
+from admittance.runner.jobs.inputs.volumes import (
+    Mount,
+    VolumePlan,
+    local_folder,
+    mounts_of,
+    volume_plans,
+)
 from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.policy_plan import PolicyPlan, job_policy, policy_plan
@@ -44,20 +55,13 @@ OWN_ENV: Final = (
 )
 """The names of the environment variables that the shim sets for every container."""
 
-_FIELDS: Final = {
-    "metadata.name": "$(ADMITTANCE_POD)",
-    "metadata.namespace": "$(ADMITTANCE_NAMESPACE)",
-    "metadata.annotations['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
-    "metadata.labels['batch.kubernetes.io/job-completion-index']": "$(JOB_COMPLETION_INDEX)",
-}
-"""For each path in a ``valueFrom.fieldRef`` that works without a cluster, the value that replaces
-it."""
-
 
 class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The plan of one process of a pod. ``cwd``: the working folder of the process; "" means the
-    pod's scratch folder. The shim expands references ``$(NAME)`` in ``argv`` and in the values of
-    ``env``.
+    pod's scratch folder. ``inner_cwd``: the working folder in a volume; it goes before ``cwd``. The
+    shim expands references ``$(NAME)`` in ``argv`` and in the values of ``env``. In the first
+    ``own_words`` words of ``argv``, in ``inner_cwd``, ``probe`` and ``kill`` a reference never
+    means a variable of the container, so that a job cannot choose what these words name.
 
     ``probe``: a program that the shim runs in the scratch folder before a stop, if the process only
     waits for a container. Status 0 of the probe means that the container has ended, so the process
@@ -69,6 +73,8 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
+    inner_cwd: str = ""
+    own_words: int = 0
     probe: tuple[str, ...] = ()
     kill: tuple[str, ...] = ()
 
@@ -87,6 +93,7 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     init: Processes
     main: Processes
     policy: PolicyPlan | None = None
+    volumes: tuple[VolumePlan, ...] = ()
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -111,42 +118,38 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     deadline: float = 0.0
 
 
-def _env(container: Container) -> tuple[tuple[str, str], ...]:
-    return tuple((each.name, _value(container, each)) for each in container.env)
+class PodInputs(NamedTuple):
+    """What the containers of a pod set get beside their programs. ``inputs``: what they may read of
+    the machine. ``volumes``: the plans of the pod's volumes by name."""
+
+    template: PodTemplate
+    inputs: Inputs
+    volumes: Mapping[str, VolumePlan]
+
+    def variables(self, container: Container) -> list[Variable]:
+        return variables(container, self.template, self.inputs)
+
+    def mounts(self, container: Container) -> list[Mount]:
+        return mounts_of(container, self.volumes, self.inputs)
 
 
-def _value(container: Container, var: EnvVar) -> str:
-    if var.value_from is None:
-        return var.value
-    path = _field_path(var.value_from)
-    if path not in _FIELDS:
-        source = f"the field {path}" if path else f"a {_source_name(var.value_from)}"
-        raise CannotRun(
-            f"container {container.name}: env {var.name} takes its value from {source}, "
-            "which exists only in a cluster"
+def _processes(containers: tuple[Container, ...], given: PodInputs) -> Processes:
+    plans = []
+    for each in containers:
+        mounts = given.mounts(each)
+        # A variable names the folder that the container would see, so the subPath belongs to it.
+        inner = {one.variable: one.source for one in mounts if one.inner}
+        env = [*inner.items(), *((one.name, one.value) for one in given.variables(each))]
+        plans.append(
+            ContainerPlan(
+                name=each.name,
+                argv=each.command + each.args,
+                env=tuple(env),
+                cwd=each.working_dir,
+                inner_cwd=local_folder(each.working_dir, mounts),
+            )
         )
-    return _FIELDS[path]
-
-
-def _field_path(source: Any) -> str:
-    """The path in a ``valueFrom.fieldRef``; empty: another source, or not readable."""
-    field = source.get("fieldRef") if isinstance(source, dict) else None
-    path = field.get("fieldPath") if isinstance(field, dict) else None
-    return path if isinstance(path, str) else ""
-
-
-def _source_name(source: Any) -> str:
-    names = [name for name, value in source.items() if value] if isinstance(source, dict) else []
-    return names[0] if names else "source that it does not name"
-
-
-def _processes(containers: tuple[Container, ...]) -> Processes:
-    return tuple(
-        ContainerPlan(
-            name=each.name, argv=each.command + each.args, env=_env(each), cwd=each.working_dir
-        )
-        for each in containers
-    )
+    return tuple(plans)
 
 
 def _template(pod_set: PodSetToRun) -> PodTemplate:
@@ -157,7 +160,10 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
             error
         )
     # A workload that an earlier version accepted may break a rule that is newer.
-    for problem in check_containers(template.spec, f"pod set {pod_set.name}: spec"):
+    path = f"pod set {pod_set.name}: spec"
+    for problem in field_problems(template.spec):
+        raise CannotRun(str(problem._replace(field=f"{path}.{problem.field}")))
+    for problem in check_containers(template.spec, path):
         raise CannotRun(str(problem))
     for init in template.spec.init_containers:
         if init.restart_policy == "Always":
@@ -171,7 +177,8 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
 def _assemble(
     admitted: Admitted,
     given: dict[str, str],
-    processes_of: Callable[[PodSetToRun, PodTemplate], tuple[Processes, Processes]],
+    processes_of: Callable[[PodSetToRun, PodInputs], tuple[Processes, Processes]],
+    inputs: Inputs,
     cleanup: tuple[tuple[str, ...], ...] = (),
 ) -> RunPlan:
     """The plan of a run with all pod sets of the admission. ``processes_of``: a function that
@@ -184,7 +191,11 @@ def _assemble(
         if pod_set.count <= 0:
             continue
         template = _template(pod_set)
-        init, main = processes_of(pod_set, template)
+        every = (*template.spec.init_containers, *template.spec.containers)
+        volumes = volume_plans(template.spec.volumes, every, inputs)
+        init, main = processes_of(
+            pod_set, PodInputs(template, inputs, {one.name: one for one in volumes})
+        )
         noted = noted_completions(template.metadata.annotations)
         completions = pod_set.completions or noted or pod_set.count
         env = {
@@ -202,6 +213,7 @@ def _assemble(
                 init=init,
                 main=main,
                 policy=policy_plan(pod_set.name, template, completions),
+                volumes=volumes,
             )
         )
         policy = job_policy(pod_set.name, template)
@@ -218,7 +230,7 @@ def _assemble(
     )
 
 
-def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
+def plan_local(admitted: Admitted, *, given: dict[str, str], inputs: Inputs = NO_INPUTS) -> RunPlan:
     """The plan that runs the admission as processes of this machine. The plan leaves out containers
     without command and args if another container has a command or args: without the image, the
     runner does not know their program.
@@ -226,7 +238,8 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
     Raises CannotRun if this runner cannot run the admission.
     """
 
-    def processes_of(pod_set: PodSetToRun, template: PodTemplate) -> tuple[Processes, Processes]:
+    def processes_of(pod_set: PodSetToRun, pod: PodInputs) -> tuple[Processes, Processes]:
+        template = pod.template
         init = template.spec.init_containers
         main = tuple(c for c in template.spec.containers if c.command or c.args)
         lacking = [c for c in init if not (c.command or c.args)]
@@ -237,9 +250,9 @@ def plan_local(admitted: Admitted, *, given: dict[str, str]) -> RunPlan:
                 f"{names}); give one, or run the image with a runner started with "
                 "--executor docker"
             )
-        return _processes(init), _processes(main)
+        return _processes(init, pod), _processes(main, pod)
 
-    return _assemble(admitted, given, processes_of)
+    return _assemble(admitted, given, processes_of, inputs)
 
 
 _NAMES_OF_CLIENT: Final = frozenset(
@@ -283,6 +296,7 @@ def plan_docker(
     mark: str,
     rules: JobRules = NO_RULES,
     user: UnixUser | None = None,
+    inputs: Inputs = NO_INPUTS,
 ) -> RunPlan:
     """The plan that runs the admission as containers, each started by a ``docker run`` in the
     foreground.
@@ -294,7 +308,7 @@ def plan_docker(
     if this runner cannot run the admission.
     """
 
-    def wrapped(containers: tuple[Container, ...]) -> Processes:
+    def wrapped(containers: tuple[Container, ...], pod: PodInputs) -> Processes:
         plans = []
         for each in containers:
             image = _checked_image(each, rules)
@@ -308,16 +322,26 @@ def plan_docker(
                 "--label",
                 "admittance.pod=$(ADMITTANCE_POD)",
             ]
+            for mount in pod.mounts(each):
+                argv += ["--mount", _bind(each, mount)]
             if user is not None:
                 argv += ["--user", f"{user.uid}:{user.gid}"]
             if not rules.limits.privilege_escalation:
                 argv += ["--security-opt", "no-new-privileges"]
-            env = tuple(one for one in _env(each) if not _is_of_client(one[0]))
+            own_words = len(argv)
+            every = pod.variables(each)
+            for name, _, secret in every:
+                if secret and _is_of_client(name):
+                    raise CannotRun(
+                        f"container {each.name}: a Secret has the key {name}, which the container "
+                        "engine's client would read itself"
+                    )
+            env = tuple((name, value) for name, value, _ in every if not _is_of_client(name))
             for name in dict.fromkeys((*OWN_ENV, *(name for name, _ in env))):
                 # ``--env NAME`` has no value: the docker client takes the value of the variable,
                 # already expanded, from its own environment.
                 argv += ["--env", name]
-            for name, value in _env(each):
+            for name, value, _ in every:
                 if _is_of_client(name):
                     argv += ["--env", f"{name}={value}"]
             if each.working_dir:
@@ -330,18 +354,39 @@ def plan_docker(
                     name=each.name,
                     argv=tuple(argv),
                     env=env,
+                    own_words=own_words,
                     probe=probe_docker(docker, id_file),
                     kill=kill_docker(docker, id_file),
                 )
             )
         return tuple(plans)
 
-    def processes_of(pod_set: PodSetToRun, template: PodTemplate) -> tuple[Processes, Processes]:
-        if not template.spec.containers:
+    def processes_of(pod_set: PodSetToRun, pod: PodInputs) -> tuple[Processes, Processes]:
+        spec = pod.template.spec
+        if not spec.containers:
             raise CannotRun(f"pod set {pod_set.name} has no containers")
-        return wrapped(template.spec.init_containers), wrapped(template.spec.containers)
+        return wrapped(spec.init_containers, pod), wrapped(spec.containers, pod)
 
-    return _assemble(admitted, given, processes_of, (sweep_docker(docker, mark),))
+    cleanup = (sweep_docker(docker, mark),)
+    return _assemble(admitted, given, processes_of, inputs, cleanup)
+
+
+def _bind(container: Container, mount: Mount) -> str:
+    """The value of ``--mount`` for a volume in a container."""
+    target = str(mount.path)
+    if any(one in target or one in mount.source for one in (",", '"', "\n")):
+        raise CannotRun(
+            f"container {container.name}: {target} cannot be mounted: a path has a comma, a quote "
+            "or a line break"
+        )
+    if mount.inner and not mount.has_files:
+        # A container could put a link in place of the folder before another one mounts it.
+        raise CannotRun(
+            f"container {container.name}: {target}: the runner mounts a subPath only of a "
+            "ConfigMap or Secret into a container"
+        )
+    read_only = ",readonly" if mount.read_only else ""
+    return f"type=bind,source={mount.source},target={literal(target)}{read_only}"
 
 
 def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:

@@ -82,9 +82,11 @@ def make_scratch(path: str, user: dict[str, Any] | None) -> str:
 
 
 def discard(path: str) -> None:
-    """Removes a folder of a pod that ended, without waiting for the end of the removal."""
+    """Removes the scratch folder and the volumes of a pod that ended, without waiting for the end
+    of the removal."""
+    argv = ["rm", "-rf", "--", path, path + ".volumes"]
     try:
-        os.posix_spawn("/bin/rm", ["rm", "-rf", "--", path], {}, setsid=True)
+        os.posix_spawn("/bin/rm", argv, {}, setsid=True)
     except OSError:
         pass  # the runner removes the folder when it closes the run
 

@@ -22,6 +22,8 @@ VARIABLES: Final[Mapping[str, str]] = {
     "namespaces": "ADMIT_JOB_NAMESPACES",
     "images": "ADMIT_JOB_IMAGES",
     "folders": "ADMIT_JOB_FOLDERS",
+    "host_paths": "ADMIT_ALLOW_HOST_PATHS",
+    "env_files": "ADMIT_ENV_FILES",
 }
 """For each field of `RuleTexts` the environment variable that has the field's values, separated by
 commas."""
@@ -31,19 +33,23 @@ OPTIONS: Final[Mapping[str, str]] = {
     "namespaces": "--job-namespace",
     "images": "--job-image",
     "folders": "--job-folder",
+    "host_paths": "--allow-host-path",
+    "env_files": "--env-files",
 }
 
 
 class RuleTexts(NamedTuple):
     """The rules of a runner as texts of options; for the meaning of the fields see `JobRules`.
-    ``run_as``: texts ``KEY=UNIX_USER`` or ``@GROUP``. ``file``: at most one path. ``limits``: the
-    texts of limits."""
+    ``run_as``: texts ``KEY=UNIX_USER`` or ``@GROUP``. ``file`` and ``env_files``: at most
+    one path. ``limits``: the texts of limits."""
 
     run_as: tuple[str, ...] = ()
     file: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    host_paths: tuple[str, ...] = ()
+    env_files: tuple[str, ...] = ()
     limits: LimitTexts = LimitTexts()
 
 
@@ -61,13 +67,16 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
             raise SetupError(f"{_shown('namespaces')}: {wrong}")
     where = _shown("run_as")
     run_as = parse_run_as(given["run_as"], where)
+    host_paths = tuple(_folder(one, "host_paths") for one in given["host_paths"])
     return JobRules(
         namespaces=tuple(sorted(set(given["namespaces"]))),
         run_as={key: unix_users(text, where) for key, text in run_as.users.items()},
         groups=run_as.groups,
         file=_file(given["file"]),
         images=given["images"],
-        folders=tuple(_folder(one) for one in given["folders"]),
+        folders=tuple(_folder(one, "folders") for one in given["folders"]),
+        host_paths=host_paths,
+        env_files=_env_files(given["env_files"], host_paths),
         limits=limits_of(texts.limits, env),
     )
 
@@ -207,10 +216,50 @@ def _file(paths: tuple[str, ...]) -> str:
     return str(path)
 
 
-def _folder(text: str) -> str:
+def _folder(text: str, name: str) -> str:
     if not os.path.isabs(text):  # noqa: PTH117
-        raise SetupError(f"{_shown('folders')}: the path {text} must be an absolute path")
+        raise SetupError(f"{_shown(name)}: the path {text} must be an absolute path")
     return os.path.realpath(text)
+
+
+def _env_files(paths: tuple[str, ...], host_paths: tuple[str, ...]) -> str:
+    """The folder of the values of ConfigMaps and Secrets, which no job may read by itself."""
+    if not paths:
+        return ""
+    where = _shown("env_files")
+    if len(paths) > 1:
+        raise SetupError(f"{where}: {paths[0]} and {paths[1]} are given, name one folder")
+    folder = Path(_folder(paths[0], "env_files"))
+    try:
+        found = folder.stat()
+    except OSError as error:
+        raise SetupError(f"{where}: {folder} cannot be read: {error.strerror}") from error
+    if not folder.is_dir():
+        raise SetupError(f"{where}: {folder} is not a folder")
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise SetupError(
+            f"{where}: other Unix users may read {folder}: give it to the runner's Unix user and "
+            f"close it with chmod 700 {folder}"
+        )
+    for path in host_paths:
+        if folder.is_relative_to(path) or Path(path).is_relative_to(folder):
+            raise SetupError(f"{where}: jobs may mount {path}, so they could read {folder}")
+    return str(folder)
+
+
+def check_env_files(rules: JobRules) -> None:
+    """Raises SetupError if local processes of one namespace could read the values of another one:
+    processes that run as the runner's own Unix user can read its files."""
+    if not rules.env_files or len(rules.namespaces) == 1:
+        return
+    own = os.geteuid()
+    if own or not rules.names_unix_users or any(map(is_own, rules.run_as.values())):
+        raise SetupError(
+            f"{_shown('env_files')}: jobs run as the Unix user of the runner, so those of every "
+            "namespace could read all values: start the runner as root with --run-as for other "
+            "users, serve one namespace with --job-namespace, or run containers with "
+            "--executor docker"
+        )
 
 
 def _shown(name: str) -> str:

@@ -39,6 +39,7 @@ import signal
 import time
 
 from admittance.runner.jobs.engine_programs import ended_containers, run_program
+from admittance.runner.jobs.inputs.pod_volumes import make_volumes
 from admittance.runner.jobs.job_policy import DEADLINE_EXCEEDED, NEVER, PodSetProgress
 from admittance.runner.jobs.journal import JournalWriter
 from admittance.runner.jobs.pod import Pod
@@ -216,7 +217,6 @@ class Shim:
     def spawn(self, pod: Pod, container: dict[str, Any]) -> None:
         user = self.spec.get("runAs")
         scratch = make_scratch(self.scratch_of(pod), user)
-        cwd = container["cwd"] or scratch
         own = {
             **pod.set.spec["env"],
             "JOB_COMPLETION_INDEX": str(pod.index),
@@ -225,9 +225,12 @@ class Shim:
             "ADMITTANCE_ATTEMPT": str(pod.set.failures.get(pod.index, 0)),
             "ADMITTANCE_RUN": self.spec["mark"],
             "ADMITTANCE_CONTAINER": container["name"],
+            **make_volumes(scratch + ".volumes", pod.set.spec.get("volumes") or [], user),
         }
         env = pod_env(self.spec["given"], container["env"], own)
-        argv = [expand(word, env) for word in container["argv"]]
+        count = container.get("ownWords") or 0
+        argv = [expand(word, own if i < count else env) for i, word in enumerate(container["argv"])]
+        cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
         program = find_program(argv[0], env, cwd)
         limit = self.spec.get("processLimit", 0)
         output = self.output.pipe(pod.name)
@@ -238,9 +241,9 @@ class Shim:
         pod.running.add(pid)
         pod.containers[pid] = container
         if container.get("probe"):
-            pod.probes[pid] = [expand(word, env) for word in container["probe"]]
+            pod.probes[pid] = [expand(word, own) for word in container["probe"]]
         if container.get("kill"):
-            pod.kills[pid] = [expand(word, env) for word in container["kill"]]
+            pod.kills[pid] = [expand(word, own) for word in container["kill"]]
         self.pods[pid] = pod
         self.write(e="start", p=pod.name, pid=pid, t=start_time(pid))
 

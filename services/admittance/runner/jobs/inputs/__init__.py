@@ -1,0 +1,1 @@
+"""What a container gets beside its program: variables and volumes."""

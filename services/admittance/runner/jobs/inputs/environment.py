@@ -1,0 +1,133 @@
+"""The variables of a container. Pure, but for what `Inputs` reads."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from admittance.api.pods import (
+    Container,
+    EnvFromSource,
+    EnvVar,
+    KeyRef,
+    PodTemplate,
+    ResourceFieldRef,
+)
+from admittance.api.reading.from_job import literal
+from admittance.api.units import BadQuantity, parse
+from admittance.runner.jobs.inputs.host_inputs import Inputs
+from admittance.runner.jobs.job_rules import CannotRun
+
+_INDEX: Final = "$(JOB_COMPLETION_INDEX)"
+_WORKLOAD: Final = "$(ADMITTANCE_WORKLOAD)"
+_FIELDS: Final = {
+    "metadata.name": "$(ADMITTANCE_POD)",
+    "metadata.namespace": "$(ADMITTANCE_NAMESPACE)",
+    "metadata.annotations['batch.kubernetes.io/job-completion-index']": _INDEX,
+    "metadata.labels['batch.kubernetes.io/job-completion-index']": _INDEX,
+    "metadata.labels['batch.kubernetes.io/job-name']": _WORKLOAD,
+    "metadata.labels['job-name']": _WORKLOAD,
+    "metadata.labels['kueue.x-k8s.io/podset']": "$(ADMITTANCE_POD_SET)",
+}
+"""For each path in a ``valueFrom.fieldRef`` that works without a cluster, the value that replaces
+it."""
+_ENTRY: Final = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+
+
+class Variable(NamedTuple):
+    """A variable of a container. ``secret``: whether its value is that of a Secret."""
+
+    name: str
+    value: str
+    secret: bool = False
+
+
+def variables(container: Container, template: PodTemplate, inputs: Inputs) -> list[Variable]:
+    """The variables of a container of the template, in their order; the last one with a name
+    counts. Raises CannotRun if a value exists only in a cluster."""
+    try:
+        found = [one for source in container.env_from for one in _all_keys(source, inputs)]
+        for var in container.env:
+            found += _variable(var, container, template, inputs)
+    except CannotRun as error:
+        raise CannotRun(f"container {container.name}: {error}") from error
+    return found
+
+
+def _all_keys(source: EnvFromSource, inputs: Inputs) -> Iterator[Variable]:
+    kind, ref = "ConfigMap", source.config_map_ref
+    if ref is None:
+        kind, ref = "Secret", source.secret_ref
+    if ref is None:
+        return
+    keys = inputs.keys(kind, ref.name)
+    if keys is None:
+        if ref.optional:
+            return
+        raise CannotRun(f"envFrom: there is no {kind} {ref.name}")
+    for key, path in keys.items():
+        yield Variable(source.prefix + key, literal(inputs.value(path)), kind == "Secret")
+
+
+def _variable(
+    var: EnvVar, container: Container, template: PodTemplate, inputs: Inputs
+) -> Iterator[Variable]:
+    source = var.value_from
+    if source is None:
+        yield Variable(var.name, var.value)
+    elif source.config_map_key_ref is not None:
+        yield from _key(var.name, "ConfigMap", source.config_map_key_ref, inputs)
+    elif source.secret_key_ref is not None:
+        yield from _key(var.name, "Secret", source.secret_key_ref, inputs)
+    elif source.resource_field_ref is not None:
+        yield Variable(var.name, _quantity(source.resource_field_ref, container, template))
+    elif source.field_ref is not None:
+        yield Variable(var.name, _field(var.name, source.field_ref.field_path, template))
+    else:
+        raise CannotRun(
+            f"env {var.name} takes its value from a file of a volume, "
+            "which the runner does not read"
+        )
+
+
+def _key(name: str, kind: str, ref: KeyRef, inputs: Inputs) -> Iterator[Variable]:
+    try:
+        path = (inputs.keys(kind, ref.name) or {}).get(ref.key)
+        if path is None and not ref.optional:
+            raise CannotRun(f"there is no key {ref.key} of the {kind} {ref.name}")
+        if path is not None:
+            yield Variable(name, literal(inputs.value(path)), kind == "Secret")
+    except CannotRun as error:
+        raise CannotRun(f"env {name}: {error}") from error
+
+
+def _field(name: str, path: str, template: PodTemplate) -> str:
+    if path in _FIELDS:
+        return _FIELDS[path]
+    entry = _ENTRY.fullmatch(path)
+    if entry is None:
+        raise CannotRun(
+            f"env {name} takes its value from the field {path}, which exists only in a cluster"
+        )
+    metadata = template.metadata
+    found = metadata.labels if entry.group(1) == "labels" else metadata.annotations
+    return literal(found.get(entry.group(2), ""))
+
+
+def _quantity(ref: ResourceFieldRef, container: Container, template: PodTemplate) -> str:
+    name = ref.container_name or container.name
+    every = (*template.spec.containers, *template.spec.init_containers)
+    of = next((one for one in every if one.name == name), None)
+    which, _, resource = ref.resource.partition(".")
+    if of is None or which not in ("limits", "requests"):
+        raise CannotRun(f"resourceFieldRef: there is no {ref.resource} of a container {name}")
+    amounts = of.resources.limits if which == "limits" else of.resources.requests
+    if resource not in amounts:
+        raise CannotRun(f"resourceFieldRef: container {name} has no {ref.resource}")
+    try:
+        divisor = parse(ref.divisor)
+        return str(math.ceil(parse(amounts[resource]) / (divisor or 1)))
+    except BadQuantity as error:
+        raise CannotRun(f"resourceFieldRef: {error}") from error

@@ -1,0 +1,170 @@
+"""The plan of a pod's volumes: folders of the run, folders of the machine, and files of ConfigMaps
+and Secrets. Pure, but for what `Inputs` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.api.pods import Container, KeyToPath, Volume, VolumeMount
+from admittance.api.reading.from_job import literal
+from admittance.api.struct_types import struct_type
+from admittance.runner.jobs.inputs.host_inputs import Inputs
+from admittance.runner.jobs.job_rules import CannotRun
+
+FILE_MODE: Final = 0o644
+"""The rights of files of ConfigMaps and Secrets without ``defaultMode``, as in Kubernetes."""
+
+
+class FilePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that the shim copies into a volume. ``path``: relative to the volume."""
+
+    path: str
+    source: str
+    mode: int = FILE_MODE
+
+
+class VolumePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume of a pod. ``variable``: the name of the variable with the path of its folder.
+    ``host``: the path on the machine; "": a new folder of the run, with the ``files`` and the
+    ``folders`` in it."""
+
+    name: str
+    variable: str
+    host: str = ""
+    files: tuple[FilePlan, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+class Mount(NamedTuple):
+    """A volume as one container sees it. ``source``: the path on the machine, with references
+    ``$(NAME)`` that the shim expands. ``inner``: the ``subPath``. ``has_files``: whether it is a
+    ConfigMap or Secret, which no container changes."""
+
+    path: PurePosixPath
+    source: str
+    read_only: bool
+    variable: str
+    inner: str
+    has_files: bool
+
+
+def volume_plans(
+    volumes: Sequence[Volume], containers: Sequence[Container], inputs: Inputs
+) -> tuple[VolumePlan, ...]:
+    """The plans of the volumes that the containers mount. Raises CannotRun."""
+    mounts = [one for container in containers for one in container.volume_mounts]
+    named = {one.name for one in mounts}
+    return tuple(
+        _plan(one, [mount for mount in mounts if mount.name == one.name], inputs)
+        for one in volumes
+        if one.name in named
+    )
+
+
+def _plan(volume: Volume, mounts: Sequence[VolumeMount], inputs: Inputs) -> VolumePlan:
+    variable = variable_of(volume.name)
+    try:
+        if any(one.sub_path_expr for one in mounts):
+            raise CannotRun("the runner does not follow a subPathExpr")
+        if volume.host_path is not None:
+            host = inputs.host_path(volume.host_path.path, volume.host_path.type)
+            return VolumePlan(name=volume.name, variable=variable, host=host)
+        folders = tuple(dict.fromkeys(one.sub_path for one in mounts if one.sub_path))
+        if volume.config_map is not None:
+            config = volume.config_map
+            files = _files("ConfigMap", config.name, config.items, config.default_mode, inputs,
+                           optional=config.optional)  # fmt: skip
+        elif volume.secret is not None:
+            secret = volume.secret
+            files = _files("Secret", secret.secret_name, secret.items, secret.default_mode, inputs,
+                           optional=secret.optional)  # fmt: skip
+        elif _kind(volume) in ("", "emptyDir"):
+            return VolumePlan(name=volume.name, variable=variable, folders=folders)
+        else:
+            raise CannotRun(f"a {_kind(volume)} exists only in a cluster")
+    except CannotRun as error:
+        raise CannotRun(f"volume {volume.name}: {error}") from error
+    return VolumePlan(name=volume.name, variable=variable, files=files)
+
+
+def _kind(volume: Volume) -> str:
+    """The first source of the volume; "": it has none, and is an ``emptyDir`` as in Kubernetes."""
+    for field in struct_type(Volume).fields:
+        if field.name != "name" and getattr(volume, field.name) is not None:
+            return field.encode_name
+    return ""
+
+
+def _files(
+    kind: str,
+    name: str,
+    items: Sequence[KeyToPath],
+    default_mode: str | int | None,
+    inputs: Inputs,
+    *,
+    optional: bool,
+) -> tuple[FilePlan, ...]:
+    keys = inputs.keys(kind, name)
+    if keys is None and not optional:
+        raise CannotRun(f"there is no {kind} {name}")
+    keys = keys or {}
+    mode = FILE_MODE if default_mode is None else _mode(default_mode)
+    if not items:
+        return tuple(FilePlan(path=key, source=at, mode=mode) for key, at in keys.items())
+    found = []
+    for item in items:
+        if item.key in keys:
+            own = mode if item.mode is None else _mode(item.mode)
+            found.append(FilePlan(path=item.path, source=keys[item.key], mode=own))
+        elif not optional:
+            raise CannotRun(f"there is no key {item.key} of the {kind} {name}")
+    return tuple(found)
+
+
+def _mode(written: str | int) -> int:
+    return (int(written, 8) if isinstance(written, str) else written) & 0o777
+
+
+def variable_of(volume: str) -> str:
+    """The name of the variable with the path of a volume."""
+    return f"ADMITTANCE_VOLUME_{volume.upper().replace('-', '_')}"
+
+
+def mounts_of(container: Container, plans: Mapping[str, VolumePlan], inputs: Inputs) -> list[Mount]:
+    """What the container mounts. Raises CannotRun."""
+    found = []
+    for one in container.volume_mounts:
+        plan = plans[one.name]
+        source = f"$({plan.variable})"
+        if plan.host and one.sub_path:
+            # The path is checked again: a part of it may be a link to somewhere else.
+            source = literal(inputs.host_path(f"{plan.host}/{one.sub_path}", ""))
+        elif one.sub_path:
+            source = f"{source}/{literal(one.sub_path)}"
+        found.append(
+            Mount(
+                path=PurePosixPath(one.mount_path),
+                source=source,
+                read_only=one.read_only or bool(plan.files),
+                variable=plan.variable,
+                inner=one.sub_path,
+                has_files=bool(plan.files),
+            )
+        )
+    return found
+
+
+def local_folder(working_dir: str, mounts: Sequence[Mount]) -> str:
+    """The path of a working folder inside a volume, with references that the shim expands; "": the
+    folder is in no volume."""
+    path = PurePosixPath(working_dir)
+    inside = [one for one in mounts if path.is_relative_to(one.path) and ".." not in path.parts]
+    if not working_dir or not inside:
+        return ""
+    deepest = max(inside, key=lambda one: len(one.path.parts))
+    rest = path.relative_to(deepest.path)
+    return deepest.source if rest == PurePosixPath() else f"{deepest.source}/{literal(str(rest))}"

@@ -1,0 +1,378 @@
+"""Variables and volumes of containers: their plans, and which files of the machine they reach."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.events.facts import Admitted
+from admittance.events.shapes import PodSetToRun
+from admittance.runner.jobs.inputs.host_inputs import MachineInputs, NoInputs
+from admittance.runner.jobs.inputs.pod_volumes import make_volumes
+from admittance.runner.jobs.inputs.volumes import FilePlan, VolumePlan
+from admittance.runner.jobs.job_rules import CannotRun, JobRules
+from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan, plan_docker, plan_local
+from admittance.runner.jobs.rule_options import RuleTexts, check_env_files, rules_of
+from admittance.runtime.errors import SetupError
+
+
+class FewInputs(NoInputs):
+    """One Secret, one ConfigMap and one folder."""
+
+    def host_path(self, path: str, kind: str) -> str:
+        if path != "/srv/data":
+            return super().host_path(path, kind)
+        return path
+
+    def keys(self, kind: str, name: str) -> Mapping[str, str] | None:
+        known = {"Secret": {"token": "/k/token", "HTTPS_PROXY": "/k/p"}, "ConfigMap": {"a": "/k/a"}}
+        return known[kind] if name == "one" else None
+
+    def value(self, path: str) -> str:
+        return f"$(A) of {path}"
+
+
+def admitted(container: dict[str, Any], *volumes: dict[str, Any], **more: Any) -> Admitted:
+    main = {"name": "c", "image": "busybox", "command": ["/bin/true"], **container}
+    template = {
+        "metadata": {"labels": {"app": "train"}},
+        "spec": {"containers": [main], "volumes": list(volumes), **more},
+    }
+    pods = PodSetToRun(name="main", count=1, template=msgspec.Raw(msgspec.json.encode(template)))
+    return Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
+
+
+def local(fact: Admitted) -> PodSetPlan:
+    return plan_local(fact, given={}, inputs=FewInputs()).sets[0]
+
+
+def docker(fact: Admitted) -> ContainerPlan:
+    plan = plan_docker(fact, given={}, docker="docker", mark="m", inputs=FewInputs())
+    return plan.sets[0].main[0]
+
+
+def source(**of: Any) -> dict[str, Any]:
+    return {"env": [{"name": "V", "valueFrom": of}]}
+
+
+@pytest.mark.parametrize(
+    ("container", "want"),
+    [
+        (source(fieldRef={"fieldPath": "metadata.name"}), "$(ADMITTANCE_POD)"),
+        (source(fieldRef={"fieldPath": "metadata.labels['app']"}), "train"),
+        (source(fieldRef={"fieldPath": "metadata.annotations['none']"}), ""),
+        (source(fieldRef={"fieldPath": "metadata.labels['job-name']"}), "$(ADMITTANCE_WORKLOAD)"),
+        (source(secretKeyRef={"name": "one", "key": "token"}), "$$(A) of /k/token"),
+        (source(configMapKeyRef={"name": "one", "key": "a"}), "$$(A) of /k/a"),
+        (
+            {
+                **source(resourceFieldRef={"resource": "limits.memory", "divisor": "1Mi"}),
+                "resources": {"limits": {"memory": "1500Ki"}},
+            },
+            "2",
+        ),
+        (
+            {
+                **source(resourceFieldRef={"resource": "requests.cpu"}),
+                "resources": {"requests": {"cpu": "1500m"}},
+            },
+            "2",
+        ),
+    ],
+)
+def test_a_variable_has_the_value_of_its_source(container: dict[str, Any], want: str) -> None:
+    assert local(admitted(container)).main[0].env == (("V", want),)
+
+
+def test_an_optional_key_that_does_not_exist_sets_no_variable() -> None:
+    wanted = source(secretKeyRef={"name": "one", "key": "x", "optional": True})
+    wanted["envFrom"] = [{"configMapRef": {"name": "two", "optional": True}}]
+    assert local(admitted(wanted)).main[0].env == ()
+
+
+def test_variables_of_the_container_come_after_those_of_whole_objects() -> None:
+    every = [{"configMapRef": {"name": "one"}, "prefix": "P_"}]
+    container = {"envFrom": every, "env": [{"name": "P_a", "value": "mine"}]}
+    plan = local(admitted(container)).main[0]
+    assert plan.env == (("P_a", "$$(A) of /k/a"), ("P_a", "mine"))
+
+
+MOUNT = {"name": "data", "mountPath": "/data"}
+
+
+@pytest.mark.parametrize(
+    ("container", "volume", "says"),
+    [
+        (source(secretKeyRef={"name": "two", "key": "k"}), {}, "env V: there is no key k of the S"),
+        (
+            source(fieldRef={"fieldPath": "status.podIP"}),
+            {},
+            "the field status.podIP, which exists",
+        ),
+        (source(resourceFieldRef={"resource": "limits.cpu"}), {}, "container c has no limits.cpu"),
+        (source(fileKeyRef={"volumeName": "v", "path": "p", "key": "k"}), {}, "a file of a volume"),
+        ({"envFrom": [{"secretRef": {"name": "two"}}]}, {}, "there is no Secret two"),
+        ({}, {"hostPath": {"path": "/etc"}}, "the runner allows no hostPath /etc"),
+        ({}, {"secret": {"secretName": "two"}}, "volume data: there is no Secret two"),
+        (
+            {},
+            {"secret": {"secretName": "one", "items": [{"key": "x", "path": "x"}]}},
+            "no key x of the Secret one",
+        ),
+        ({}, {"persistentVolumeClaim": {"claimName": "c"}}, "persistentVolumeClaim exists only"),
+        ({}, {"nfs": {}}, "volume data: a nfs exists only in a cluster"),
+    ],
+)
+def test_what_only_a_cluster_has_is_a_reason_not_to_run(
+    container: dict[str, Any], volume: dict[str, Any], says: str
+) -> None:
+    mounts = {"volumeMounts": [MOUNT]} if volume else {}
+    fact = admitted({**container, **mounts}, *([{"name": "data", **volume}] if volume else []))
+    for plan in (local, docker):
+        with pytest.raises(CannotRun) as caught:
+            plan(fact)
+        assert says in str(caught.value)
+
+
+def test_a_volume_that_no_container_mounts_is_not_made() -> None:
+    assert local(admitted({}, {"name": "v", "persistentVolumeClaim": {}})).volumes == ()
+
+
+@pytest.mark.parametrize(
+    ("volume", "plan"),
+    [
+        ({"emptyDir": {}}, VolumePlan(name="data", variable="ADMITTANCE_VOLUME_DATA")),
+        ({}, VolumePlan(name="data", variable="ADMITTANCE_VOLUME_DATA")),
+        (
+            {"hostPath": {"path": "/srv/data"}},
+            VolumePlan(name="data", variable="ADMITTANCE_VOLUME_DATA", host="/srv/data"),
+        ),
+        (
+            {
+                "secret": {
+                    "secretName": "one",
+                    "items": [{"key": "token", "path": "d/t", "mode": "0400"}],
+                }
+            },
+            VolumePlan(
+                name="data",
+                variable="ADMITTANCE_VOLUME_DATA",
+                files=(FilePlan(path="d/t", source="/k/token", mode=0o400),),
+            ),
+        ),
+        (
+            {"configMap": {"name": "one"}},
+            VolumePlan(
+                name="data",
+                variable="ADMITTANCE_VOLUME_DATA",
+                files=(FilePlan(path="a", source="/k/a"),),
+            ),
+        ),
+    ],
+)
+def test_the_volumes_of_a_pod(volume: dict[str, Any], plan: VolumePlan) -> None:
+    fact = admitted({"volumeMounts": [MOUNT]}, {"name": "data", **volume})
+    assert local(fact).volumes == (plan,)
+
+
+@pytest.mark.parametrize(
+    ("folder", "want"),
+    [
+        ("/data", "$(ADMITTANCE_VOLUME_DATA)"),
+        ("/data/in/side", "$(ADMITTANCE_VOLUME_DATA)/in/side"),
+        ("/data/$(A)", "$(ADMITTANCE_VOLUME_DATA)/$$(A)"),
+        ("/database", ""),
+        ("/data/../etc", ""),
+        ("", ""),
+    ],
+)
+def test_a_local_process_may_start_in_a_volume(folder: str, want: str) -> None:
+    fact = admitted({"workingDir": folder, "volumeMounts": [MOUNT]}, {"name": "data"})
+    assert local(fact).main[0].inner_cwd == want
+
+
+def test_the_variable_of_a_volume_names_the_part_that_the_container_mounts() -> None:
+    mount = {**MOUNT, "subPath": "part/one"}
+    plan = local(admitted({"volumeMounts": [mount]}, {"name": "data"}))
+    assert plan.volumes[0].folders == ("part/one",)
+    name = "ADMITTANCE_VOLUME_DATA"
+    assert plan.main[0].env == ((name, f"$({name})/part/one"),)
+
+
+@pytest.mark.parametrize(
+    ("volume", "mount", "want"),
+    [
+        ({"emptyDir": {}}, {}, "source=$(ADMITTANCE_VOLUME_DATA),target=/data"),
+        (
+            {"hostPath": {"path": "/srv/data"}},
+            {"readOnly": True},
+            "source=$(ADMITTANCE_VOLUME_DATA),target=/data,readonly",
+        ),
+        (
+            {"configMap": {"name": "one"}},
+            {"subPath": "a", "mountPath": "/etc/$(A)"},
+            "source=$(ADMITTANCE_VOLUME_DATA)/a,target=/etc/$$(A),readonly",
+        ),
+    ],
+)
+def test_a_container_of_the_engine_mounts_its_volumes(
+    volume: dict[str, Any], mount: dict[str, Any], want: str
+) -> None:
+    plan = docker(admitted({"volumeMounts": [{**MOUNT, **mount}]}, {"name": "data", **volume}))
+    at = plan.argv.index("--mount")
+    assert plan.argv[at + 1] == f"type=bind,{want}"
+    # No variable of the container can change what is mounted.
+    assert at + 1 < plan.own_words <= plan.argv.index("busybox")
+
+
+@pytest.mark.parametrize(
+    ("mount", "says"),
+    [
+        ({"subPath": "a"}, "mounts a subPath only of a ConfigMap"),
+        ({"mountPath": "/a,readonly=false"}, "has a comma, a quote or a line break"),
+        ({"subPathExpr": "$(A)"}, "does not follow a subPathExpr"),
+    ],
+)
+def test_a_container_mounts_nothing_that_another_one_could_exchange(
+    mount: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(CannotRun, match=says):
+        docker(admitted({"volumeMounts": [{**MOUNT, **mount}]}, {"name": "data"}))
+
+
+def test_a_secret_never_appears_in_the_command_line_of_the_client() -> None:
+    plan = docker(admitted(source(secretKeyRef={"name": "one", "key": "token"})))
+    assert plan.env == (("V", "$$(A) of /k/token"),)
+    assert "/k/token" not in " ".join(plan.argv)
+    with pytest.raises(CannotRun, match="HTTPS_PROXY, which the container engine's client"):
+        docker(admitted({"envFrom": [{"secretRef": {"name": "one"}}]}))
+
+
+# Files of the machine. ------------------------------------------------------------------
+
+
+@pytest.fixture
+def values(tmp_path: Path) -> Path:
+    root = tmp_path / "values"
+    for namespace in ("team", "other"):
+        folder = root / namespace / "secrets" / "db"
+        folder.mkdir(parents=True)
+        (folder / "password").write_text(f"of {namespace}\n")
+        (folder / "bytes").write_bytes(b"\xff")
+        (folder / "zero").write_bytes(b"a\0")
+        (folder / "long").write_bytes(b"a" * ((1 << 20) + 1))
+    root.chmod(0o700)
+    return root
+
+
+def test_a_namespace_reads_only_its_own_values(values: Path) -> None:
+    rules = JobRules(env_files=str(values))
+    inputs = MachineInputs(rules, "team", exact=False)
+    keys = inputs.keys("Secret", "db")
+    assert keys is not None
+    assert inputs.value(keys["password"]) == "of team"
+    assert inputs.keys("Secret", "none") is None
+    assert inputs.keys("ConfigMap", "db") is None
+    for namespace, name in (("team", "../../other/secrets/db"), ("..", "db"), ("team", "")):
+        with pytest.raises(CannotRun):
+            MachineInputs(rules, namespace, exact=False).keys("Secret", name)
+
+
+@pytest.mark.parametrize(
+    ("key", "says"), [("bytes", "not UTF-8"), ("zero", "zero byte"), ("long", "more than 1048576")]
+)
+def test_a_value_that_no_variable_can_have_is_a_reason_not_to_run(
+    values: Path, key: str, says: str
+) -> None:
+    inputs = MachineInputs(JobRules(env_files=str(values)), "team", exact=False)
+    with pytest.raises(CannotRun, match=says):
+        inputs.value(str(values / "team" / "secrets" / "db" / key))
+
+
+def test_only_allowed_folders_are_mounted_and_links_are_followed_before(tmp_path: Path) -> None:
+    allowed = tmp_path / "data"
+    (allowed / "below").mkdir(parents=True)
+    (allowed / "out").symlink_to("/etc")
+    (allowed / "file").write_text("")
+    rules = JobRules(host_paths=(str(allowed),))
+    inputs = MachineInputs(rules, "team", exact=False)
+    assert inputs.host_path(str(allowed), "Directory") == str(allowed)
+    assert inputs.host_path(f"{allowed}/below", "") == f"{allowed}/below"
+    assert inputs.host_path(f"{allowed}/file", "File") == f"{allowed}/file"
+    for path, kind, says in (
+        (f"{allowed}/out", "", "does not allow the hostPath"),
+        ("/etc", "", "does not allow the hostPath"),
+        (f"{allowed}/none", "", "there is no such path"),
+        (f"{allowed}/none", "DirectoryOrCreate", "the runner makes none"),
+        (f"{allowed}/file", "Directory", "there is no such folder"),
+        (f"{allowed}/file", "Socket", "mounts no Socket"),
+    ):
+        with pytest.raises(CannotRun, match=says):
+            inputs.host_path(path, kind)
+    with pytest.raises(CannotRun, match="does not allow"):
+        MachineInputs(rules, "team", exact=True).host_path(f"{allowed}/below", "")
+    assert MachineInputs(rules, "team", exact=True).host_path(str(allowed), "") == str(allowed)
+
+
+def test_a_folder_of_values_must_be_closed_and_not_mountable(values: Path) -> None:
+    def read(**texts: Any) -> JobRules:
+        return rules_of(RuleTexts(env_files=(str(values),), **texts), {}, executor="docker")
+
+    assert read().env_files == str(values)
+    with pytest.raises(SetupError, match="jobs may mount"):
+        read(host_paths=(str(values.parent),))
+    values.chmod(0o750)
+    with pytest.raises(SetupError, match=f"chmod 700 {values}"):
+        read()
+    for wrong, says in (("values", "absolute path"), (str(values / "none"), "cannot be read")):
+        with pytest.raises(SetupError, match=says):
+            rules_of(RuleTexts(env_files=(wrong,)), {}, executor="local")
+
+
+@pytest.mark.parametrize(
+    ("uid", "texts", "fits"),
+    [
+        pytest.param(1000, {}, False, id="every job has the runner's rights"),
+        pytest.param(1000, {"namespaces": ("team",)}, True, id="one namespace"),
+        pytest.param(0, {"run_as": ("*=1234",)}, True, id="other users"),
+        pytest.param(0, {"run_as": ("*=1234", "user:ada=0")}, False, id="root for one of them"),
+    ],
+)
+def test_local_jobs_may_not_read_the_values_of_other_namespaces(
+    values: Path, monkeypatch: pytest.MonkeyPatch, uid: int, texts: dict[str, Any], fits: bool
+) -> None:
+    rules = rules_of(RuleTexts(**texts), {}, executor="local")
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    with_values = msgspec.structs.replace(rules, env_files=str(values))
+    check_env_files(rules)
+    if fits:
+        check_env_files(with_values)
+    else:
+        with pytest.raises(SetupError, match="could read all values"):
+            check_env_files(with_values)
+
+
+def test_the_folders_of_volumes_are_made_once_with_their_files(tmp_path: Path) -> None:
+    source_file = tmp_path / "value"
+    source_file.write_text("secret")
+    files = [{"path": "d/t", "source": str(source_file), "mode": 0o400}]
+    plans = [
+        {"name": "a", "variable": "A", "host": "", "files": files, "folders": []},
+        {"name": "b", "variable": "B", "host": "", "files": [], "folders": ["x/y"]},
+        {"name": "c", "variable": "C", "host": "/srv", "files": [], "folders": []},
+    ]
+    above = str(tmp_path / "main-0.volumes")
+    paths = make_volumes(above, plans, None)
+    assert paths == {"A": f"{above}/a", "B": f"{above}/b", "C": "/srv"}
+    made = Path(above, "a", "d", "t")
+    assert (made.read_text(), made.stat().st_mode & 0o777) == ("secret", 0o400)
+    assert Path(above, "b", "x", "y").stat().st_mode & 0o777 == 0o777
+    assert Path(above).stat().st_mode & 0o777 == 0o700
+    Path(above, "b", "kept").touch()
+    assert make_volumes(above, plans, None) == paths
+    assert Path(above, "b", "kept").exists()
