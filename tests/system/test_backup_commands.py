@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import nats
 import pytest
 from nats.aio.msg import Msg
 
+from admittance.cli.backup import backup as backup_module
+from admittance.cli.backup.backup import ATTEMPTS
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.options import Call, UrlFrom
 from admittance.events.requests import HealthReply
+from admittance.runtime import snapshots
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.embedded_server import EmbeddedServer
+from admittance.runtime.snapshots import SnapshotEnded, take_snapshot
 from recorded.player import ADMIT
 from support.fork_server import Answer, run_admit
 from support.servers import TestServer, within
@@ -108,6 +115,42 @@ async def test_a_backup_needs_a_deployment(pair: Pair, tmp_path: Path) -> None:
     said = error_of(await admit(pair.new, "backup", str(tmp_path / "other")))
     assert f"Admittance was never set up at {pair.new}" in said
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("failures", [1, ATTEMPTS])
+async def test_a_snapshot_that_the_server_ends_is_tried_again(
+    pair: Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failures: int,
+) -> None:
+    why = "the server ended the snapshot of KV_admittance: 408 No Flow Response"
+    left = [SnapshotEnded(why)] * failures
+
+    async def take(bus: Bus, stream: str, begin: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        if stream == "KV_admittance" and left:
+            parts: list[bytes] = []
+            _, state = await take_snapshot(bus, stream, lambda _: parts.append)
+            begin(state)(parts[0])
+            raise left.pop()
+        return await take_snapshot(bus, stream, begin)
+
+    monkeypatch.setattr(snapshots, "take_snapshot", take)
+    monkeypatch.setattr(backup_module, "PAUSE_SECONDS", 0.0)
+    target = tmp_path / "again"
+    call = Call(url=pair.old, url_from=UrlFrom.OPTION)
+    if failures == ATTEMPTS:
+        with pytest.raises(AnswerIsNo) as failed:
+            await backup_module.backup(call, str(target))
+        assert failed.value.lines == (f"the backup is not complete: {why}; try again",)
+        assert not target.exists()
+    else:
+        assert await backup_module.backup(call, str(target)) == 0
+        done = await admit(pair.new, "restore", str(target))
+        assert done.status == 0, done.err
+    said = capsys.readouterr().err.splitlines()
+    assert said.count(f"{why}: trying again") == min(failures, ATTEMPTS - 1)
 
 
 async def test_a_data_folder_is_made_from_a_backup(pair: Pair, tmp_path: Path) -> None:

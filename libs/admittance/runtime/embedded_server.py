@@ -139,7 +139,7 @@ SAY_EVERY: Final = 5.0
 """Seconds between two log lines about a start that takes long."""
 FREE_BYTES_MIN: Final = 64 * 1024 * 1024
 """The free bytes that the disk must have: with fewer, JetStream would refuse the first facts."""
-SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4)), "GOGC": "200"}
+SERVER_ENVIRONMENT: Final = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 1) // 4))}
 """Defaults for the server's Go runtime. Facts come one by one, and waking a second thread for each
 fact costs more than the work on it: on two cores a third of the server's CPU, without more
 throughput.

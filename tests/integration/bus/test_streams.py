@@ -83,6 +83,11 @@ async def test_an_operator_s_choice_of_max_age_is_kept(bus: Bus) -> None:
     await bus.api("STREAM.UPDATE.ADMITTANCE", {**found, "max_age": week})
     await streams.ensure(bus)
     assert (await config(bus, "ADMITTANCE"))["max_age"] == week
+    await streams.ensure(bus, log_days=14)
+    assert (await config(bus, "ADMITTANCE"))["max_age"] == 2 * week
+    await streams.ensure(bus)
+    assert (await config(bus, "ADMITTANCE"))["max_age"] == 2 * week
+    assert (await config(bus, "ADMITTANCE_TIMERS"))["max_age"] == 0
 
 
 async def test_a_log_of_an_earlier_version_gets_the_subjects_that_it_lacks(bare_bus: Bus) -> None:

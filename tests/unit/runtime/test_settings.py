@@ -16,7 +16,7 @@ def test_arguments_come_before_variables_and_these_before_defaults() -> None:
     assert found.url == "nats://argument:1"
     assert found.data_dir == Path("/env")
     assert found.json_logs is True
-    assert found.replicas == 1
+    assert (found.replicas, found.log_days) == (1, 0)
     assert Settings.from_env("runner", env={}).url == "nats://127.0.0.1:4222"
 
 
@@ -31,6 +31,8 @@ def test_an_instance_is_a_token_and_new_ones_differ() -> None:
     [
         pytest.param("ADMIT_REPLICAS", "three", id="no number"),
         pytest.param("ADMIT_REPLICAS", "0", id="too few replicas"),
+        pytest.param("ADMIT_LOG_DAYS", "0", id="a log without an age"),
+        pytest.param("ADMIT_LOG_DAYS", "1.5", id="a part of a day"),
         pytest.param("ADMIT_CLAIM_SECONDS", "nan", id="not a number"),
         pytest.param("ADMIT_LEASE_SECONDS", "inf", id="for ever"),
         pytest.param("ADMIT_LOG", "xml", id="an unknown form of log"),

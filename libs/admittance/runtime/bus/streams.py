@@ -28,7 +28,8 @@ log = logger()
 
 NO_STREAM: Final = 10059
 SECOND: Final = 1_000_000_000
-LOG_AGE: Final = 6 * 7 * 86_400 * SECOND
+DAY: Final = 86_400 * SECOND
+LOG_AGE: Final = 42 * DAY
 """Nanoseconds for which a fact stays on the log before the server removes it."""
 DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
@@ -54,8 +55,9 @@ class Stream(NamedTuple):
     adjustable: Mapping[str, Any]
 
 
-def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
-    """All streams, in the order of creation: the log sources the timers stream."""
+def all_streams(replicas: int = 1, log_days: int = 0) -> tuple[Stream, ...]:
+    """All streams, in the order of creation: the log sources the timers stream. ``log_days``: how
+    long a fact stays on the log; 0: `LOG_AGE`."""
     common = {"retention": "limits", "storage": "file"}
     unlimited = {"max_msgs": -1, "max_bytes": -1, "max_age": 0}
     bucket = {
@@ -105,7 +107,7 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
                 "allow_direct": True,
                 "num_replicas": replicas,
                 "duplicate_window": DEDUPE,
-                "max_age": LOG_AGE,
+                "max_age": log_days * DAY or LOG_AGE,
             },
         ),
         Stream(
@@ -171,9 +173,10 @@ def all_streams(replicas: int = 1) -> tuple[Stream, ...]:
     )
 
 
-async def ensure(bus: Bus, *, replicas: int = 1, may_write: bool = True) -> None:
+async def ensure(bus: Bus, *, replicas: int = 1, log_days: int = 0, may_write: bool = True) -> None:
     """Creates missing streams, corrects adjustable settings, and adds missing subjects and
-    replicas. Replicas that cannot be added to an existing stream are logged.
+    replicas. Replicas that cannot be added to an existing stream are logged. ``log_days``: how long
+    a fact stays on the log, also on an existing one; 0: an existing log keeps its setting.
 
     ``may_write`` False: the streams are only checked, because this program has no permission to
     create or update a stream; a stream that must be created or updated raises Unavailable.
@@ -181,7 +184,7 @@ async def ensure(bus: Bus, *, replicas: int = 1, may_write: bool = True) -> None
     Unavailable, Busy or Full if the servers cannot create or correct a stream now.
     """
     bus.nc.replicas_wanted = replicas
-    for stream in all_streams(replicas):
+    for stream in all_streams(replicas, log_days):
         found = await _config(bus, stream.name)
         if not may_write:
             _check(stream, found)
@@ -202,7 +205,10 @@ async def ensure(bus: Bus, *, replicas: int = 1, may_write: bool = True) -> None
         wrong = _differences(stream.required, found)
         if wrong:
             raise SetupError(f"stream {stream.name}: {wrong[0]}")
-        adjustable = {k: v for k, v in stream.adjustable.items() if k not in _CREATION_ONLY}
+        kept = _CREATION_ONLY - (
+            {"max_age"} if log_days and stream.name == subjects.STREAM else set()
+        )
+        adjustable = {k: v for k, v in stream.adjustable.items() if k not in kept}
         if _differences(adjustable, found):
             found = {**found, **adjustable}
             try:
@@ -334,7 +340,8 @@ def _problem(stream: Stream, setting: str, value: Any, difference: str) -> Strea
 
 _CREATION_ONLY: Final = frozenset({"num_replicas", "max_age"})
 """Adjustable settings that `ensure` keeps in an existing stream: an operator may have changed them
-on purpose. `ensure` adds missing replicas of a stream, but removes none.
+on purpose; ``log_days`` replaces that choice. `ensure` adds missing replicas of a stream, but
+removes none.
 """
 
 

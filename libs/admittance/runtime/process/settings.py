@@ -36,7 +36,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``instance``: a token, unique among the instances of a service. A runner must keep its
     ``instance`` over restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: the number of
-    replicas of each stream; 1 without a cluster. ``finished_seconds``: how long a finished workload
+    replicas of each stream; 1 without a cluster. ``log_days``: how many days a fact stays on the
+    log; 0: as the log is set, 42 for a new log. ``finished_seconds``: how long a finished workload
     stays in the bucket; its facts stay on the log. ``checkpoint_seconds``: time between two
     checkpoints, if anything changed. ``drain_seconds``: how long an evicted job keeps its quota if
     its runner does not answer. ``check_delay_seconds``: the longest delay that a check's Retry can
@@ -53,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     connection: ConnectionOptions = NO_OPTIONS
     data_dir: Path | None = None
     replicas: int = 1
+    log_days: int = 0
     lease_seconds: float = 5.0
     claim_seconds: float = 300.0
     finished_seconds: float = 7 * 86_400.0
@@ -99,6 +101,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             connection=_connection(env, url) if connection is None else connection,
             data_dir=folder,
             replicas=_replicas(env),
+            log_days=whole_number(env, "ADMIT_LOG_DAYS", 0, least=1),
             lease_seconds=number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
             claim_seconds=number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
             finished_seconds=number(

@@ -277,7 +277,12 @@ async def _make_streams(bus: Bus, settings: Settings, stop: asyncio.Event) -> No
     workload-controller has created and updated the streams."""
     may_write = settings.service == STREAMS_OWNER or is_open(bus.nc)
     making = asyncio.create_task(
-        streams.ensure(bus, replicas=settings.replicas, may_write=may_write)
+        streams.ensure(
+            bus,
+            replicas=settings.replicas,
+            log_days=settings.log_days,
+            may_write=may_write,
+        )
     )
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -95,11 +95,29 @@ class Contents(msgspec.Struct, frozen=True):
     digests: dict[str, str]
 
 
+class _Plain:
+    """What `tarfile` needs of a file that it writes: a pipe has no position of its own."""
+
+    def __init__(self, target: IO[bytes]) -> None:
+        self._target = target
+        self._written = 0
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, data: bytes) -> int:
+        self._target.write(data)
+        self._written += len(data)
+        return len(data)
+
+
 class ArchiveWriter:
     """Writes a backup to ``target``. ``written``: the number of bytes written so far."""
 
     def __init__(self, target: IO[bytes], head: Head) -> None:
-        self._tar = tarfile.TarFile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT)
+        # A stream of `tarfile` (mode "w|") that is dropped after an error would write once more.
+        plain: Any = _Plain(target)
+        self._tar = tarfile.TarFile(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT)
         self._digests: dict[str, str] = {}
         self.written = 0
         self.add(HEAD, _encode(head))

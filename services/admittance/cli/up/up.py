@@ -163,7 +163,7 @@ async def up(call: Call, options: Options) -> int:
         def access(name: str) -> ConnectionOptions:
             return connection if lock is None else lock.access(name)
 
-        if not await _prepared(url, access("workload-controller"), settings.replicas, stop):
+        if not await _prepared(url, access("workload-controller"), settings, stop):
             return 0
         for name in started_by(options):
             mine = Settings.from_env(
@@ -237,7 +237,7 @@ def refuse_unprotected(call: Call, insecure: bool) -> None:
 
 
 async def _prepared(
-    url: str, access: ConnectionOptions, replicas: int, stop: asyncio.Event
+    url: str, access: ConnectionOptions, settings: Settings, stop: asyncio.Event
 ) -> bool:
     """Creates the streams once JetStream has a leader; returns False if ``stop`` was set before
     that.
@@ -250,7 +250,7 @@ async def _prepared(
         bus = None
         try:
             bus = await Bus.connect(url, name="admit-up", access=access)
-            await streams.ensure(bus, replicas=replicas)
+            await streams.ensure(bus, replicas=settings.replicas, log_days=settings.log_days)
             return True
         except (NoServer, AccessDenied):
             raise
