@@ -101,7 +101,16 @@ def check_amounts(amounts: Mapping[str, Any]) -> list[Problem]:
             found.append(Problem(field, error))
         if error := units.quantity_error(written):
             found.append(Problem(field, error))
+        elif is_extended(resource) and units.parse(written).denominator != 1:
+            found.append(Problem(field, f"must be a whole number, not {written}"))
     return found
+
+
+def is_extended(resource: str) -> bool:
+    """Whether a resource is of devices, such as ``nvidia.com/gpu``, and so counted in whole
+    numbers, as in Kubernetes."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
 def _check_parameters(parameters: Mapping[str, str]) -> list[Problem]:

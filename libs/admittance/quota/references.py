@@ -12,8 +12,10 @@ from admittance.api.queues import (
     Cohort,
     LocalQueue,
     ResourceFlavor,
+    ResourceGroup,
     named_checks,
 )
+from admittance.api.units import amount, parse
 from admittance.quota.catalog import Catalog
 
 NAMED_MAX: Final = 8
@@ -63,6 +65,7 @@ def _of_queue(queue: ClusterQueue, catalog: Catalog, sharing: Sharing) -> Iterat
             "spec.namespaceSelector is missing: the queue selects no namespace and admits nothing; "
             "{} selects every namespace"
         )
+    yield from _rounded(spec.resource_groups)
     flavors = [flavor.name for group in spec.resource_groups for flavor in group.flavors]
     if missing := _listed(one for one in flavors if one not in catalog.flavors):
         yield f"ResourceFlavor {missing} doesn't exist: until then the queue admits nothing"
@@ -99,6 +102,7 @@ def _of_local_queue(local: LocalQueue, catalog: Catalog, sharing: Sharing) -> It
 def _of_cohort(cohort: Cohort, catalog: Catalog, sharing: Sharing) -> Iterator[str]:
     if cohort.spec.fair_sharing is not None and not sharing.fair:
         yield _no_sharing("fairSharing")
+    yield from _rounded(cohort.spec.resource_groups)
     passed: set[str] = {cohort.metadata.name}
     above = cohort.spec.parent_name
     while above and above not in passed:
@@ -116,6 +120,25 @@ def _of_flavor(flavor: ResourceFlavor, catalog: Catalog) -> Iterator[str]:
             f"Topology {topology} of ResourceFlavor {flavor.metadata.name} doesn't exist: "
             "until then its queues admit nothing"
         )
+
+
+def _rounded(groups: Iterable[ResourceGroup]) -> Iterator[str]:
+    """Warnings about amounts of quota that are rounded up."""
+    for i, group in enumerate(groups):
+        for j, flavor in enumerate(group.flavors):
+            for k, quota in enumerate(flavor.resources):
+                unit = 1000 if quota.name == "cpu" else 1
+                for field, written in (
+                    ("nominalQuota", quota.nominal_quota),
+                    ("borrowingLimit", quota.borrowing_limit),
+                    ("lendingLimit", quota.lending_limit),
+                ):
+                    if written is None or (parse(written) * unit).denominator == 1:
+                        continue
+                    counts = amount(quota.name, written)
+                    shown = f"{counts}m" if unit > 1 else counts
+                    path = f"spec.resourceGroups[{i}].flavors[{j}].resources[{k}].{field}"
+                    yield f"{path}: {written} counts as {shown}"
 
 
 def _no_sharing(field: str) -> str:

@@ -16,6 +16,7 @@ from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
 from admittance.api.reading.objects import decode_object, encode
 from admittance.api.reading.priority import class_of
+from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
 from admittance.api.workload import AdmissionConstraints, Job, Workload
 from admittance.cli import fit, lifecycle
@@ -389,6 +390,17 @@ class CommandOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     max_seconds: int | None = None
     flavors: Sequence[str] = ()
+
+
+def check_whole(resource: str, typed: str | None, option: str) -> None:
+    """Raises BadInput for an amount that would be rounded up: cpu counts in thousandths, everything
+    else in whole numbers. An invalid quantity is left to the validation of the workload."""
+    if typed is None or quantity_error(typed):
+        return
+    exact = parse(typed) * (1000 if resource == "cpu" else 1)
+    if exact.denominator != 1:
+        least = "a thousandth of a cpu" if resource == "cpu" else "1"
+        raise BadInput(f'{option} "{typed}" is not a multiple of {least}')
 
 
 async def workload_of_command(bus: Link, options: CommandOptions) -> Workload:

@@ -130,6 +130,13 @@ def test_a_field_for_kubernetes_clusters_causes_a_warning() -> None:
     ]
 
 
+def test_a_retention_that_is_too_short_says_what_counts() -> None:
+    text = HEAD + "objectRetentionPolicies: {workloads: {afterFinished: 10s}}"
+    assert read_configuration(text, "").warnings == (
+        "objectRetentionPolicies.workloads.afterFinished: 10s counts as 60s",
+    )
+
+
 def test_the_sample_configuration_has_no_warnings() -> None:
     sample = Path(__file__).parents[3] / "deploy/configuration.yaml"
     found = read_configuration(sample.read_bytes(), str(sample))

@@ -231,6 +231,17 @@ def test_labels_and_annotations_that_work_cause_no_warning() -> None:
     ) == ()  # fmt: skip
 
 
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "example.com/license"])
+def test_a_part_of_a_device_is_refused(resource: str) -> None:
+    def asking(amount: Any, of: str) -> tuple[str, ...]:
+        container = {"name": "a", "command": ["true"], "resources": {"limits": {of: amount}}}
+        return warnings_about("Job", template=template(containers=[container]))
+
+    with pytest.raises(ManifestError, match=rf"limits\[{resource}\]: must be a whole number"):
+        asking("0.5", resource)
+    assert asking("2", resource) == asking("2000m", resource) == asking("0.5", "cpu") == ()
+
+
 def test_the_page_of_manifests_has_the_effects_of_the_code() -> None:
     current = fields_page.PAGE.read_text(encoding="utf-8")
     assert current == fields_page.page(), "run: python -m tools.fields_page"

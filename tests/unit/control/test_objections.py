@@ -286,6 +286,25 @@ def test_an_object_that_does_nothing_yet_is_warned_about(
         assert warning.startswith(begins)
 
 
+def test_quota_that_is_rounded_up_is_warned_about(house: House) -> None:
+    def quotas(cpu: Any, gpu: Any) -> list[dict[str, Any]]:
+        resources = [
+            {"name": "cpu", "nominalQuota": cpu},
+            {"name": "nvidia.com/gpu", "nominalQuota": gpu},
+        ]
+        flavors = [{"name": "f", "resources": resources}]
+        return [{"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": flavors}]
+
+    house.apply(a_flavor("f"), a_queue(resourceGroups=quotas("0.0005", "1.5")))
+    path = "spec.resourceGroups[0].flavors[0].resources"
+    assert house.warnings == [
+        f"{path}[0].nominalQuota: 0.0005 counts as 1m",
+        f"{path}[1].nominalQuota: 1.5 counts as 2",
+    ]
+    house.apply(a_queue(resourceGroups=quotas("1.5", 2)))
+    assert house.warnings == []
+
+
 def test_shares_without_their_section_of_the_configuration_are_warned_about() -> None:
     weight = {"fairSharing": {"weight": 2}}
     scope = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,7 +20,11 @@ from admittance.api.problems import NOT_SUPPORTED, Problem, shown
 from admittance.api.reading.manifest import parsed
 from admittance.api.reading.objects import ManifestReader
 from admittance.api.reading.quota_settings import empty_prefixes, quota_warnings
+from admittance.api.units import seconds
 from admittance.api.validation.field_rules import field_problems
+
+RETENTION_MIN: Final = 60
+"""The fewest seconds for which a finished workload is kept."""
 
 STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), (FINAL_SHARE, INITIAL_SHARE))
 
@@ -79,4 +83,16 @@ def configuration_warnings(of: Configuration) -> list[str]:
         for name in of.feature_gates
         if name not in GATES
     ]
-    return warnings_by(CONFIGURATION, of) + gates + quota_warnings(of.resources)
+    return [
+        *warnings_by(CONFIGURATION, of),
+        *gates,
+        *_short_retention(of),
+        *quota_warnings(of.resources),
+    ]
+
+
+def _short_retention(of: Configuration) -> Iterator[str]:
+    kept = of.object_retention_policies.workloads.after_finished
+    if kept is not None and seconds(kept) < RETENTION_MIN:
+        field = "objectRetentionPolicies.workloads.afterFinished"
+        yield f"{field}: {kept} counts as {RETENTION_MIN}s"

@@ -14,7 +14,7 @@ import msgspec
 from admittance.api.configuration import Configuration
 from admittance.api.names import name_error
 from admittance.api.problems import ManifestError
-from admittance.api.reading.configuration_file import read_file
+from admittance.api.reading.configuration_file import RETENTION_MIN, read_file
 from admittance.api.units import seconds
 from admittance.events.names import token
 from admittance.runtime import chance
@@ -155,7 +155,7 @@ def _retention(configuration: Configuration) -> float:
     kept = configuration.object_retention_policies.workloads.after_finished
     # A finished workload stays in the bucket for at least a minute, because a command that waits
     # for the workload must see that it finished.
-    return max(60.0, float(seconds(kept))) if kept is not None else 7 * 86_400.0
+    return max(float(RETENTION_MIN), float(seconds(kept))) if kept is not None else 7 * 86_400.0
 
 
 T = TypeVar("T")

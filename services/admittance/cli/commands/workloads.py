@@ -15,8 +15,8 @@ from admittance.cli.commands.arguments import (
     workload_options_with_output,
 )
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.options import Call, key_values, run, with_options
-from admittance.cli.support.times import seconds_of
+from admittance.cli.support.options import Call, key_values, run, variables, with_options
+from admittance.cli.support.times import seconds_of, whole_seconds
 
 PANEL = "Workloads"
 
@@ -90,7 +90,7 @@ def submit(
     """Submit a workload: a command after --, or manifests with -f."""
     from admittance.api.reading.from_job import GPU
     from admittance.cli import submit
-    from admittance.cli.submit import CommandOptions
+    from admittance.cli.submit import CommandOptions, check_whole
 
     wish = None
     described = (queue, name, cpu, memory, gpu, priority, priority_class, env, label, flavor, image)
@@ -105,6 +105,8 @@ def submit(
         raise BadInput("nothing to submit: name a command after --, or a file with -f")
     else:
         asked = {"cpu": cpu, "memory": memory, GPU: gpu}
+        for resource, option in (("cpu", "--cpu"), ("memory", "--memory"), (GPU, "--gpu")):
+            check_whole(resource, asked[resource], option)
         wish = CommandOptions(
             command=command,
             queue=queue,
@@ -114,10 +116,10 @@ def submit(
             priority=priority,
             priority_class=priority_class,
             image=image or "",
-            env=key_values(env, "--env"),
+            env=variables(env, "--env"),
             labels=key_values(label, "--label"),
             flavors=flavor or (),
-            max_seconds=None if max_time is None else round(seconds_of(max_time, "--max-time")),
+            max_seconds=None if max_time is None else whole_seconds(max_time, "--max-time"),
         )
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")

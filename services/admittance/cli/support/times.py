@@ -25,6 +25,14 @@ def seconds_of(text: str, option: str) -> float:
     raise BadInput(f'{option} "{text}" is not a duration; write 90, 90s, 5m, 1h30m or 2d')
 
 
+def whole_seconds(text: str, option: str) -> int:
+    """As `seconds_of`, for an option that counts whole seconds, 1 or more."""
+    seconds = seconds_of(text, option)
+    if not seconds.is_integer() or seconds < 1:
+        raise BadInput(f'{option} "{text}" must be a whole number of seconds, at least 1')
+    return int(seconds)
+
+
 def moment_of(text: str, option: str, now: datetime) -> datetime:
     """The moment of a text: a duration before now, or an ISO 8601 time. Raises BadInput for a text
     that is neither.

@@ -1,0 +1,28 @@
+"""Values of options that would be rounded, or would have no effect, are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.cli.commands.program import invoke
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--gpu", "0.5"], '--gpu "0.5" is not a multiple of 1'),
+        (["--memory", "0.5"], '--memory "0.5" is not a multiple of 1'),
+        (["--cpu", "0.0001"], '--cpu "0.0001" is not a multiple of a thousandth of a cpu'),
+        (["--max-time", "0.4s"], '--max-time "0.4s" must be a whole number of seconds, at least 1'),
+        (["--max-time", "90.5"], '--max-time "90.5" must be a whole number of seconds'),
+        (["--env", "1A=b"], '--env "1A" is not the name of a variable'),
+        (["--env", "A B=c"], '--env "A B" is not the name of a variable'),
+        (["--env", "A=1", "--env", "A=2"], "--env A is given twice, as '1' and as '2'"),
+        (["--label", "a=1", "--label", "a=2"], "--label a is given twice, as '1' and as '2'"),
+    ],
+)
+def test_a_value_that_would_count_as_another_is_refused(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(["submit", *options, "--", "true"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {said}")
