@@ -23,6 +23,7 @@ def test_a_struct_within_a_struct_has_the_fields_that_it_has_alone(
 def test_structs_within_a_struct_are_not_inspected_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(struct_types, "_KNOWN", {})
     outer = struct_type(STRUCTS["Workload"])
     monkeypatch.setattr(inspect, "type_info", None)
     inner = {field.name: field.type for field in outer.fields}["spec"]
