@@ -105,7 +105,7 @@ async def test_whatever_planning_or_starting_one_job_raises_fails_that_job_alone
     assert finished.pop("good").succeeded
     assert not any(fact.succeeded for fact in finished.values())
     assert finished["bug"].message == "the runner cannot plan the job: KeyError: 'no such thing'"
-    assert "fieldPath: must be a string" in finished["path"].message
+    assert "valueFrom.fieldRef.fieldPath" in finished["path"].message
     assert len(finished["long"].message) <= 1_000
     assert "longer than 131071 bytes" in finished["growing"].message
     [fault] = faults.take()
