@@ -19,10 +19,13 @@ from admittance.events.requests import Logs, LogsReply
 from admittance.events.shapes import PodLog
 from admittance.runtime import clock
 from admittance.runtime.telemetry.findings import size_of
+from admittance.workload.conditions import Type
 from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload
 
 POLL_SECONDS: Final = 0.3
 NOT_YET_SECONDS: Final = 1.0
+FAILED_TO_START: Final = "FailedToStart"
 ENDS: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
 """Phases in which no pod prints any more."""
 
@@ -55,7 +58,8 @@ async def logs(
             if reply.error and not (follow and not ended):
                 if offsets:
                     return
-                raise AnswerIsNo(reply.error)
+                found = await find(bus, kinds.WORKLOAD, name)
+                raise AnswerIsNo(why_no_output(found.workload()) or reply.error)
             for one in reply.pods:
                 offsets[one.pod] = one.offset
             # A pod that starts after the first answer is printed from its first line.
@@ -98,6 +102,15 @@ async def _has_ended(bus: Link, name: str) -> bool:
     except (AnswerIsNo, BadInput):
         return True
     return phase(found.workload(), clock.now()) in ENDS
+
+
+def why_no_output(workload: StoredWorkload) -> str:
+    """Why the workload has no output, if its job failed to start; else empty."""
+    for one in workload.status.conditions:
+        if one.type == Type.FINISHED and one.status == "True" and one.reason == FAILED_TO_START:
+            name = workload.metadata.name
+            return f'workload "{name}" has no output, because it failed to start: {one.message}'
+    return ""
 
 
 class Writer:

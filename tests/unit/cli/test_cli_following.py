@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from admittance.cli.logs import why_no_output
 from admittance.cli.submit import exit_status
 from admittance.cli.support.errors import BadInput
 from admittance.cli.wait import End, goal_named, is_failure, is_reached, why_unreachable
@@ -25,6 +26,15 @@ RAN = a_workload(
     ("PodsReady", "True", "Started"),
     ("Finished", "True", "Succeeded"),
 )
+
+
+def test_logs_say_why_a_job_that_failed_to_start_has_no_output() -> None:
+    message = "no command to run as a local process"
+    unstartable = a_workload(("Finished", "True", "FailedToStart"), message=message)
+    assert why_no_output(unstartable).endswith(
+        f"has no output, because it failed to start: {message}"
+    )
+    assert why_no_output(NEVER_RAN) == why_no_output(a_workload()) == ""
 
 
 @pytest.mark.parametrize(

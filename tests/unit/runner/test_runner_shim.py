@@ -186,7 +186,40 @@ def test_a_program_that_is_not_there_fails_the_job(bench: Bench) -> None:
     run = bench.start(ContainerPlan(name="c", argv=("no-such-program",)))
     kind, message = bench.outcome(run)
     assert (kind, run.journal.exit_code) == ("failed", 127)
-    assert "no-such-program" in message
+    assert message == "pod main-0 failed: no folder of PATH has the program no-such-program"
+    assert bench.output(run) == f"admittance: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "probe", "how"),
+    [
+        pytest.param(
+            "Unable to find image 'x:latest' locally\n"
+            "docker: Error response from daemon: pull access denied for x.\n"
+            "See 'docker run --help'.",
+            125,
+            ("/bin/false",),
+            "Error response from daemon: pull access denied for x. (exit code 125)",
+            id="an image that is not there",
+        ),
+        pytest.param(
+            "Error: no such image",
+            125,
+            ("/bin/false",),
+            "Error: no such image (exit code 125)",
+            id="the client of podman",
+        ),
+        pytest.param("well", 125, ("/bin/false",), "exit code 125", id="nothing said"),
+        pytest.param("docker: x", 3, ("/bin/false",), "exit code 3", id="another exit code"),
+        pytest.param("docker: x", 125, (), "exit code 125", id="no container"),
+    ],
+)
+def test_the_message_has_what_the_client_of_an_engine_says(
+    bench: Bench, said: str, code: int, probe: tuple[str, ...], how: str
+) -> None:
+    script = f"cat >&2 <<'END'\n{said}\nEND\nexit {code}"
+    plan = ContainerPlan(name="c", argv=("/bin/sh", "-c", script), probe=probe)
+    assert bench.outcome(bench.start(plan)) == ("failed", f"pod main-0 failed: {how}")
 
 
 def test_further_pods_run_as_others_succeed_and_never_too_many_at_once(bench: Bench) -> None:

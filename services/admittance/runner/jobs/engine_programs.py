@@ -18,6 +18,21 @@ PROBE_SECONDS = 5.0
 without the missing answers."""
 
 
+CLIENT_CODES = (125, 126, 127)
+"""Exit codes with which the client of an engine ends if it could not pull an image, make a
+container or start its program; a container may end with them, too."""
+_CLIENT_ERRORS = (b"docker: ", b"Error: ", b"podman: ")
+
+
+def client_error(output: bytes) -> str:
+    """What the client of an engine says about its failure at the end of the output; empty: nothing
+    was found."""
+    for line in reversed(output.splitlines()):
+        if line.startswith(_CLIENT_ERRORS):
+            return line.decode("utf-8", "replace").removeprefix("docker: ").strip()
+    return ""
+
+
 def run_program(argv: list[str], folder: str) -> None:
     """Runs a program in the folder to its end, whatever its status."""
     try:

@@ -38,7 +38,12 @@ import os
 import signal
 import time
 
-from admittance.runner.jobs.engine_programs import ended_containers, run_program
+from admittance.runner.jobs.engine_programs import (
+    CLIENT_CODES,
+    client_error,
+    ended_containers,
+    run_program,
+)
 from admittance.runner.jobs.inputs.pod_volumes import make_volumes
 from admittance.runner.jobs.job_policy import DEADLINE_EXCEEDED, NEVER, PodSetProgress
 from admittance.runner.jobs.journal import JournalWriter
@@ -156,6 +161,9 @@ class Shim:
             # If the shim died of it, the job would count as lost and start again. Python raises
             # ValueError for a zero byte in a word, and for an equals sign in a variable's name.
             self.fail(pod, container, 127, str(error) or type(error).__name__)
+            if self.why_ending == "failed" and pod.code:
+                # Nothing else would be in the output of the pod.
+                self.output.note(pod.name, f"admittance: {self.message}")
 
     def fail(self, pod: Pod, container: dict[str, Any] | None, code: int, how: str) -> None:
         """Records a failed container, or a failed pod if ``container`` is None: the container or
@@ -308,8 +316,11 @@ class Shim:
             pod.running.discard(pid)
             container = pod.containers.pop(pid)
             if code:
-                signal_name = f"signal {-code}" if code < 0 else f"exit code {code}"
-                self.fail(pod, container, 128 - code if code < 0 else code, signal_name)
+                how = f"signal {-code}" if code < 0 else f"exit code {code}"
+                if code in CLIENT_CODES and container.get("probe"):
+                    said = client_error(self.output.newest(pod.name))
+                    how = f"{said} ({how})" if said else how
+                self.fail(pod, container, 128 - code if code < 0 else code, how)
             self.advance(pod)
 
     def lease_deadline(self) -> float:

@@ -31,6 +31,7 @@ DRAIN_READS = 64
 """The most reads for the rest of the output of an ended pod."""
 BLOCK_BYTES = 4_096
 """Each file takes at least a block of the disk, so sizes count as whole blocks."""
+NEWEST_BYTES = 2_048
 PARTS = 8
 """A part is full when it has this fraction of the pod's output: so one part is a small loss, and a
 pod has less than a hundred parts."""
@@ -44,7 +45,8 @@ def charged(size: int) -> int:
 class PodFiles:
     """The files of one pod. ``parts``: start and size of each part, the oldest first; the last one
     is written as long as ``file`` is open. ``kept``: what the parts take from the limit. ``end``:
-    the position of the next byte. ``ends_line``: whether no line is incomplete, as far as known."""
+    the position of the next byte. ``ends_line``: whether no line is incomplete, as far as known.
+    ``newest``: the last `NEWEST_BYTES` of the output."""
 
     def __init__(self, pod: str) -> None:
         self.pod = pod
@@ -52,6 +54,7 @@ class PodFiles:
         self.kept = 0
         self.end = 0
         self.ends_line = True
+        self.newest = b""
         self.file = -1
 
 
@@ -140,6 +143,7 @@ class OutputCollector:
         place in the output stays empty."""
         files = self._files_of(pod)
         files.ends_line = data.endswith(b"\n")
+        files.newest = (files.newest + data[-NEWEST_BYTES:])[-NEWEST_BYTES:]
         while data:
             try:
                 file = self._part_of(files)
@@ -156,6 +160,11 @@ class OutputCollector:
             data = data[written:]
             if self._limit and self._total > self._limit:
                 self._cut()
+
+    def newest(self, pod: str) -> bytes:
+        """The end of what the ended processes of a pod have written."""
+        self.drain(pod)
+        return self._files_of(pod).newest
 
     def note(self, pod: str, text: str) -> None:
         """Adds a line to the output of a pod, on a line of its own."""
