@@ -61,6 +61,7 @@ class AdmissionCheckController(Program):
     """
 
     kind: ClassVar[str] = "check"
+    needed_login: ClassVar[str] = "admit auth add check NAME --controller"
     log_field: ClassVar[str] = "controller"
     default_concurrency: ClassVar[int] = 100
 

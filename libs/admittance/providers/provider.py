@@ -60,6 +60,7 @@ class Provider(Program):
     """
 
     kind: ClassVar[str] = "provider"
+    needed_login: ClassVar[str] = "admit auth add provider NAME --class"
     log_field: ClassVar[str] = "provisioning_class"
     default_concurrency: ClassVar[int] = 1000
 

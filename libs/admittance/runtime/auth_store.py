@@ -51,9 +51,10 @@ from admittance.runtime.jwt_issuer import (
 
 def credentials_text(user: User, seed: str, jwt: str = "") -> str:
     """The content of a credentials file: the seed, the JWT if there is one, and comment lines that
-    name the user, its role, its public key and its inbox prefix. `admit` reads the inbox prefix
-    from the file; any other NATS client must be given that prefix."""
+    name the user, its role, its namespaces, its public key and its inbox prefix. `admit` reads the
+    inbox prefix from the file; any other NATS client must be given that prefix."""
     secret = seed
+    spaces = f"# namespaces: {' '.join(user.namespaces)}\n" if user.namespaces else ""
     if jwt:
         secret = (
             f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
@@ -63,6 +64,7 @@ def credentials_text(user: User, seed: str, jwt: str = "") -> str:
         "# Credentials of Admittance for a nats-server. Keep this file secret.\n"
         f"# user: {user.name}\n"
         f"# role: {user.role}\n"
+        f"{spaces}"
         f"# public key: {user.key}\n"
         f"# inbox prefix: _INBOX.{user.token}\n"
         f"{secret}\n"

@@ -113,6 +113,13 @@ class ConnectionOptions:
 NO_OPTIONS: Final = ConnectionOptions()
 
 
+def names_a_login(env: Mapping[str, str], url: str = "") -> bool:
+    """Whether a variable or the address ``url`` names a login, so that the login of the server's
+    context is not used. A client certificate is a login."""
+    named = any(env.get(VARIABLES[one]) for one in (*LOGINS, "tls_cert"))
+    return named or "@" in url or "@" in env.get(URL_VARIABLE, "")
+
+
 def server_url(env: Mapping[str, str] = os.environ, url: str | None = None) -> str:
     """The address of the server: ``url``, else ADMIT_NATS_URL, else that of the current context,
     else the default. Raises BadOptions for a damaged context."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -21,11 +22,13 @@ from admittance.events.names import token
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.connection_options import (
+    VARIABLES,
     BadOptions,
     ConnectionOptions,
     connection_options,
+    names_a_login,
 )
-from admittance.runtime.errors import SetupError, Unavailable, is_temporary
+from admittance.runtime.errors import AccessDenied, SetupError, Unavailable, is_temporary
 from admittance.runtime.process.admin import admin_port
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often
@@ -117,6 +120,8 @@ class Program(ABC):
     """Check or provider: the service name in settings and the name of the connection."""
     log_field: ClassVar[str]
     """The log field with the program's name."""
+    needed_login: ClassVar[str] = "admit auth add"
+    """The command that adds the program's user to a locked server, without the program's name."""
     default_concurrency: ClassVar[int]
     """How many requests at once a coroutine function answers; for a plain function it is
     `THREADS`.
@@ -146,6 +151,7 @@ class Program(ABC):
         self._publish: Callable[..., Any] | None = None
         self._bus: Bus | None = None
         self._not_connected = "starting"
+        self._has_login = True
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -229,6 +235,7 @@ class Program(ABC):
         connection: ConnectionOptions | None,
         admin: str | None,
     ) -> Settings:
+        self._has_login = bool(creds or connection) or names_a_login(os.environ, url or "")
         if creds is not None and connection is None:
             try:
                 connection = connection_options(url=url, given={"creds": creds})
@@ -271,7 +278,8 @@ class Program(ABC):
         while (bus := await self._connected(settings, stop)) is not None:
             self._bus = bus
             try:
-                await self._work(bus, settings, stop)
+                with self._unless_denied(bus, stop) as ended:
+                    await self._work(bus, settings, ended)
                 return
             except Exception as error:
                 if not is_temporary(error):
@@ -286,6 +294,43 @@ class Program(ABC):
                 await bus.close()
             await set_within(stop, RESTART_PAUSE)
 
+    @contextmanager
+    def _unless_denied(self, bus: Bus, stop: asyncio.Event) -> Iterator[asyncio.Event]:
+        """Returns an event that is set with ``stop``, and when the server denies a right to a
+        program that names no login of its own: the login of the user's context is not that of a
+        program, so the program could only wait. Raises SetupError at the end of the block in that
+        case.
+        """
+        if self._has_login:
+            yield stop
+            return
+        ended = asyncio.Event()
+        denied: list[str] = []
+
+        def on_denied(subject: str) -> None:
+            denied.append(subject)
+            ended.set()
+
+        async def follow() -> None:
+            await stop.wait()
+            ended.set()
+
+        following = asyncio.ensure_future(follow())
+        bus.nc.on_denied.append(on_denied)
+        try:
+            yield ended
+        finally:
+            following.cancel()
+        if denied and not stop.is_set():
+            raise self._without_login(bus.nc.denied)
+
+    def _without_login(self, reason: str) -> SetupError:
+        return SetupError(
+            f"the {self.kind} {self.name} has no login of its own ({reason}): make one with "
+            f"`{self.needed_login} {self.name} -o FILE`, and start the program with "
+            f"{VARIABLES['creds']}=FILE"
+        )
+
     async def _connected(self, settings: Settings, stop: asyncio.Event) -> Bus | None:
         """Returns a connection, or None if ``stop`` was set first."""
         pause = CONNECT_PAUSE_MIN
@@ -297,6 +342,8 @@ class Program(ABC):
                 )
             except (SetupError, Unavailable) as error:
                 self._not_connected = " ".join(str(error).split())
+                if isinstance(error, AccessDenied) and not self._has_login:
+                    raise self._without_login(self._not_connected) from None
                 if throttle.due(clock.monotonic()):
                     log.warning(
                         "not_connected_yet", **{self.log_field: self.name}, reason=str(error)

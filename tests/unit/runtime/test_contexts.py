@@ -15,6 +15,7 @@ from admittance.runtime.connection_options import (
     BadOptions,
     ConnectionOptions,
     connection_options,
+    names_a_login,
     server_url,
 )
 from admittance.runtime.contexts import BadContext, Context
@@ -197,3 +198,22 @@ def test_commands_list_choose_and_show_contexts(
     assert '"creds": "/home.creds"' in capsys.readouterr().out
     assert invoke(["context", "use", "nowhere"]) == 1
     assert 'there is no context "nowhere"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("env", "url", "named"),
+    [
+        pytest.param({}, "nats://a:4222", False, id="nothing"),
+        pytest.param({"ADMIT_NATS_CREDS": "f"}, "", True, id="a credentials file"),
+        pytest.param({"ADMIT_NATS_USER": "u"}, "", True, id="a user"),
+        pytest.param({"ADMIT_NATS_TOKEN_FILE": "f"}, "", True, id="a token"),
+        pytest.param({"ADMIT_NATS_TLS_CERT": "f"}, "", True, id="a client certificate"),
+        pytest.param({"ADMIT_NATS_TLS_CA": "f"}, "", False, id="an authority is no login"),
+        pytest.param({}, "nats://u:p@a:4222", True, id="a login in the address"),
+        pytest.param({"ADMIT_NATS_URL": "nats://t@a"}, "", True, id="a token in the variable"),
+    ],
+)
+def test_a_login_is_named_by_variables_or_the_address(
+    env: dict[str, str], url: str, named: bool
+) -> None:
+    assert names_a_login(env, url) is named

@@ -111,6 +111,7 @@ class ReconnectingClient(Client):
         """The user that the credentials file names; "": no credentials file with a name."""
         self.role = ""
         """The role that the credentials file names; "": none."""
+        self.namespaces: tuple[str, ...] = ()
         self.replicas_wanted = 0
         """The replicas of each stream that this program asked for; 0: it makes no streams."""
 
@@ -263,7 +264,7 @@ class ReconnectingClient(Client):
             self._signature_cb = key.sign
             self._user_jwt_cb = (lambda: jwt) if jwt else None
             self._public_nkey = key.public
-            self.user, self.role = key.user, key.role
+            self.user, self.role, self.namespaces = key.user, key.role, key.namespaces
 
     async def _connect_to_server(self, s: Srv) -> None:
         if self.is_closed:

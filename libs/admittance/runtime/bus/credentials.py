@@ -28,6 +28,7 @@ _JWT: Final = re.compile(r"^[\w-]+\.([\w-]+)\.[\w-]+$", re.ASCII | re.MULTILINE)
 _SEED: Final = re.compile(r"^S[A-Z2-7]{57}$", re.MULTILINE)
 _INBOX_PREFIX: Final = re.compile(r"^# inbox prefix: (_INBOX\.[\w=-]+)$", re.ASCII | re.MULTILINE)
 _USER: Final = re.compile(r"^# user: (.+)$", re.MULTILINE)
+_NAMESPACES: Final = re.compile(r"^# namespaces: (.+)$", re.MULTILINE)
 _ROLE: Final = re.compile(r"^# role: (.+)$", re.MULTILINE)
 _KINDS: Final = {"SA": "an account", "SO": "an operator", "SN": "a server", "SX": "a curve key"}
 
@@ -46,7 +47,8 @@ class UserKey(NamedTuple):
     """The credentials of a user. ``jwt`` and ``claims`` None: a plain NKey. ``public``: the public
     key. ``sign``: returns the signature of a nonce in the server's format. ``inbox``: the prefix of
     the subjects on which the user may receive answers. ``user``: the name that the file gives the
-    user; "": no name. ``role``: the role that the file gives the user; "": none."""
+    user; "": no name. ``role``: the role that the file gives the user; "": none. ``namespaces``:
+    those that the file gives the user."""
 
     public: str
     jwt: str | None
@@ -55,6 +57,7 @@ class UserKey(NamedTuple):
     inbox: str = "_INBOX"
     user: str = ""
     role: str = ""
+    namespaces: tuple[str, ...] = ()
 
 
 def read_user_key(path: str) -> UserKey:
@@ -89,8 +92,9 @@ def read_user_key(path: str) -> UserKey:
     written = _USER.search(text)
     user = written[1].strip() if written else ""
     role = written[1].strip() if (written := _ROLE.search(text)) else ""
+    spaces = tuple(written[1].split()) if (written := _NAMESPACES.search(text)) else ()
     if found is None:
-        return UserKey(public, None, None, sign, inbox, user, role)
+        return UserKey(public, None, None, sign, inbox, user, role, spaces)
     try:
         padded = found[1] + "=" * (-len(found[1]) % 4)
         claims = msgspec.json.decode(urlsafe_b64decode(padded), type=JwtClaims)
@@ -98,7 +102,7 @@ def read_user_key(path: str) -> UserKey:
         raise AccessDenied(f"{wrong}: its JWT is damaged; get a new file") from None
     if claims.sub != public:
         raise AccessDenied(f"{wrong}: its seed does not belong to its JWT; get a new file")
-    return UserKey(public, found[0], claims, sign, inbox, user, role)
+    return UserKey(public, found[0], claims, sign, inbox, user, role, spaces)
 
 
 def _check_sum(seed: str) -> None:

@@ -165,7 +165,7 @@ class Link:
         try:
             yield
         except PermissionDenied as error:
-            raise _not_allowed(f"cannot ask {subject}", error) from None
+            raise self._not_allowed(f"cannot ask {subject}", error) from None
         except nats.errors.NoRespondersError:
             raise NoResponder(
                 f"no answer to {subject} at {self.call.shown_url}: the {service} is not running; "
@@ -338,12 +338,12 @@ class Link:
             "or `admit serve workload-controller`"
         )
         if isinstance(error, AccessDenied):
-            return _not_allowed(what, error)
+            return self._not_allowed(what, error)
         if isinstance(error, Refused):
             if error.code == NO_STREAM:
                 return unset
             if error.code == NOT_PERMITTED:
-                return _not_allowed(what, error)
+                return self._not_allowed(what, error)
             if self.user and error.code < OWN_CODES:
                 return AnswerIsNo(f"{refused or what}: {error.description}")
             return AnswerIsNo(f"{what}: {error}; look for the cause with `admit doctor`")
@@ -363,6 +363,17 @@ class Link:
         except Unavailable:
             pass  # Perhaps this login may not read the state of the stream.
         return AnswerIsNo(f"{what}: {text}; {UNKNOWN if writes else AGAIN}")
+
+    def _not_allowed(self, what: str, error: Exception) -> NotAllowed:
+        # The module `rights` is imported late: its imports take time, and most commands need none.
+        from admittance.cli.support.rights import missing_right
+
+        nc = self.bus.nc
+        right = missing_right(nc.role, nc.namespaces, nc.denied) + ": " if nc.denied else ""
+        return NotAllowed(
+            f"{right}{what}: {error}; use another login, or have an administrator give it this "
+            "right"
+        )
 
     async def settle(self, sequence: int, namespace: str) -> SettledReply:
         """The outcome of the fact at sequence, about an object of the namespace, once that fact and
@@ -391,12 +402,6 @@ class Link:
                     raise AnswerIsNo(
                         f"the fact {sequence} is stored on the log, but not applied yet: {error}"
                     ) from None
-
-
-def _not_allowed(what: str, error: Exception) -> NotAllowed:
-    return NotAllowed(
-        f"{what}: {error}; use another login, or have an administrator give it this right"
-    )
 
 
 def _data(request: Request) -> bytes:

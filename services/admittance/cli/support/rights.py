@@ -1,0 +1,73 @@
+"""Says in words which right a login lacks, from the subject that the server refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from admittance.access.permissions import first_match
+from admittance.access.roles import ROLES, permissions_of
+from admittance.access.users import User
+from admittance.events.names import BadToken, plain
+
+ASKING: Final = {
+    "objects": "list objects",
+    "events": "read events",
+    "explain": "explain workloads",
+    "fit": "ask where workloads fit",
+    "logs": "read the output of jobs",
+    "pending": "list pending workloads",
+    "queues": "read the state of queues",
+    "settled": "ask about the effect of facts",
+    "simulate": "simulate changes",
+}
+"""For each request ``admit.api.<what>`` the words that follow "may not"."""
+FACTS: Final = ("user", "owner")
+ALL: Final = "_"
+READ: Final = "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance."
+
+
+def missing_right(role: str, namespaces: Sequence[str], denial: str) -> str:
+    """The right that the login lacks, as a sentence such as ``role user of team-a may not list
+    objects of namespace team-b``. ``denial``: what the server refused, which ends with the subject.
+    ``role`` "" and no ``namespaces``: unknown."""
+    subject = denial.rpartition(" ")[2]
+    who = f"role {role}" if role else "this login"
+    of = f" of {', '.join(namespaces)}" if role and namespaces else ""
+    return f"{who}{of} may not {_words(subject, subscribe='subscribe' in denial)}"
+
+
+def _words(subject: str, *, subscribe: bool) -> str:
+    match subject.split("."):
+        case ["admit", "api", what] if what in ASKING:
+            return f"{ASKING[what]} of all namespaces"
+        case ["admit", "api", what, namespace] if what in ASKING:
+            return f"{ASKING[what]} of {_space(namespace)}"
+        case ["admit", kind, _, "apply", *rest] if kind in FACTS:
+            return "apply manifests" + (f" of {_space(rest[0])}" if rest else "")
+        case ["admit", kind, _, "delete", *rest] if kind in FACTS:
+            return "delete objects" + (f" of {_space(rest[0])}" if rest else "")
+        case ["admit", kind, _, verb, namespace, _] if kind in FACTS:
+            return f"publish {verb} about workloads of {_space(namespace)}"
+        case _ if subject.lower().startswith(READ.lower()):
+            kind, *names = subject[len(READ) :].split(".")
+            return f"read a {kind} of " + (_space(names[0]) if len(names) > 1 else "the deployment")
+    # The purpose of the subject is the same in whichever role it is allowed.
+    for name in ROLES:
+        user = User(name="x", role=name, key="", namespaces=("*",), controller="x", class_name="x")
+        with suppress(KeyError, ValueError):
+            permissions = permissions_of(user)
+            rules = permissions.subscribe if subscribe else permissions.publish
+            rule = first_match(rules, subject)
+            if rule is not None:
+                return rule.purpose
+    return "do this"
+
+
+def _space(escaped: str) -> str:
+    if escaped == ALL:
+        return "all namespaces"
+    with suppress(BadToken):
+        return f"namespace {plain(escaped)}"
+    return f"namespace {escaped}"

@@ -1,0 +1,36 @@
+"""An error about a missing right names the right before the subject."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.cli.support.rights import missing_right
+
+
+@pytest.mark.parametrize(
+    ("subject", "right"),
+    [
+        ("admit.api.objects._", "list objects of all namespaces"),
+        ("admit.api.objects.team-b", "list objects of namespace team-b"),
+        ("admit.api.pending", "list pending workloads of all namespaces"),
+        ("admit.api.logs.team-b", "read the output of jobs of namespace team-b"),
+        ("admit.user.ada.apply", "apply manifests"),
+        ("admit.user.ada.delete.team-b", "delete objects of namespace team-b"),
+        ("admit.user.ada.held.b.j", "publish held about workloads of namespace b"),
+        ("admit.owner.ada.finished.b.j", "publish finished about workloads of namespace b"),
+        (
+            "$js.api.direct.get.kv_admittance.$kv.admittance.localqueue.team-b.main",
+            "read a localqueue of namespace team-b",
+        ),
+        (
+            "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.flavor.spot",
+            "read a flavor of the deployment",
+        ),
+        ("admit.alive.check.x", "say that it is alive"),
+        ("something.else", "do this"),
+    ],
+)  # fmt: skip
+def test_a_missing_right_is_a_sentence(subject: str, right: str) -> None:
+    denial = f"this login may not publish to {subject}"
+    assert missing_right("user", ["team-a"], denial) == f"role user of team-a may not {right}"
+    assert missing_right("", [], denial) == f"this login may not {right}"
