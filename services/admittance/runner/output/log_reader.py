@@ -21,8 +21,10 @@ from admittance.runtime import clock
 from admittance.runtime.bus.micro import Turns
 
 REPLY_BYTES: Final = 400_000
-"""The most bytes of output in one reply. The output may double its size in JSON, and the server's
-limit for a message is a megabyte.
+"""The most bytes of output in one reply."""
+ENCODED_BYTES: Final = 800_000
+"""The most bytes that the output in one reply may have in JSON, in which a zero byte takes six: the
+server's limit for a message is a megabyte.
 """
 CHARACTER_BYTES: Final = 4
 """The most bytes of one character in UTF-8."""
@@ -42,6 +44,7 @@ THREADS_OF_NAMESPACE: Final = 2
 """The most threads that read output of one namespace at the same time."""
 
 _decoder = msgspec.json.Decoder(Logs)
+_encode = msgspec.json.Encoder().encode
 
 
 class LogReader:
@@ -110,7 +113,7 @@ def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
     run of the workload.
     """
     pods = []
-    left = REPLY_BYTES
+    left, encoded_left = REPLY_BYTES, ENCODED_BYTES
     complete = True
     budget = ReadBudget(TAIL_BYTES, clock.monotonic() + READ_SECONDS)
     for pod, parts in pods_with_output(str(run.path / "out"), request.pod).items():
@@ -122,18 +125,21 @@ def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
             if not 0 <= offset <= output.end:
                 offset = 0
             data, first = output.read(offset, left)
+            data = _fitting(data, encoded_left)
             more = first + len(data) < output.end
         if more or running:
             whole_characters = data[: len(data) - _half_character(data)]
             # Half a character before bytes that are not kept is never completed.
             if whole_characters or not more or left < CHARACTER_BYTES:
                 data = whole_characters
+        text = data.decode(errors="replace")
         left -= len(data)
+        encoded_left -= len(_encode(text))
         complete = complete and not more
         pods.append(
             PodLog(
                 pod=pod,
-                text=data.decode(errors="replace"),
+                text=text,
                 offset=first + len(data),
                 running=running,
                 cut=first - offset,
@@ -141,6 +147,13 @@ def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
             )
         )
     return LogsReply(pods=tuple(pods), complete=complete, revision=run.identity.revision)
+
+
+def _fitting(data: bytes, limit: int) -> bytes:
+    """The first of the bytes, as many as fit into the limit as JSON."""
+    while data and (size := len(_encode(data.decode(errors="replace")))) > limit:
+        data = data[: min(len(data) - 1, len(data) * max(0, limit) // size)]
+    return data
 
 
 def _half_character(data: bytes) -> int:

@@ -94,6 +94,8 @@ def cut_output(run: RunFiles, limit: int) -> int:
 
 def _charged_at(path: str) -> int:
     try:
-        return charged(os.lstat(path).st_size)
+        # Blocks count, not the length: a job with the runner's Unix user can make a file of any
+        # length, and an earlier version let every job do so.
+        return charged(os.lstat(path).st_blocks * 512)
     except OSError:
         return 0  # the shim has removed it by now
