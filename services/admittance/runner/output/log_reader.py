@@ -40,8 +40,9 @@ replies first: every runner gets each request for logs.
 THREADS: Final = 4
 """Threads that read output. They do nothing else, so that requests for output never delay the end
 of a run."""
-THREADS_OF_NAMESPACE: Final = 2
-"""The most threads that read output of one namespace at the same time."""
+THREADS_OF_NAMESPACE: Final = 1
+"""The most threads that read output of one namespace at the same time. Python runs one thread at a
+time, so each busy thread takes a share from the runner."""
 
 _decoder = msgspec.json.Decoder(Logs)
 _encode = msgspec.json.Encoder().encode
