@@ -71,7 +71,7 @@ def test_explain_describe_and_the_stored_parent_show_the_same_wait() -> None:
     )
     # What describe and get show.
     reason, message = tables.reason_of(parent, cores.now)
-    assert (reason, message) == ("PendingEvaluation", cores.message("j", "QuotaReserved"))
+    assert (reason, message) == ("AdmissionCheck", cores.message("j", "QuotaReserved"))
     variants = [cores.stored(name) for name in (BETTER, WORSE)]
     shown = sections.next_attempt(parent, cores.now, variants)
     assert shown == "2026-01-01T12:05:00Z (in 5m, set by variant on-demand)"

@@ -128,7 +128,9 @@ class Outlook(Shape, frozen=True, kw_only=True):
 
 
 class OpenCheck(Shape, frozen=True, kw_only=True):
-    """An admission check that a reservation waits for."""
+    """An admission check with a row in the workload. ``inactive``: why its controller gives no
+    verdict now; "": it is active."""
 
     name: str
     state: str = "Pending"
+    inactive: str = ""

@@ -23,7 +23,7 @@ from admittance.cli.show.families import (
     parent_of,
 )
 from admittance.cli.show.objects import Found, field
-from admittance.cli.show.runner_waits import waits_on_runner
+from admittance.cli.show.runner_waits import NO_RUNNER, START_A_RUNNER, waits_on_runner
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
@@ -68,6 +68,13 @@ async def explain(call: Call, name: str) -> None:
         held_back = await waits_on_runner(bus, workload, now)
     if reply.error:
         raise AnswerIsNo(reply.error)
+    if held_back == NO_RUNNER:
+        # Another program may run workloads too, but none of ours will.
+        reply = replace(
+            reply,
+            message=f"{reply.message}; {NO_RUNNER}",
+            unblocked_by=(*reply.unblocked_by, START_A_RUNNER),
+        )
     reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
     rows = field(found.plain(), "status", "admissionChecks", default=[])
     checks = sections.check_values(rows, workload)
@@ -82,7 +89,7 @@ async def explain(call: Call, name: str) -> None:
     if call.output is Output.WIDE:
         output.cut_nothing()
     _show(found, reply, value["phase"], family)
-    if held_back:
+    if held_back and held_back != NO_RUNNER:
         output.say(f"its runner has not started it yet: {output.clean(held_back)}")
     _list("Waits for capacity", waits)
 
@@ -96,6 +103,10 @@ async def _capacity(
     from admittance.cli.show.capacity_requests import of_family, waits_for
 
     return tuple(waits_for(await of_family(bus, found, family), now))
+
+
+OF_QUEUE: Final = (STOP_POLICY_REMOVAL, "ClusterQueue ")
+"""First words of the phrases about changes that the queue of the workload needs."""
 
 
 def corrected(
@@ -126,7 +137,10 @@ def corrected(
             return replace(reply, reason=reason)
         case _:
             return reply
-    of_queue = (one for one in reply.unblocked_by if one.startswith(STOP_POLICY_REMOVAL))
+    if where is Phase.BACKOFF:
+        silent = (one for one in reply.checks if one.inactive)
+        message += "".join(f"; {one.name} is inactive ({one.inactive})" for one in silent)
+    of_queue = (one for one in reply.unblocked_by if one.startswith(OF_QUEUE))
     steps = ", and ".join(chain(_steps(workload, parent, now), of_queue))
     if where is Phase.FINISHED:
         steps = ""
@@ -235,7 +249,8 @@ def _details(
         table("Would be preempted", going_table(reply.outlook.victims, now))
     listed("Preemption does not help", barriers(reply.flavors))
     if workload is not None:
-        table("Checks", sections.check_table(workload, now))
+        inactive = {one.name: one.inactive for one in reply.checks if one.state != "Ready"}
+        table("Checks", sections.check_table(workload, now, inactive))
         if attempt := sections.next_attempt(workload, now, variants):
             output.say(f"\n{' ' * indent}Next attempt not before {attempt}")
     if reply.held_by:

@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.cli.explain import corrected
+from admittance.cli.show import tables
+from admittance.events.explanation import OpenCheck
 from admittance.events.requests import ExplainReply
 from admittance.workload.stored import StoredWorkload
 from support.builders import a_manifest
@@ -114,6 +116,41 @@ def test_a_workload_in_backoff_is_unblocked_by_its_retry() -> None:
     found = corrected(waiting, OF_THE_SCHEDULER, NOON)
     assert (found.phase, found.reason, found.position) == ("Backoff", "AdmissionCheck", 0)
     assert found.unblocked_by == ("its retry at 2026-02-07T12:01:30Z (in 1m30s)",)
+
+
+def test_a_workload_in_backoff_names_a_check_whose_controller_is_lost() -> None:
+    waiting = a_workload(
+        ("Requeued", "False", "AdmissionCheck"),
+        status={"requeueState": {"requeueAt": "2026-02-07T12:01:30Z"}},
+    )
+    active = "ClusterQueue cq becoming active (AdmissionCheckInactive): AdmissionCheck room"
+    reply = replace(
+        OF_THE_SCHEDULER,
+        checks=(OpenCheck(name="room", inactive="ControllerLost"), OpenCheck(name="other")),
+        unblocked_by=(active,),
+    )
+    found = corrected(waiting, reply, NOON)
+    assert found.message == "; room is inactive (ControllerLost)"
+    assert found.unblocked_by == (f"its retry at 2026-02-07T12:01:30Z (in 1m30s), and {active}",)
+
+
+def test_a_parent_in_backoff_has_the_reason_for_which_its_variants_wait() -> None:
+    rows = [
+        {"name": f"w-{tag}", "variant": tag, "active": True, "conditions": conditions}
+        for tag, conditions in (
+            ("a", [{"type": "QuotaReserved", "status": "False", "reason": "PendingEvaluation"}]),
+            ("b", [{"type": "Requeued", "status": "False", "reason": "AdmissionCheck"}]),
+        )
+    ]
+    parent = a_workload(
+        ("QuotaReserved", "False", "PendingEvaluation"),
+        status={"requeueState": {"requeueAt": "2026-02-07T12:01:30Z"}, "variants": rows},
+        role="parent",
+    )
+    assert tables.reason_of(parent, NOON) == ("AdmissionCheck", "")
+    assert corrected(parent, OF_THE_SCHEDULER, NOON).reason == "AdmissionCheck"
+    assert tables.wait_of(parent, NOON) == " (1m30s left)"
+    assert tables.wait_of(parent, NOON.replace(hour=13)) == ""
 
 
 def test_a_workload_on_hold_in_backoff_needs_its_release_too() -> None:

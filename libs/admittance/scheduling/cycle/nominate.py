@@ -60,6 +60,7 @@ class Nominator:
         self.gone: set[WorkloadInfo] = set()
         self._queues = queues
         self._partial = config.partial_admission
+        self._as_kueue = config.as_kueue
         self._fair = config.fair_sharing
         self._ignore_undeclared = config.quota_check_strategy == "IgnoreUndeclared"
         # With admission fair sharing a nomination must not be saved: usages of LocalQueues order
@@ -96,18 +97,26 @@ class Nominator:
 
         The best nomination is the first of these that is possible: all pods now; all pods after
         preemption; as many pods as possible, now or after preemption; no assignment, with the
-        obstacles for all pods."""
+        obstacles for all pods and for the fewest."""
         shape = workload.shape
         assert shape is not None
         whole = self._try(queue, workload, shape, cursor, only, search)
         if not self._partial or not shape.is_flexible or _serves(whole):
             return whole
 
+        last: Assignment | None = None
+
         def attempt(counts: list[int]) -> Nomination | None:
+            nonlocal last
             tried = self._try(queue, workload, shape.scaled(counts), cursor, only, search)
+            last = tried[0]
             return tried if _serves(tried) else None
 
-        return most_of([(ps.count, ps.min_count) for ps in shape.pod_sets], attempt) or whole
+        found = most_of([(ps.count, ps.min_count) for ps in shape.pod_sets], attempt)
+        if found is None and not self._as_kueue:
+            # The last attempt was with the fewest pods: its obstacles are what the workload lacks.
+            whole[0].fewest = last
+        return found or whole
 
     def _try(
         self,

@@ -50,6 +50,9 @@ NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "ClusterQueueDoesNotExist"})
 """Reasons why a LocalQueue without a ClusterQueue is inactive. The workload-controller stores
 workloads of such a LocalQueue as Misconfigured."""
 
+WITH_FEWEST: Final = ", with its fewest pods"
+"""The end of a refusal's message if the refusal is about the fewest pods of a workload."""
+
 CLAUSES_MAX: Final = 8
 """How many obstacles of one pod set the message of a refusal names."""
 
@@ -73,7 +76,10 @@ def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> R
 
     Of several reasons against one flavor the most severe counts. Among the flavors of the failed
     scan the flavor with the least severe reason counts, since that flavor is the closest to
-    fitting."""
+    fitting. For a workload that may start with fewer pods the fewest pods count."""
+    if assignment.fewest is not None:
+        found = refusal_of(assignment.fewest, among)
+        return replace(found, message=f"{found.message}{WITH_FEWEST}")
     obstacles = _among(assignment.obstacles, among) or assignment.obstacles
     if assignment.mode != NO_FIT:
         return Refusal(
@@ -133,7 +139,10 @@ def with_all_flavors(workload: WorkloadInfo, refusal: Refusal) -> Refusal:
     if plan is None or workload.shape is None:
         return refusal
     held = family_quota_of(workload)
-    return complete(refusal, plan, workload.shape, own=workload.is_variant, held=held)
+    shape = workload.shape
+    if refusal.message.endswith(WITH_FEWEST):
+        shape = shape.fewest()
+    return complete(refusal, plan, shape, own=workload.is_variant, held=held)
 
 
 def obstacles_message(obstacles: Sequence[Obstacle]) -> str:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from admittance.events.explanation import Ahead, Holder, OpenCheck, Outlook, PreemptionVictim
 from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.shapes import Refusal
+from admittance.quota.catalog import inactive_because
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
 from admittance.scheduling.cycle.decisions import NAMED_MAX
 from admittance.scheduling.cycle.refusals import refusal_of, workload_reason
@@ -122,6 +123,7 @@ def _explain_pending(
         held_by=held_by,
         waits_for=waits_for,
         preempted_by=workload.preempted_by,
+        checks=_checks(state, workload),
         unblocked_by=_unblocked_by(state, workload, queue, evaluation, held_by, waits_for, now),
         seen=state.seen,
     )
@@ -153,8 +155,11 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
         for one in state.victims_by_preemptor.get(workload.uid, ())
         if one.charge is not None
     )
+    checks = _checks(state, workload)
     if phase == "QuotaReserved" and open_checks:
         message += f" and waits for {count_with_noun(len(open_checks), 'admission check')}"
+        silent = [one for one in checks if one.inactive and one.name in open_checks]
+        message += "".join(f"; {one.name} is inactive ({one.inactive})" for one in silent)
     if phase == "QuotaReserved":
         plans = [one for one in charging.outstanding_victims(state, workload) if not one.is_leaving]
         if plans:
@@ -177,10 +182,20 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
         priority=workload.priority,
         waits_for=waits_for,
         preempted_by=workload.preempted_by,
-        checks=tuple(OpenCheck(name=name, state=is_now) for name, is_now in workload.checks),
+        checks=checks,
         unblocked_by=tuple(unblocked),
         seen=state.seen,
     )
+
+
+def _checks(state: SchedulerState, workload: WorkloadInfo) -> tuple[OpenCheck, ...]:
+    """Returns the checks in the rows of the workload, and which of them give no verdict now."""
+    found = []
+    for name, is_now in workload.checks:
+        check = state.catalog.checks.get(name)
+        inactive = inactive_because(check) if check is not None else None
+        found.append(OpenCheck(name=name, state=is_now, inactive=inactive or ""))
+    return tuple(found)
 
 
 class Evaluation(NamedTuple):

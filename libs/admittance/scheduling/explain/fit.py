@@ -64,21 +64,12 @@ def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
         message = f"ClusterQueue {name} of LocalQueue {namespace}/{needs.queue} does not exist"
         return FitReply(fits=False, reason=NO_QUEUE, message=message, cluster_queue=name)
     lenient = state.config.quota_check_strategy == "IgnoreUndeclared"
-    obstacles = _obstacles(queue.plan, _smallest(needs.shape), ignore_undeclared=lenient)
+    obstacles = _obstacles(queue.plan, needs.shape.fewest(), ignore_undeclared=lenient)
     if not obstacles:
         return FitReply(cluster_queue=name)
     reason = obstacles[0].reason
     return FitReply(
         fits=False, reason=reason, message=obstacles_message(obstacles), cluster_queue=name
-    )
-
-
-def _smallest(shape: RequestShape) -> RequestShape:
-    """Returns the shape of the workload with the fewest pods with which it may start."""
-    if not shape.is_flexible:
-        return shape
-    return shape.scaled(
-        [ps.count if ps.min_count is None else min(ps.min_count, ps.count) for ps in shape.pod_sets]
     )
 
 

@@ -182,10 +182,12 @@ def report_flavors(
     closed: str,
 ) -> FlavorReport:
     """Reports for each flavor whether it fits the workload. ``found``: the assignment that a scan
-    of flavors found for the whole workload; ``closed``: why the workload cannot start in any
-    flavor, whatever quota is free; "": no such reason."""
+    of flavors found for the whole workload, or for its fewest pods; ``closed``: why the workload
+    cannot start in any flavor, whatever quota is free; "": no such reason."""
     plan, shape = queue.plan, workload.shape
     assert plan is not None and shape is not None
+    if found.fewest is not None:
+        found, shape = found.fewest, shape.fewest()
     bounded = _BoundedSearch(queue, search)
     ask = None if plan.policy is NO_PREEMPTION else bounded.ask
     report = FlavorReport([], {})

@@ -78,6 +78,9 @@ class Assignment:
     that excluded later flavors. ``failed_from``: the index of the first obstacle of the scan
     that found no flavor.
 
+    ``fewest``: what the workload would get with the fewest pods with which it may start; None: no
+    fewer pods were tried.
+
     ``family_quota``: the quota that the family of a variant holds. A variant needs only the amounts
     beyond ``family_quota``, and would be charged the amounts in ``whole``."""
 
@@ -90,6 +93,7 @@ class Assignment:
         "cursor",
         "failed_from",
         "family_quota",
+        "fewest",
         "level",
         "mode",
         "obstacles",
@@ -103,6 +107,7 @@ class Assignment:
     ) -> None:
         self.avoided = avoided
         self.family_quota = overlap
+        self.fewest: Assignment | None = None
         self.clashes: list[Choice] = []
         self.mode: int = 4  # FIT
         self.level = 0

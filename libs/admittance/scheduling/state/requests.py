@@ -68,6 +68,17 @@ class RequestShape:
         )
         return RequestShape(pod_sets, self.allowed)
 
+    def fewest(self) -> RequestShape:
+        """Returns the shape with the fewest pods with which the workload may start."""
+        if not self.is_flexible:
+            return self
+        return self.scaled(
+            [
+                ps.count if ps.min_count is None else min(ps.min_count, ps.count)
+                for ps in self.pod_sets
+            ]
+        )
+
 
 class Needs(NamedTuple):
     """The fields that the scheduler reads from a workload's spec. ``gates``: the preemption gates

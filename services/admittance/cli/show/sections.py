@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -249,8 +250,14 @@ def deciding(workload: StoredWorkload) -> tuple[str, ...]:
     return tuple(row.name for row in workload.status.admission_checks if end_of(row) == until)
 
 
-def check_table(workload: StoredWorkload, now: datetime) -> Table:
-    """One row per check: state, since when, number of retries, remaining delay."""
+NO_INACTIVE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def check_table(
+    workload: StoredWorkload, now: datetime, inactive: Mapping[str, str] = NO_INACTIVE
+) -> Table:
+    """One row per check: state, since when, number of retries, remaining delay. ``inactive``: why
+    the controllers of checks give no verdict now, by check."""
     last = deciding(workload)
     rows = []
     for row in workload.status.admission_checks:
@@ -267,7 +274,7 @@ def check_table(workload: StoredWorkload, now: datetime) -> Table:
                 age(row.last_transition_time, now),
                 str(row.retry_count),
                 left,
-                row.message or NOTHING,
+                "; ".join(filter(None, (row.message, inactive.get(row.name)))) or NOTHING,
             )
         )
     columns = columns_of("CHECK", "STATE", "REASON", "SINCE", "#RETRIES", "STILL WAITS", "MESSAGE")

@@ -78,9 +78,9 @@ def reason_of(workload: StoredWorkload, now: datetime) -> tuple[str, str]:
         case Phase.EVICTING | Phase.DEACTIVATED | Phase.REJECTED:
             order = (Type.EVICTED, Type.QUOTA_RESERVED)
         case Phase.BACKOFF:
-            # A parent waits because all of its variants wait; its condition QuotaReserved says why.
-            own = (Type.REQUEUED, Type.EVICTED) if is_false(workload, Type.REQUEUED) else ()
-            order = (*own, Type.QUOTA_RESERVED)
+            if not is_false(workload, Type.REQUEUED):
+                return _reason_of_variants(workload)
+            order = (Type.REQUEUED, Type.EVICTED, Type.QUOTA_RESERVED)
         case Phase.QUOTA_RESERVED:
             order = (Type.ADMITTED,)
         case Phase.PENDING:
@@ -92,6 +92,26 @@ def reason_of(workload: StoredWorkload, now: datetime) -> tuple[str, str]:
         if condition is not None and condition.reason:
             return condition.reason, condition.message
     return "", ""
+
+
+def _reason_of_variants(parent: StoredWorkload) -> tuple[str, str]:
+    """Reason and message of a parent that waits because all of its variants wait: the reason of the
+    best variant that waits, and the message of the parent, which names each variant."""
+    reserved = find(parent, Type.QUOTA_RESERVED)
+    reason, message = (reserved.reason, reserved.message) if reserved is not None else ("", "")
+    for row in parent.status.variants:
+        for one in row.conditions:
+            if one.type == Type.REQUEUED and one.status == "False" and one.reason:
+                return one.reason, message
+    return reason, message
+
+
+def wait_of(workload: StoredWorkload, now: datetime) -> str:
+    """How long a workload in backoff still waits, like `` (4m left)``; "": it waits for no time."""
+    state = workload.status.requeue_state
+    if phase(workload, now) is not Phase.BACKOFF or state is None or state.requeue_at is None:
+        return ""
+    return f" ({span((state.requeue_at - now).total_seconds())} left)"
 
 
 def flavors_of(workload: StoredWorkload) -> str:
@@ -140,7 +160,7 @@ def _workload_line(line: Line, now: datetime, reasons: Reasons = NO_REASONS) -> 
         age(workload.metadata.creation_timestamp, now),
         age(started_at(workload), now),
         NOTHING if ran is None else span(ran),
-        reason or NOTHING,
+        f"{reason}{wait_of(workload, now)}" if reason else NOTHING,
         admission.cluster_queue if admission else NOTHING,
         pods or NOTHING,
         str(workload.status.admission_cycle),

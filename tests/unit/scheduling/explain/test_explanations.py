@@ -527,8 +527,43 @@ def test_an_open_check_names_its_controller_and_whether_it_is_active() -> None:
     scheduler.put(
         "AdmissionCheck", "room", {"controllerName": "ctl"}, status={"conditions": [AWAY]}
     )
-    (line,) = scheduler.why("w").unblocked_by
+    why = scheduler.why("w")
+    (line,) = why.unblocked_by
     assert line == "verdict Ready of check room by ctl, which is inactive (ControllerLost: no word)"
+    assert why.message.endswith("; room is inactive (ControllerLost: no word)")
+    assert [(one.name, one.inactive) for one in why.checks] == [("room", "ControllerLost: no word")]
+
+
+@pytest.mark.parametrize(
+    ("least", "used", "reason", "message", "remedy"),
+    [
+        (2, "3", "WaitingForQuota", "cpu: 1 short in flavor default (2 asked, 1 free)",
+         "1 more free cpu in flavor default of ClusterQueue cq (held by ns/runs)"),
+        (5, "3", "ExceedsMaxQuota", "cpu: 5 > 4, the most that flavor default can give",
+         "1 more cpu quota in flavor default, which allows at most 4, or a smaller request"),
+    ],
+    ids=["its fewest pods fit later", "its fewest pods are too many"],
+)  # fmt: skip
+def test_a_workload_with_min_count_waits_for_room_for_its_fewest_pods(
+    least: int, used: str, reason: str, message: str, remedy: str
+) -> None:
+    scheduler = a_scheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="4"))
+    scheduler.submit("runs", "cq", used, age=9)
+    scheduler.settle()
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    pods = {"name": "main", "count": 10, "template": {"spec": {"containers": containers}}}
+    scheduler.submit("w", "cq", spec={"podSets": [{**pods, "minCount": least}]})
+    assert scheduler.settle() == []
+    why = scheduler.why("w")
+    assert why.reason == reason
+    assert why.message == (
+        f"couldn't assign flavors to pod set main: {message}, with its fewest pods"
+    )
+    assert [room.requested for one in why.flavors for room in one.rooms] == [least * 1000]
+    assert remedy in why.unblocked_by
+    told = [one.refusal for one in scheduler.waiting if one.name == "w"]
+    assert [(one.reason, len(one.shortfalls)) for one in told] == [(reason, 1)] * len(told)
 
 
 def test_a_reservation_names_its_open_checks() -> None:
