@@ -83,6 +83,10 @@ def show(folder: Path) -> None:
 
 def refuse_rule(store: AuthStore, rule: str) -> None:
     """Raises BadInput for a rule that the runner of the folder's owner could not follow."""
+    if rules_in(rule) != [rule]:
+        raise BadInput(
+            f"{rule!r} cannot be a line of {store.run_as_file}: # begins a comment there"
+        )
     try:
         wanted = parse_run_as((rule,), "run-as")
         named = {key: unix_users(text, "run-as") for key, text in wanted.users.items()}
