@@ -88,6 +88,11 @@ async def test_an_operator_s_choice_of_max_age_is_kept(bus: Bus) -> None:
     await streams.ensure(bus)
     assert (await config(bus, "ADMITTANCE"))["max_age"] == 2 * week
     assert (await config(bus, "ADMITTANCE_TIMERS"))["max_age"] == 0
+    [problem] = await problems(bus)
+    assert (problem.found, problem.harmful) == ("keeps messages 14 days; 42 days are usual", False)
+    assert problem.todo.startswith(
+        "nothing if it is on purpose, as with ADMIT_LOG_DAYS; else `nats"
+    )
 
 
 async def test_a_log_of_an_earlier_version_gets_the_subjects_that_it_lacks(bare_bus: Bus) -> None:

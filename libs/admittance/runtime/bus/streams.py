@@ -317,20 +317,24 @@ def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[StreamProble
         wanted = {**stream.required, **stream.adjustable}
         for setting, value in wanted.items():
             for difference in _differences({setting: value}, config):
-                result.append(_problem(stream, setting, value, difference))
+                result.append(_problem(stream, setting, value, difference, config))
     return result
 
 
-def _problem(stream: Stream, setting: str, value: Any, difference: str) -> StreamProblem:
+def _problem(
+    stream: Stream, setting: str, value: Any, difference: str, found: Mapping[str, Any]
+) -> StreamProblem:
     name = stream.name
     match setting:
         case "num_replicas":
             return StreamProblem(name, difference, f"`nats stream edit {name} --replicas {value}`")
         case "max_age" if setting in stream.adjustable:
-            todo = (
-                f"`nats stream edit {name} --max-age {value // SECOND}s`, unless it is on purpose"
-            )
-            return StreamProblem(name, difference, todo, harmful=False)
+            age = int(found.get("max_age") or 0)
+            kept = f"{age / DAY:.3g} days" if age else "without a limit"
+            edit = f"`nats stream edit {name} --max-age {value // SECOND}s`"
+            todo = f"nothing if it is on purpose, as with ADMIT_LOG_DAYS; else {edit}"
+            what = f"keeps messages {kept}; {value // DAY} days are usual"
+            return StreamProblem(name, what, todo, harmful=False)
     if setting in stream.adjustable:
         todo = "restart the workload-controller, which corrects it at its start"
     else:
