@@ -120,7 +120,7 @@ def test_rule_of_a_user_comes_and_goes_with_the_user(
     # A rule from before is not given to a new user without a word.
     invoke(["auth", "run-as", f"user:eve={uid}"])
     add(folder, "user", "eve", "-n", "team-a")
-    assert f"its jobs run by a rule from before: user:eve={uid}" in capsys.readouterr().err
+    assert f"a rule from before is for its jobs: user:eve={uid}" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a folder of another Unix user")

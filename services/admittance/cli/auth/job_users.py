@@ -25,6 +25,7 @@ from admittance.runtime.errors import SetupError
 
 SUBMITTERS = ("owner", "user", "admin")
 """The roles of people that submit workloads."""
+READ_BY = ", which the runner of `admit up` reads, or one with --run-as-file"
 
 
 def refuse_wrong(store: AuthStore, user: User, unix: str) -> None:
@@ -40,9 +41,9 @@ def tell(store: AuthStore, user: User, unix: str) -> None:
     if unix:
         rule = f"{key}={unix}"
         store.change_run_as(partial(with_rule, rule=rule))
-        output.say(f"its jobs run as the Unix user {unix}: {rule} in {store.run_as_file}")
+        output.say(f"stored the rule {rule} in {store.run_as_file}{READ_BY}")
     elif there := rule_with(store.run_as(), key):
-        output.note(f"its jobs run by a rule from before: {there} in {store.run_as_file}")
+        output.note(f"a rule from before is for its jobs: {there} in {store.run_as_file}")
 
 
 def forget(store: AuthStore, user: User) -> None:
@@ -68,7 +69,7 @@ def change(folder: Path, rule: str, *, remove: bool) -> None:
         return
     refuse_rule(store, rule)
     store.change_run_as(partial(with_rule, rule=rule))
-    output.say(f"stored the rule {rule} in {where}")
+    output.say(f"stored the rule {rule} in {where}{READ_BY}")
 
 
 def show(folder: Path) -> None:
