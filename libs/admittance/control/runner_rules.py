@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from typing import Any
 
 import msgspec
 
@@ -49,7 +50,9 @@ class AnnouncedRunners:
             if starts is None or starts_job(starts, user, namespace)
         ]
         if allowing or not responsible:
-            return _image_refusal(allowing, namespace, manifest)
+            return _image_refusal(allowing, namespace, manifest) or _input_refusal(
+                allowing, namespace, manifest
+            )
         return (
             f"no runner has a Unix user for jobs of the user {user} in namespace {namespace}: an "
             f"admin names one with `admit auth run-as user:{user}=UNIX_USER`, or with the option "
@@ -70,19 +73,77 @@ def _image_refusal(runners: list[RunnerStarts | None], namespace: str, manifest:
     return f"no runner of namespace {namespace} may run the image {wrong[0]}: allowed are {allowed}"
 
 
+_LACKING = {
+    "hostPath": (
+        "mounts a hostPath, which the workload asks for: an admin allows folders with the "
+        "option --allow-host-path"
+    ),
+    "values": (
+        "has values of ConfigMaps and Secrets, which the workload asks for: an admin gives them "
+        "with the option --env-files"
+    ),
+}
+
+
+def _input_refusal(runners: list[RunnerStarts | None], namespace: str, manifest: bytes) -> str:
+    """Why the workload gets something that it asks for from none of the runners; "": it gets
+    it."""
+    if not runners:
+        return ""
+    lacking = [name for name in _LACKING if all(one and name in one.lacks for one in runners)]
+    wanted = inputs_of(manifest) if lacking else frozenset()
+    for name in lacking:
+        if name in wanted:
+            return f"no runner of namespace {namespace} {_LACKING[name]}"
+    return ""
+
+
 def _first_wrong(patterns: Iterable[str], images: Iterable[str]) -> str:
     """The first image that no pattern allows; "": all images are allowed."""
     allowed = tuple(patterns)
     return next((one for one in images if not any(fnmatchcase(one, p) for p in allowed)), "")
 
 
+class _Keys(Kept, frozen=True, kw_only=True):
+    optional: bool = False
+
+
+class _Source(Kept, frozen=True, kw_only=True):
+    config_map_key_ref: _Keys | None = None
+    secret_key_ref: _Keys | None = None
+
+
+class _Variable(Kept, frozen=True, kw_only=True):
+    value_from: _Source | None = None
+
+
+class _EnvFrom(Kept, frozen=True, kw_only=True):
+    config_map_ref: _Keys | None = None
+    secret_ref: _Keys | None = None
+
+
+class _Mount(Kept, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class _Volume(Kept, frozen=True, kw_only=True):
+    name: str = ""
+    host_path: Any = None
+    config_map: _Keys | None = None
+    secret: _Keys | None = None
+
+
 class _Container(Kept, frozen=True, kw_only=True):
     image: str = ""
+    env: tuple[_Variable, ...] = ()
+    env_from: tuple[_EnvFrom, ...] = ()
+    volume_mounts: tuple[_Mount, ...] = ()
 
 
 class _PodSpec(Kept, frozen=True, kw_only=True):
     init_containers: tuple[_Container, ...] = ()
     containers: tuple[_Container, ...] = ()
+    volumes: tuple[_Volume, ...] = ()
 
 
 class _Template(Kept, frozen=True, kw_only=True):
@@ -107,9 +168,41 @@ _manifest = msgspec.json.Decoder(_Manifest)
 def images_of(manifest: bytes) -> list[str]:
     """The images that a submitted workload names; empty for an invalid manifest, which is refused
     when the workload-controller applies it."""
+    return [c.image for pod in _pods(manifest) for c in _containers(pod) if c.image]
+
+
+def _pods(manifest: bytes) -> list[_PodSpec]:
     try:
-        sets = _manifest.decode(manifest).spec.pod_sets
+        return [one.template.spec for one in _manifest.decode(manifest).spec.pod_sets]
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return []
-    pods = [one.template.spec for one in sets]
-    return [c.image for pod in pods for c in (*pod.init_containers, *pod.containers) if c.image]
+
+
+def _containers(pod: _PodSpec) -> tuple[_Container, ...]:
+    return (*pod.init_containers, *pod.containers)
+
+
+def inputs_of(manifest: bytes) -> frozenset[str]:
+    """Which of ``hostPath`` and ``values`` the containers of a submitted workload must get."""
+    found: set[str] = set()
+    for pod in _pods(manifest):
+        every = _containers(pod)
+        mounted = {mount.name for container in every for mount in container.volume_mounts}
+        volumes = [one for one in pod.volumes if one.name in mounted]
+        if any(one.host_path is not None for one in volumes):
+            found.add("hostPath")
+        variables = [one.value_from for container in every for one in container.env]
+        sources = [one for container in every for one in container.env_from]
+        keys = [
+            *(one for volume in volumes for one in (volume.config_map, volume.secret)),
+            *(one for source in sources for one in (source.config_map_ref, source.secret_ref)),
+            *(
+                one
+                for source in variables
+                if source is not None
+                for one in (source.config_map_key_ref, source.secret_key_ref)
+            ),
+        ]
+        if any(one is not None and not one.optional for one in keys):
+            found.add("values")
+    return frozenset(found)

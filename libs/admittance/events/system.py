@@ -63,7 +63,8 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
     whatever the other fields say. ``all_of``: the namespaces of which it starts
     the jobs of all submitters. ``unknown``: whether it starts the jobs of unknown submitters.
     ``every``: whether it starts the jobs of all submitters. ``images``: patterns of the images that
-    it may run; empty: all images.
+    it may run; empty: all images. ``lacks``: what no job gets from it: ``hostPath``, and ``values``
+    of ConfigMaps and Secrets.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -73,6 +74,7 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
     unknown: bool = False
     every: bool = False
     images: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 class RunnerAnnouncement(SystemMessage, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -86,3 +87,36 @@ def test_image_that_no_runner_may_run_is_refused(
     said = known.refusal("ada", "team", submitted)
     start = "no runner of namespace team may run the image "
     assert said == (f"{start}{refusal}" if refusal else "")
+
+
+MOUNTED = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
+
+
+@pytest.mark.parametrize(
+    ("container", "volume", "lacks", "refusal"),
+    [
+        (MOUNTED, {"hostPath": {"path": "/srv"}}, ["hostPath"], "mounts a hostPath"),
+        (MOUNTED, {"hostPath": {"path": "/srv"}}, ["values"], ""),
+        ({}, {"hostPath": {"path": "/srv"}}, ["hostPath"], ""),
+        (MOUNTED, {"emptyDir": {}}, ["hostPath", "values"], ""),
+        (MOUNTED, {"secret": {"secretName": "s"}}, ["values"], "has values of ConfigMaps"),
+        (MOUNTED, {"configMap": {"name": "s", "optional": True}}, ["values"], ""),
+        ({"env": [{"name": "A", "valueFrom": SECRET}]}, {}, ["values"], "has values of ConfigMaps"),
+        ({"env": [{"name": "A", "value": "1"}]}, {}, ["values"], ""),
+        ({"envFrom": [{"configMapRef": {"name": "c"}}]}, {}, ["values"], "has values of ConfigM"),
+    ],
+)
+def test_a_workload_that_gets_an_input_from_no_runner_is_refused(
+    container: dict[str, Any], volume: dict[str, Any], lacks: list[str], refusal: str
+) -> None:
+    pod = {"containers": [{"name": "c", **container}], "volumes": [{"name": "v", **volume}]}
+    submitted = json.dumps({"spec": {"podSets": [{"template": {"spec": pod}}]}}).encode()
+    known = AnnouncedRunners()
+    known.note("one", RunnerStarts(every=True, lacks=tuple(lacks)))
+    said = known.refusal("ada", "team", submitted)
+    start = "no runner of namespace team "
+    assert said.startswith(f"{start}{refusal}" if refusal else "")
+    assert bool(said) == bool(refusal)
+    known.note("two", RunnerStarts(every=True))
+    assert known.refusal("ada", "team", submitted) == ""

@@ -108,7 +108,7 @@ MOUNT = {"name": "data", "mountPath": "/data"}
 @pytest.mark.parametrize(
     ("container", "volume", "says"),
     [
-        (source(secretKeyRef={"name": "two", "key": "k"}), {}, "env V: there is no key k of the S"),
+        (source(secretKeyRef={"name": "two", "key": "k"}), {}, "env V: there is no Secret two"),
         (
             source(fieldRef={"fieldPath": "status.podIP"}),
             {},

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from admittance.events.facts import Admitted
@@ -201,7 +202,7 @@ def test_runner_that_is_not_root_has_no_group_rule(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("rules", "starts"),
     [
-        pytest.param(JobRules(), None, id="everything"),
+        pytest.param(JobRules(), RunnerStarts(every=True), id="everything"),
         pytest.param(
             JobRules(namespaces=("a",)), RunnerStarts(namespaces=("a",), every=True), id="one"
         ),
@@ -224,10 +225,15 @@ def test_runner_that_is_not_root_has_no_group_rule(monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_runner_announces_whose_jobs_it_starts(
-    rules: JobRules, starts: RunnerStarts | None
-) -> None:
-    assert rules.starts() == starts
+def test_runner_announces_whose_jobs_it_starts(rules: JobRules, starts: RunnerStarts) -> None:
+    lacks = ("hostPath", "values")
+    assert rules.starts() == msgspec.structs.replace(starts, lacks=lacks)
+    mounts = msgspec.structs.replace(rules, host_paths=("/srv",))
+    assert mounts.starts() == msgspec.structs.replace(starts, lacks=("values",))
+
+
+def test_runner_that_starts_everything_announces_no_limits() -> None:
+    assert JobRules(host_paths=("/srv",), env_files="/values").starts() is None
 
 
 def test_edited_file_keeps_comments_and_other_rules() -> None:

@@ -116,11 +116,16 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def starts(self) -> RunnerStarts | None:
-        """Which jobs the runner starts, by submitter, namespace and image; None: all jobs."""
+        """Which jobs the runner starts, by submitter, namespace, image and what they get; None: all
+        jobs."""
+        has = {"hostPath": self.host_paths, "values": self.env_files}
+        lacks = tuple(name for name, given in has.items() if not given)
         if not self.names_unix_users:
-            if not self.namespaces and not self.images:
+            if not (self.namespaces or self.images or lacks):
                 return None
-            return RunnerStarts(namespaces=self.namespaces, images=self.images, every=True)
+            return RunnerStarts(
+                namespaces=self.namespaces, images=self.images, every=True, lacks=lacks
+            )
         broken = {key[5:] for key in self.broken if key.startswith("user:")}
         named = {"user": self.members.keys() - broken, "namespace": set[str]()}
         for key in self.run_as:
@@ -135,6 +140,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
             unknown=UNKNOWN in self.run_as,
             every=EVERY in self.run_as,
             images=self.images,
+            lacks=lacks,
         )
 
     def check_image(self, image: str) -> None:

@@ -66,7 +66,7 @@ def _all_keys(source: EnvFromSource, inputs: Inputs) -> Iterator[Variable]:
     if keys is None:
         if ref.optional:
             return
-        raise CannotRun(f"envFrom: there is no {kind} {ref.name}")
+        raise CannotRun(f"envFrom: {inputs.missing(kind, ref.name)}")
     for key, path in keys.items():
         yield Variable(source.prefix + key, literal(inputs.value(path)), kind == "Secret")
 
@@ -94,7 +94,10 @@ def _variable(
 
 def _key(name: str, kind: str, ref: KeyRef, inputs: Inputs) -> Iterator[Variable]:
     try:
-        path = (inputs.keys(kind, ref.name) or {}).get(ref.key)
+        keys = inputs.keys(kind, ref.name)
+        if keys is None and not ref.optional:
+            raise CannotRun(inputs.missing(kind, ref.name))
+        path = (keys or {}).get(ref.key)
         if path is None and not ref.optional:
             raise CannotRun(f"there is no key {ref.key} of the {kind} {ref.name}")
         if path is not None:

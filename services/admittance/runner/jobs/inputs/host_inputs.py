@@ -37,6 +37,9 @@ class Inputs(Protocol):
         """The path of the file of each key of a ConfigMap or Secret; None: there is none with that
         name. Raises CannotRun."""
 
+    def missing(self, kind: str, name: str) -> str:
+        """Why there is no ConfigMap or Secret with the name, as a sentence."""
+
     def value(self, path: str) -> str:
         """The text of a key, without a newline at its end. Raises CannotRun."""
 
@@ -49,9 +52,13 @@ class NoInputs:
             f"the runner allows no hostPath {path}: name its folder with --allow-host-path"
         )
 
-    def keys(self, kind: str, name: str) -> Mapping[str, str] | None:
-        raise CannotRun(
-            f"the runner has no {kind} {name}: name a folder with its values by --env-files"
+    def keys(self, kind: str, name: str) -> Mapping[str, str] | None:  # noqa: ARG002
+        return None
+
+    def missing(self, kind: str, name: str) -> str:
+        return (
+            f"there is no {kind} {name}: the runner has no values of ConfigMaps and Secrets, name "
+            "their folder with --env-files"
         )
 
     def value(self, path: str) -> str:
@@ -96,7 +103,7 @@ class MachineInputs(NoInputs):
 
     def keys(self, kind: str, name: str) -> Mapping[str, str] | None:
         if not self._rules.env_files:
-            return super().keys(kind, name)
+            return None
         # Each part of the path is checked: a namespace never reaches the files of another one.
         for part in (self._namespace, name):
             if wrong := name_error(part):
@@ -111,6 +118,11 @@ class MachineInputs(NoInputs):
             raise CannotRun(
                 f"{kind} {name}: its folder cannot be read: {error.strerror}"
             ) from error
+
+    def missing(self, kind: str, name: str) -> str:
+        if not self._rules.env_files:
+            return super().missing(kind, name)
+        return f"there is no {kind} {name} of namespace {self._namespace}"
 
     def value(self, path: str) -> str:
         name = "/".join(PurePath(path).parts[-3:])

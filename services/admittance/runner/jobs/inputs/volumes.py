@@ -110,7 +110,7 @@ def _files(
 ) -> tuple[FilePlan, ...]:
     keys = inputs.keys(kind, name)
     if keys is None and not optional:
-        raise CannotRun(f"there is no {kind} {name}")
+        raise CannotRun(inputs.missing(kind, name))
     keys = keys or {}
     mode = FILE_MODE if default_mode is None else _mode(default_mode)
     if not items:
