@@ -86,12 +86,16 @@ def test_rule_of_a_changed_file_counts_without_a_restart(tmp_path: Path) -> None
     rules, file = live(tmp_path, f"# people\nuser:ada={own}  # the first\n")
     assert uid_of(rules, "ada") == own
     assert not rules.refresh()
+    file.write_text("")
+    assert not rules.refresh()  # the file may be half written
     file.write_text(f"user:ben={own}\n")
+    assert not rules.refresh()
+    assert uid_of(rules, "ada") == own
     assert rules.refresh()
     assert uid_of(rules, "ben") == own
     assert "no Unix user for jobs of the user ada" in str(uid_of(rules, "ada"))
     file.unlink()
-    assert rules.refresh()
+    assert (rules.refresh(), rules.refresh()) == (False, True)
     assert "no Unix user" in str(uid_of(rules, "ben"))
 
 
@@ -147,7 +151,7 @@ def test_file_that_cannot_be_trusted_or_read_changes_no_rules(
     folder.mkdir(0o700)
     rules, file = live(folder, f"user:ada={own}")
     spoil(file)
-    assert not rules.refresh()
+    assert not (rules.refresh() or rules.refresh())
     assert uid_of(rules, "ada") == own
     assert reason in rules.findings()[0].found
     with pytest.raises(SetupError, match=reason):

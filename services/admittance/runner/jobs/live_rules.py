@@ -25,9 +25,9 @@ from admittance.runner.jobs.rule_options import (
 from admittance.runtime.errors import SetupError
 from admittance.runtime.telemetry import findings
 
-LOOK_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 0.3
 """Seconds between two looks at the file of rules."""
-GROUPS_EVERY: Final = 20
+GROUPS_EVERY: Final = 30
 """After so many looks, the members of Unix groups are looked up again."""
 BYTES_MAX: Final = 1 << 20
 """The most bytes of a file of rules."""
@@ -47,6 +47,7 @@ class LiveRules:
         self._given = given
         self._local = local
         self._seen: tuple[int, ...] = ()
+        self._looked: tuple[int, ...] = ()
         self._looks = 0
         self._problem = ""
         self.current = given
@@ -66,11 +67,15 @@ class LiveRules:
             self._read()
 
     def refresh(self) -> bool:
-        """Reads the file again if it has changed, and the groups if it is time; returns whether the
-        rules are new. While a file cannot be trusted or read, the rules stay, and the log and
-        `admit doctor` say why."""
+        """Reads the file again if it has changed and was the same at the last look, and the groups
+        if it is time; returns whether the rules are new. While a file cannot be trusted or read,
+        the rules stay, and the log and `admit doctor` say why."""
         self._looks += 1
-        if self._signature() == self._seen and self._looks % GROUPS_EVERY:
+        found, before_look = self._signature(), self._looked
+        self._looked = found
+        if found != before_look:
+            return False  # an editor may still be writing the file
+        if found == self._seen and self._looks % GROUPS_EVERY:
             return False
         before = self.current
         try:
@@ -88,7 +93,7 @@ class LiveRules:
         return [Finding(state=findings.WRONG, what=what, found=self._problem)]
 
     def _read(self) -> None:
-        self._seen = self._signature()
+        self._seen = self._looked = self._signature()
         where = self._given.file
         text = read_trusted(Path(where)) if where else ""
         found = parse_run_as(rules_in(text), where)
