@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from admittance.access import outside_roles, service_roles
 from admittance.access.permissions import Permissions
-from admittance.access.users import User, is_public_key, name_problem
+from admittance.access.users import User, is_public_key, name_problem, user_name_problem
+from admittance.api.names import label_error
 from admittance.events import subjects
 
 
@@ -156,9 +157,11 @@ def permissions_of(user: User) -> Permissions:
     return ROLES[user.role].permissions(user)
 
 
-def problems(user: User) -> list[str]:
-    """The reasons against adding the user, one sentence each; empty if the user can be added."""
-    found = [name_problem("the user's name", user.name)]
+def problems(user: User, *, is_stored: bool = False) -> list[str]:
+    """The reasons against adding the user, one sentence each; empty if the user can be added.
+    ``is_stored``: the user was added before, perhaps by a version that allowed more names."""
+    name = name_problem("the user's name", user.name) if is_stored else user_name_problem(user.name)
+    found = [name]
     role = ROLES.get(user.role)
     if role is None:
         near = difflib.get_close_matches(user.role, ROLES, n=1)
@@ -169,7 +172,10 @@ def problems(user: User) -> list[str]:
             found.append(f"the role {role.name} needs {what.option}")
         if values and what not in (*role.needs, *role.takes):
             found.append(f"the role {role.name} takes no {what.option}")
-        found += [name_problem(what.option, value) for value in values]
+        if what is Names.NAMESPACES and not is_stored:
+            found += [f"{what.option}: {error}" for one in values if (error := label_error(one))]
+        else:
+            found += [name_problem(what.option, value) for value in values]
     if not is_public_key(user.key):
         found.append(f"{user.key!r} is not the public key of a user")
     return [one for one in found if one]

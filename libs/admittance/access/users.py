@@ -65,6 +65,10 @@ def is_public_key(text: str) -> bool:
     return _KEY.match(text) is not None
 
 
+_SPECIAL: Final = frozenset("*>?/\\\"'`$&;|<(){}[]")
+"""Characters of wildcards, paths and shells."""
+
+
 def name_problem(what: str, name: str) -> str:
     """Why the name is not allowed, as a sentence; "" if the name is allowed. ``what``: such as "the
     user's
@@ -75,4 +79,16 @@ def name_problem(what: str, name: str) -> str:
         return f"{what} has {len(name)} characters; at most {NAME_MAX} are allowed"
     if not name.isprintable() or name != name.strip():
         return f"{what} {name!r} must have printable characters, and no space at its ends"
+    return ""
+
+
+def user_name_problem(name: str) -> str:
+    """Why the name of a user is not allowed, as a sentence; "" if it is allowed. The name becomes a
+    file and a token of subjects, and rules of runners name it."""
+    if problem := name_problem("the user's name", name):
+        return problem
+    bad = sorted(set(name) & _SPECIAL)
+    if bad or name.startswith("."):
+        shown = " ".join(bad) if bad else "a '.' at its beginning"
+        return f"the user's name {name!r} may not have {shown}"
     return ""

@@ -354,7 +354,11 @@ class AuthStore:
                 f"{path} has version {content.version}, and this `admit` reads version "
                 f"{VERSIONS[-1]}: use a newer `admit`"
             )
-        wrong = [f"user {user.name}: {one}" for user in content.users for one in problems(user)]
+        wrong = [
+            f"user {user.name}: {one}"
+            for user in content.users
+            for one in problems(user, is_stored=True)
+        ]
         names = [user.name for user in content.users]
         wrong += [f"two users {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
         if set(content.issuer or ()) != (set(KEYS) if content.version == VERSIONS[1] else set()):

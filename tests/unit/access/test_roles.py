@@ -166,11 +166,29 @@ def test_names_with_wildcards_are_escaped() -> None:
         ),
         (User(name="a\n", role="viewer", key=KEY), "must have printable characters"),
         (User(name="a" * 300, role="viewer", key=KEY), "at most 253"),
+        *(
+            (User(name=name, role="viewer", key=KEY), f"the user's name {name!r} may not have")
+            for name in ("*", ">", "a.*", "../../x", "..", ".ssh", "a/b", "a\\b", "$HOME", "a;b")
+        ),
+        *(
+            (User(name="a", role="user", key=KEY, namespaces=("ok", space)), "--namespace: ")
+            for space in ("*", ">", "../../x", "a.b", "A", "_", "", "a b", "a\n")
+        ),
         (User(name="a", role="viewer", key="x"), "is not the public key of a user"),
     ],
 )
 def test_user_that_cannot_be_added_says_why(user: User, sentence: str) -> None:
     assert sentence in "; ".join(problems(user))
+
+
+@pytest.mark.parametrize("name", ["ada", "Ada Lovelace", "ada@example.com", "svc_1", "ä.b-c"])
+def test_names_of_people_and_machines_are_names_of_users(name: str) -> None:
+    assert problems(User(name=name, role="user", key=KEY, namespaces=("team-a",))) == []
+
+
+def test_a_user_that_an_earlier_version_added_stays() -> None:
+    old = User(name="team/ada", role="user", key=KEY, namespaces=("a.b",))
+    assert problems(old, is_stored=True) == []
 
 
 def test_user_with_what_its_role_needs_can_be_added() -> None:

@@ -346,3 +346,12 @@ def test_a_command_interrupted_before_it_starts_is_closed(monkeypatch: pytest.Mo
     with pytest.raises(KeyboardInterrupt):
         run(work)
     assert getcoroutinestate(work) == CORO_CLOSED
+
+
+@pytest.mark.parametrize("namespace", ["*", ">", "../../x", "a.b", "A", "_", "a b", "a\n"])
+def test_a_namespace_that_no_namespace_can_have_is_refused(
+    namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for call in (("-n", namespace, "get", "workloads"), ("get", "workloads", "-n", namespace)):
+        assert invoke([*call, "--nats", "nats://127.0.0.1:1"]) == 2
+        assert capsys.readouterr().err.startswith("error: -n/--namespace: ")

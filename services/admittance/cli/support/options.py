@@ -221,6 +221,11 @@ def settle(
     """
     if namespace == "":
         raise BadInput("-n/--namespace is empty")
+    if namespace is not None:
+        from admittance.api.names import label_error
+
+        if error := label_error(namespace):
+            raise BadInput(f"-n/--namespace: {error}")
     if nats == "":
         raise BadInput("--nats is empty; it looks like nats://host:4222")
     if nats is not None:

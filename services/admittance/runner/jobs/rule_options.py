@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from admittance.api.names import name_error
+from admittance.api.names import label_error
 from admittance.runner.jobs.job_limits import LimitTexts, limits_of
 from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules, UnixUser, UnixUsers
 from admittance.runtime.errors import SetupError
@@ -63,7 +63,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
                 f"{_shown(name)} has no effect with --executor {executor}, only with {other}"
             )
     for namespace in given["namespaces"]:
-        if wrong := name_error(namespace):
+        if wrong := label_error(namespace):
             raise SetupError(f"{_shown('namespaces')}: {wrong}")
     where = _shown("run_as")
     run_as = parse_run_as(given["run_as"], where)
