@@ -184,6 +184,11 @@ def requests_of(resources: ResourcesLike) -> Quantities:
     return {**limits, **requests}
 
 
+def is_pod_level(resource: str) -> bool:
+    """Whether a whole pod may request the resource, in place of its containers."""
+    return resource in _POD_LEVEL or resource.startswith("hugepages-")
+
+
 def _add(total: Exact, more: Mapping[str, int | Fraction]) -> None:
     for resource, number in more.items():
         total[resource] = total.get(resource, 0) + number
@@ -231,7 +236,7 @@ def effective(
     _raise(total, peak)
     if pod_level is not None:
         for resource, number in _exact(requests_of(pod_level)).items():
-            if resource in _POD_LEVEL or resource.startswith("hugepages-"):
+            if is_pod_level(resource):
                 total[resource] = number
     if overhead:
         _add(total, _exact(overhead))

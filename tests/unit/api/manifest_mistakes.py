@@ -47,7 +47,7 @@ spec:
           restartPolicy: Never
           nodeSelector: {zone: a}
           overhead: {cpu: 10m}
-          resources: {limits: {memory: 1Gi}}
+          resources: {limits: {memory: 2Gi}}
           tolerations:
             - {key: spot, operator: Equal, value: "true", effect: NoExecute, tolerationSeconds: 5}
           affinity:
@@ -263,6 +263,8 @@ SEVERAL = re.compile(
             r"must be 0 or more than a billionth",
             r"must be (1|a number from 1 to \d+), not",
             r"so it cannot start with fewer",
+            r"which its containers request",
+            r"is not a resource of a whole pod",
             r"must be a number of seconds",
             r"must equal parallelism",
             # Of a Job, whose types are partly those of other kinds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from math import ceil
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from admittance.api.pod_requests import Transformation, transformed, uncharged
 from admittance.api.problems import ManifestError
 from admittance.api.reading.configuration_file import read_configuration
+from admittance.api.reading.manifest import accept
 
 GPU, COUNT, CREDITS = "v.test/gpu", "v.test/count", "v.test/credits"
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
@@ -173,3 +175,38 @@ def test_settings_that_leave_requests_without_quota_are_named_at_start(
 def test_an_empty_prefix_is_refused() -> None:
     with pytest.raises(ManifestError, match=r"excludeResourcePrefixes\[0\]: must be set"):
         read_configuration(f"{HEAD}resources: {{excludeResourcePrefixes: ['']}}", "")
+
+
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        (
+            {"requests": {"cpu": "2", "v.test/gpu": "1"}},
+            "v.test/gpu]: is not a resource of",
+        ),
+        ({"limits": {"ephemeral-storage": "1Gi"}}, "ephemeral-storage]: is not a resource of"),
+        ({"requests": {"cpu": "1"}}, "cpu]: must be at least 2, which its containers request"),
+        ({"limits": {"memory": "1Gi"}}, "memory]: must be at least 3Gi, which its containers"),
+        ({"requests": {"cpu": "2", "hugepages-2Mi": "4Mi"}, "limits": {"memory": "3Gi"}}, ""),
+    ],
+)
+def test_resources_of_a_whole_pod_hide_no_request_of_its_containers(
+    whole: dict[str, dict[str, str]], said: str
+) -> None:
+    containers = [
+        {"name": "a", "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}},
+        {"name": "b", "resources": {"limits": {"cpu": "500m", "memory": "2Gi"}}},
+    ]
+    template = {"spec": {"containers": containers, "resources": whole}}
+    pod_sets = [{"name": "main", "count": 1, "template": template}]
+    manifest = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "ns"},
+        "spec": {"queueName": "q", "podSets": pod_sets},
+    }  # fmt: skip
+    if not said:
+        accept(json.dumps(manifest).encode())
+        return
+    with pytest.raises(ManifestError) as error:
+        accept(json.dumps(manifest).encode())
+    assert f"template.spec.resources[{said}" in str(error.value)

@@ -23,6 +23,7 @@ from admittance.api.units import parse
 from admittance.api.validation.containers import check_containers
 from admittance.api.validation.jobs import check_job_spec, check_noted_policy, check_ttl
 from admittance.api.validation.meta import check_tolerations, check_values, object_name
+from admittance.api.validation.pod_resources import check_pod_resources
 from admittance.api.validation.pods_ready import check_wait_for_pods_ready
 from admittance.api.workload import (
     GATED_BY,
@@ -118,6 +119,7 @@ def check_template(template: PodTemplate, path: str) -> list[Problem]:
     """The problems of the containers, the tolerations and the node affinity of a pod template."""
     pod = template.spec
     found = check_containers(pod, f"{path}.spec")
+    found += check_pod_resources(pod, f"{path}.spec.resources")
     if pod.tolerations:
         found += check_tolerations(pod.tolerations, f"{path}.spec.tolerations")
     if pod.affinity is not None:
