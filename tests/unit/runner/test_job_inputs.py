@@ -43,7 +43,12 @@ def admitted(container: dict[str, Any], *volumes: dict[str, Any], **more: Any) -
         "metadata": {"labels": {"app": "train"}},
         "spec": {"containers": [main], "volumes": list(volumes), **more},
     }
-    pods = PodSetToRun(name="main", count=1, template=msgspec.Raw(msgspec.json.encode(template)))
+    pods = PodSetToRun(
+        name="main",
+        count=1,
+        labels={"added": "by a check", "app": "other"},
+        template=msgspec.Raw(msgspec.json.encode(template)),
+    )
     return Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
 
 
@@ -65,6 +70,7 @@ def source(**of: Any) -> dict[str, Any]:
     [
         (source(fieldRef={"fieldPath": "metadata.name"}), "$(ADMITTANCE_POD)"),
         (source(fieldRef={"fieldPath": "metadata.labels['app']"}), "train"),
+        (source(fieldRef={"fieldPath": "metadata.labels['added']"}), "by a check"),
         (source(fieldRef={"fieldPath": "metadata.annotations['none']"}), ""),
         (source(fieldRef={"fieldPath": "metadata.labels['job-name']"}), "$(ADMITTANCE_WORKLOAD)"),
         (source(secretKeyRef={"name": "one", "key": "token"}), "$$(A) of /k/token"),

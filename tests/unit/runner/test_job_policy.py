@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.runner.jobs.job_policy import NEVER, PodSetProgress, as_ranges, delay
+from admittance.runner.jobs.pod import Pod
 
 FAIL_42 = {"action": "FailJob", "in": True, "values": [42], "container": "c"}
 IGNORE_143 = {"action": "Ignore", "in": True, "values": [143]}
@@ -192,3 +193,14 @@ def test_people_read_when_a_pod_runs_again(policy: dict[str, Any], text: str) ->
 )
 def test_indexes_are_written_as_ranges(indexes: list[int], text: str) -> None:
     assert as_ranges(indexes) == text
+
+
+def test_a_pod_of_a_run_that_ends_needs_no_look_and_has_failed_if_it_was_to_start_again() -> None:
+    """Otherwise the shim would look at it without a pause until its processes have ended."""
+    spec = {"name": "main", "init": [], "main": [], "parallel": 1, "completions": 1}
+    pod = Pod(PodSetProgress({**spec, "policy": {"podDeadline": 5.0}}), 0, 10.0)
+    assert pod.next_time() == 15.0
+    pod.restarts, pod.restart_code = [(12.0, {"name": "c"})], 3
+    assert pod.next_time() == 12.0
+    pod.give_up()
+    assert (pod.next_time(), pod.code) == (NEVER, 3)

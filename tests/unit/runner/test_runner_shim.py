@@ -570,6 +570,12 @@ def test_the_deadline_of_a_job_fails_it(bench: Bench, script: str) -> None:
     assert run.journal.reason == "DeadlineExceeded"
 
 
+def test_a_job_that_saves_its_state_at_its_deadline_has_failed(bench: Bench) -> None:
+    save = "trap 'exit 0' TERM; while :; do sleep 0.02; done"
+    run = bench.start(sh(save), policy=PolicyPlan(backoff_limit=0), deadline=0.3)
+    assert bench.outcome(run) == ("failed", "the job was active for 0.3 s")
+
+
 def test_the_deadline_of_a_pod_counts_as_its_failure(bench: Bench) -> None:
     policy = PolicyPlan(backoff_limit=1, pod_deadline=0.2, delays=AT_ONCE)
     run = bench.start(sh("[ $ADMITTANCE_ATTEMPT = 1 ] || exec sleep 100"), policy=policy)

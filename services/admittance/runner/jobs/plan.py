@@ -174,6 +174,16 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
     return template
 
 
+def with_additions(template: PodTemplate, pod_set: PodSetToRun) -> PodTemplate:
+    """The template with the labels and annotations that flavors and checks add."""
+    metadata = msgspec.structs.replace(
+        template.metadata,
+        labels={**pod_set.labels, **template.metadata.labels},
+        annotations={**pod_set.annotations, **template.metadata.annotations},
+    )
+    return msgspec.structs.replace(template, metadata=metadata)
+
+
 def _assemble(
     admitted: Admitted,
     given: dict[str, str],
@@ -194,7 +204,10 @@ def _assemble(
         every = (*template.spec.init_containers, *template.spec.containers)
         volumes = volume_plans(template.spec.volumes, every, inputs)
         init, main = processes_of(
-            pod_set, PodInputs(template, inputs, {one.name: one for one in volumes})
+            pod_set,
+            PodInputs(
+                with_additions(template, pod_set), inputs, {one.name: one for one in volumes}
+            ),
         )
         noted = noted_completions(template.metadata.annotations)
         completions = pod_set.completions or noted or pod_set.count

@@ -14,7 +14,8 @@ class Pod:
     at once.
 
     ``code``: the exit code with which the pod failed; 0: it has not failed. ``containers``: the
-    container of each running process. ``restarts``: containers that start again, with their times.
+    container of each running process. ``restarts``: containers that start again, with their times;
+    ``restart_code``: the exit code with which the last of them failed.
     ``scratch``: the name of the pod's scratch folder; a new pod after a failure starts with an
     empty one.
     """
@@ -35,6 +36,7 @@ class Pod:
         self.probes: dict[int, list[str]] = {}
         self.kills: dict[int, list[str]] = {}
         self.restarts: list[tuple[float, dict[str, Any]]] = []
+        self.restart_code = 0
         self.told_to_stop = False
         self.main_started = False
         self.ended = False
@@ -45,6 +47,14 @@ class Pod:
     def next_time(self) -> float:
         """When the shim must look at the pod if none of its processes ends before."""
         return min((self.kill_at, self.end_by, *(due for due, _ in self.restarts)))
+
+    def give_up(self) -> None:
+        """Makes the pod one that nothing starts again and that no deadline ends, since the run
+        ends: a pod with a container that was to start again has failed."""
+        self.end_by = NEVER
+        if self.restarts:
+            self.code = self.code or self.restart_code
+            self.restarts.clear()
 
     def take_restart(self, now: float) -> dict[str, Any] | None:
         """Removes a container that starts again now; None: there is none."""

@@ -185,6 +185,7 @@ class Shim:
         elif container is not None and pod.set.restarts:
             self.note_in_output(pod, f"{message}; {pod.set.retry_text(pod.index, now)}")
             pod.restarts.append((pod.set.due(pod.index), container))
+            pod.restart_code = code
             self.watch(pod)
         else:
             self.note_in_output(pod, f"{message}; {pod.set.retry_text(pod.index, now)}")
@@ -215,7 +216,7 @@ class Shim:
         pod.ended = True
         self.output.close_pod(pod.name)
         self.timed.pop(pod.name, None)
-        whole = pod.main_started and not pod.code and not pod.told_to_stop and not pod.restarts
+        whole = pod.main_started and not pod.code and not pod.told_to_stop
         pod.set.end(pod.index, whole=whole)
         self.write(durable=True, e="end", p=pod.name, code=pod.code, whole=whole)
 
@@ -269,8 +270,9 @@ class Shim:
         for pid in [pid for pod in pods for pid in pod.running]:
             signal_group(pid, signal.SIGTERM)
         for pod in list(self.timed.values()):
+            pod.give_up()
             if not pod.running:
-                self.end_pod(pod)  # its container waited to start again
+                self.end_pod(pod)
 
     def note_stop(self, why: str, pods: list[Pod]) -> list[Pod]:
         """Writes a stop to the journal before pods get SIGTERM; returns the pods to stop, without
@@ -427,7 +429,9 @@ class Shim:
                 self.kill_all()
             self.reap()
             self.fill()
-        kind = "succeeded" if self.is_over() else self.why_ending or "stopped"
+        kind = self.why_ending or "stopped"
+        if kind != "failed" and self.is_over():
+            kind = "succeeded"
         if self.spec["cleanup"] and (self.why_ending or kind != "succeeded"):
             self.kill_all()
         end_strays()
