@@ -21,7 +21,8 @@ from admittance.api.effects.field_effect import (
     refused,
     works,
 )
-from admittance.api.meta import APPLIED_BY, ObjectMeta
+from admittance.api.meta import APPLIED_BY
+from admittance.api.pods import PodTemplate
 from admittance.api.workload import (
     ALLOWED_FLAVORS,
     COMPLETIONS,
@@ -112,13 +113,18 @@ _REFUSED: Final = frozenset(
 )
 
 
-def refused_keys(manifest: Workload | Job) -> Iterator[KeyFound]:
+def refused_keys(manifest: Workload | Job) -> list[KeyFound]:
     """The annotations of pod templates with which the object is refused."""
-    for path, metadata in _templates(manifest):
-        for key in sorted(_REFUSED & metadata.annotations.keys()):
-            effect = KEYS[Place.POD_ANNOTATION][key]
-            if effect.concerns(metadata.annotations[key]):
-                yield KeyFound(f"{path}.annotations[{key}]", effect)
+    found: list[KeyFound] = []
+    for place, template in enumerate(_templates(manifest)):
+        annotations = template.metadata.annotations
+        if annotations:
+            for key in sorted(_REFUSED & annotations.keys()):
+                effect = KEYS[Place.POD_ANNOTATION][key]
+                if effect.concerns(annotations[key]):
+                    path = f"{_path(manifest, place)}.annotations[{key}]"
+                    found.append(KeyFound(path, effect))
+    return found
 
 
 def keys_without_effect(manifest: Workload | Job) -> Iterator[KeyFound]:
@@ -128,19 +134,25 @@ def keys_without_effect(manifest: Workload | Job) -> Iterator[KeyFound]:
         yield from _key(Place.LABEL, "metadata.labels", key, value)
     for key, value in metadata.annotations.items():
         yield from _key(Place.ANNOTATION, "metadata.annotations", key, value)
-    for path, of_pods in _templates(manifest):
-        for key, value in of_pods.annotations.items():
-            yield from _key(Place.POD_ANNOTATION, f"{path}.annotations", key, value)
+    for place, template in enumerate(_templates(manifest)):
+        path = f"{_path(manifest, place)}.annotations"
+        for key, value in template.metadata.annotations.items():
+            yield from _key(Place.POD_ANNOTATION, path, key, value)
     if isinstance(manifest, Workload):
         yield from _of_jobs(manifest)
 
 
-def _templates(manifest: Workload | Job) -> Iterator[tuple[str, ObjectMeta]]:
+def _templates(manifest: Workload | Job) -> list[PodTemplate]:
     if isinstance(manifest, Job):
-        yield "spec.template.metadata", manifest.spec.template.metadata
-        return
-    for index, pod_set in enumerate(manifest.spec.pod_sets):
-        yield f"spec.podSets[{index}].template.metadata", pod_set.template.metadata
+        return [manifest.spec.template]
+    return [one.template for one in manifest.spec.pod_sets]
+
+
+def _path(manifest: Workload | Job, place: int) -> str:
+    """The path of the metadata of a pod template, by its place among the pod sets."""
+    if isinstance(manifest, Job):
+        return "spec.template.metadata"
+    return f"spec.podSets[{place}].template.metadata"
 
 
 def _key(place: Place, path: str, key: str, value: str) -> Iterator[KeyFound]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -43,11 +43,9 @@ class _Found(NamedTuple):
 
 def refusals(manifest: msgspec.Struct) -> list[Problem]:
     """A problem for each field with which the manifest is refused."""
-    found: list[tuple[str, FieldEffect]] = list(
-        _walk(manifest, _steps_of_manifest(type(manifest), True), "")
-    )
+    found = _find(manifest, _steps_of_manifest(type(manifest), True))
     if isinstance(manifest, Workload | Job):
-        found += refused_keys(manifest)
+        found += [_Found(path, effect) for path, effect in refused_keys(manifest)]
     return [
         Problem(path, f"is not supported: {effect.about}", NOT_SUPPORTED) for path, effect in found
     ]
@@ -56,7 +54,7 @@ def refusals(manifest: msgspec.Struct) -> list[Problem]:
 def field_warnings(manifest: msgspec.Struct) -> list[str]:
     """A sentence for each field of the manifest that has no effect, or only a part of it. The same
     field in several places, such as two containers, is one warning."""
-    warnings = sentences(_walk(manifest, _steps_of_manifest(type(manifest), False), ""))
+    warnings = sentences(_find(manifest, _steps_of_manifest(type(manifest), False)))
     if isinstance(manifest, Workload | Job):
         keys = keys_without_effect(manifest)
         warnings += sentences(_Found(path, effect) for path, effect in keys)
@@ -65,10 +63,10 @@ def field_warnings(manifest: msgspec.Struct) -> list[str]:
 
 def warnings_by(table: Table, value: msgspec.Struct) -> list[str]:
     """The warnings about a value whose fields have the effects of ``table``."""
-    return sentences(_walk(value, _steps(type(value), table, False), ""))
+    return sentences(_find(value, _steps(type(value), table, False)))
 
 
-def sentences(found: Iterator[_Found]) -> list[str]:
+def sentences(found: Iterable[_Found]) -> list[str]:
     """One warning per field, with the number of further places."""
     first: dict[str, _Found] = {}
     more: dict[str, int] = {}
@@ -83,19 +81,24 @@ def sentences(found: Iterator[_Found]) -> list[str]:
     ]
 
 
-def _walk(value: Any, steps: tuple[_Step, ...], path: str) -> Iterator[_Found]:
+def _find(value: Any, steps: tuple[_Step, ...]) -> list[_Found]:
+    """The fields with an effect of interest, with paths from ``value`` on."""
+    # Every submission is walked, and nearly none has such a field: a path is made only for one.
+    found: list[_Found] = []
     for attribute, name, effect, is_list, inside in steps:
         given = getattr(value, attribute)
         if given is None or given == ():
             continue
-        here = f"{path}.{name}" if path else name
         if effect is not None and effect.concerns(given):
-            yield _Found(here, effect)
+            found.append(_Found(name, effect))
         elif inside and is_list:
             for index, item in enumerate(given):
-                yield from _walk(item, inside, f"{here}[{index}]")
+                for one in _find(item, inside):
+                    found.append(_Found(f"{name}[{index}].{one.path}", one.effect))
         elif inside:
-            yield from _walk(given, inside, here)
+            for one in _find(given, inside):
+                found.append(_Found(f"{name}.{one.path}", one.effect))
+    return found
 
 
 @lru_cache(maxsize=64)
