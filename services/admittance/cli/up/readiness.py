@@ -47,10 +47,13 @@ async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
 async def until_serving(bus: Bus, service: str, instance: str) -> None:
     """Returns once the service is ready and a leader answers. Says in the log that this takes long,
     every `SAY_EVERY` seconds, and warns after `READY_SECONDS`."""
-    saying = asyncio.create_task(_say_what_starts(bus, service, instance))
+    serves = asyncio.Event()
+    saying = asyncio.create_task(_say_what_starts(bus, service, instance, serves))
     try:
         await _until_serving(bus, service, instance)
     finally:
+        # nats-py may lose the cancellation.
+        serves.set()
         saying.cancel()
 
 
@@ -67,14 +70,15 @@ async def _until_serving(bus: Bus, service: str, instance: str) -> None:
             await asyncio.sleep(WAIT_SECONDS)
 
 
-async def _say_what_starts(bus: Bus, service: str, instance: str) -> None:
+async def _say_what_starts(bus: Bus, service: str, instance: str, serves: asyncio.Event) -> None:
     began = clock.monotonic()
-    while True:
-        await asyncio.sleep(SAY_EVERY)
+    while not await set_within(serves, SAY_EVERY):
         lag = 0
         with suppress(*PASSING):
             answers = await health(bus, enough=(service, instance))
             lag = max((one.lag for one in answers if one.service == service), default=0)
+        if serves.is_set():
+            return
         seconds = round(clock.monotonic() - began)
         log.info("service_starts", service=service, seconds=seconds, facts_to_read=lag)
 
