@@ -43,7 +43,7 @@ def test_a_fault_is_logged_once_counted_always_and_shown_by_doctor() -> None:
     assert reason == "KeyError: 'x\\ny'"
     assert [one["about"] for one in logs] == ["run a", "run b", "run c", "run d", "run e"]
     assert isinstance(logs[0]["exc_info"], KeyError)
-    assert found.counter.values["runner", "plan a job"] == 6
+    assert found.counter.values[()] == 6
     [finding] = found.findings()
     assert (finding.state, finding.what) == ("wrong", "faults of runner")
     assert "run e (plan a job: KeyError" in finding.found

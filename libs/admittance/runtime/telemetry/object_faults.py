@@ -43,7 +43,7 @@ class ObjectFaults:
             "object_faults",
             "Exceptions by bugs of Admittance that concerned one object: the step failed for this "
             "object, and the service went on with all others; the log has the tracebacks",
-            ("service", "step"),
+            (),
         )
         self._known: dict[tuple[str, str, str], ObjectFault] = {}
 
@@ -51,7 +51,7 @@ class ObjectFaults:
         """Counts a fault, and logs it with its traceback if it is the first of this step for this
         object. Returns the reason in one line. ``step``: what failed, such as ``plan a job``."""
         reason = fault_reason(error)
-        self.counter.add((service, step))
+        self.counter.add(())
         place = service, step, about
         if place not in self._known:
             if len(self._known) >= FAULTS_MAX:
