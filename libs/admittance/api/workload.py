@@ -304,6 +304,7 @@ class JobPolicy(Strict, frozen=True, kw_only=True):
     as JSON in the annotation `JOB_POLICY` of its pod template, since Kueue's Workload has no such
     fields.
 
+    ``backoff_limit`` None: 6, or no limit with ``backoff_limit_per_index``.
     ``work_queue``: the job has ended well when all pods have ended and one has succeeded (a Job
     with several pods and without ``completions``).
     """

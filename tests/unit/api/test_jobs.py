@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from admittance.api.problems import ManifestError
+from admittance.api.reading.conform import Plain
 from admittance.api.reading.from_job import workload_of
+from admittance.api.reading.manifest import read
 from admittance.api.reading.objects import decode_object
 from admittance.api.validation.validate import validate
 from admittance.api.workload import (
@@ -38,6 +40,10 @@ def a_job(annotations: dict[str, str] | None = None, restart: str = "Never", **s
     manifest = decode_object(value).manifest
     assert isinstance(manifest, Job)
     return manifest
+
+
+def plain_job() -> dict[str, Any]:
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "labels": QUEUE}}
 
 
 def policy_in(workload: Workload) -> JobPolicy | None:
@@ -197,3 +203,36 @@ def test_a_workload_with_a_wrong_policy_has_a_problem(written: str, says: str) -
     spec = msgspec.structs.replace(workload.spec, pod_sets=(changed,))
     [problem] = validate(msgspec.structs.replace(workload, spec=spec))
     assert says in str(problem)
+
+
+@pytest.mark.parametrize(("written", "mode"), [("0400", 256), ("0o644", 420), ("420", 420)])
+def test_the_rights_of_a_file_are_read_as_kubernetes_reads_them(written: str, mode: int) -> None:
+    text = f"""
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: j, labels: {{kueue.x-k8s.io/queue-name: main}}}}
+spec:
+  template:
+    spec:
+      volumes: [{{name: s, secret: {{secretName: s, defaultMode: {written}}}}}]
+      containers: [{{name: c, command: ["true"]}}]
+"""
+    [document] = read(text.encode(), "x.yaml")
+    job = document.manifest
+    assert isinstance(job, Job)
+    secret = job.spec.template.spec.volumes[0].secret
+    assert secret is not None
+    assert secret.default_mode == mode
+
+
+@pytest.mark.parametrize("written", ["512", "01000", "-1", "rw", "true"])
+def test_rights_that_no_file_has_are_refused(written: str) -> None:
+    line = ""
+    volume = {"name": "s", "secret": {"secretName": "s", "defaultMode": Plain(written)}}
+    job = {**plain_job(), "spec": {"template": {"spec": {"volumes": [volume]}}}}
+    try:
+        manifest = decode_object(job).manifest
+        line = str(validate(manifest))
+    except ManifestError as error:
+        line = str(error)
+    assert "defaultMode" in line

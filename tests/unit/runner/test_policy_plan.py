@@ -67,10 +67,11 @@ def test_a_template_without_policies_has_none() -> None:
                 '{"succeededCount": 2}]}}'
             ),
             PolicyPlan(
+                backoff_limit=6,
                 success_rules=(
                     SuccessRulePlan(count=3, indexes=((0, 1), (3, 3))),
                     SuccessRulePlan(count=2),
-                )
+                ),
             ),
             id="all of the indexes must succeed unless a count says otherwise",
         ),

@@ -34,6 +34,7 @@ RENAMED: Final[dict[str, str]] = {
 
 _ABSENT: Final[Any] = object()
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)", re.ASCII)
+_OCTAL = re.compile(r"0o?[0-7]{1,4}", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _TRUTH: Final = {
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
@@ -194,8 +195,23 @@ def _str(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
     return str(value) if isinstance(value, str) else _wrong(path, "a string", value, problems)
 
 
+def _rights(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
+    """The rights of a file: Kubernetes reads ``0644`` as an octal number."""
+    if type(value) is Plain and _OCTAL.fullmatch(value):
+        return int(value.replace("o", ""), 8)
+    return str(value) if type(value) is str else _int(value, kind, path, problems)
+
+
+def _one_of(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
+    """A value of one of several types: a quantity, or the rights of a file, which have no
+    fraction."""
+    if any(isinstance(one, inspect.FloatType) for one in kind.types):
+        return _quantity(value, kind, path, problems)
+    return _rights(value, kind, path, problems)
+
+
 def _quantity(value: Any, _kind: Any, path: str, problems: list[Problem]) -> Any:
-    """Fits a value to a quantity, the only type that is a union."""
+    """Fits a value to a quantity."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -285,7 +301,7 @@ _FITTERS: Final[dict[type, Callable[[Any, Any, str, list[Problem]], Any]]] = {
     inspect.StructType: _struct,
     inspect.VarTupleType: _list,
     inspect.DictType: _dict,
-    inspect.UnionType: _quantity,
+    inspect.UnionType: _one_of,
     inspect.StrType: _str,
     inspect.IntType: _int,
     inspect.BoolType: _bool,

@@ -74,6 +74,9 @@ def policy_plan(name: str, template: PodTemplate, completions: int) -> PolicyPla
         return None
     if policy is None:
         policy = JobPolicy(backoff_limit=BACKOFF_LIMIT if restart else 0)
+    limit = policy.backoff_limit
+    if limit is None and policy.backoff_limit_per_index is None:
+        limit = BACKOFF_LIMIT
     failure = policy.pod_failure_policy
     success = policy.success_policy
     try:
@@ -83,7 +86,7 @@ def policy_plan(name: str, template: PodTemplate, completions: int) -> PolicyPla
     except ValueError as error:
         raise CannotRun(f"pod set {name}: successPolicy: {error}") from error
     return PolicyPlan(
-        backoff_limit=policy.backoff_limit,
+        backoff_limit=limit,
         per_index=policy.backoff_limit_per_index,
         max_failed=policy.max_failed_indexes,
         restart=restart,
