@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from admittance.api.configuration import Resources
 from admittance.api.limits import Quantity
 from admittance.api.meta import Toleration
 from admittance.api.pods import NodeSelectorTerm
@@ -256,6 +257,19 @@ class Transformation(NamedTuple):
     retains: bool
     multiply_by: str
     outputs: tuple[tuple[str, str], ...]
+
+
+def transformations_of(resources: Resources) -> tuple[Transformation, ...]:
+    """The transformations of a deployment's configuration."""
+    return tuple(
+        Transformation(
+            one.input,
+            one.strategy != "Replace",
+            one.multiply_by,
+            tuple((name, str(quantity)) for name, quantity in one.outputs.items()),
+        )
+        for one in resources.transformations
+    )
 
 
 def transformed(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.limits import MANIFEST_BYTES_MAX, Role
 from admittance.api.meta import ObjectMeta
+from admittance.api.pod_requests import needs, uncharged
 from admittance.api.problems import ManifestError
 from admittance.api.reading.canonical import to_stored
 from admittance.api.reading.manifest import accept
@@ -83,7 +84,29 @@ def validate_submission(
         metadata=meta,
         spec=msgspec.Raw(spec),
         remark=remark,
+        uncharged=_uncharged(spec, fact.namespace, manifest.spec.queue_name, objects, queues),
     )
+
+
+def _uncharged(
+    spec: bytes, namespace: str, local_queue: str, objects: Objects, queues: QueueView
+) -> dict[str, str]:
+    """Each resource that the pods of a workload request and for which no quota is charged, with the
+    reason."""
+    limits = queues.limits
+    covered: set[str] | None = None
+    if limits.ignores_undeclared:
+        queue = objects.cluster_queue(queues.cluster_queue(namespace, local_queue))
+        if queue is not None:
+            groups = queue.spec.resource_groups
+            covered = {resource for group in groups for resource in group.covered_resources}
+    exclude, transformations = limits.exclude_resource_prefixes, limits.transformations
+    if not exclude and not transformations and covered is None:
+        return {}
+    found: dict[str, str] = {}
+    for one in needs(spec).pod_sets:
+        found |= uncharged(one.requests, exclude, transformations, covered)
+    return found
 
 
 def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Workload, str]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.configuration import GATES, Configuration
 from admittance.api.limits import VARIANTS_MAX
+from admittance.api.pod_requests import Transformation, transformations_of
 from admittance.api.problems import Problem
 from admittance.api.units import seconds
 from admittance.api.validation.pods_ready import FIELD, WAIT_FOR_PODS_READY, timeouts_of
@@ -43,6 +44,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     WorkloadPriorityClassDefaulting; if on, the class ``default`` applies by itself.
     ``pods_ready_max``: the longest timeouts that a workload may set for its own pods.
     ``pacing_max``: the longest wait after repeated Retries without a delay; 0: no wait.
+    ``exclude_resource_prefixes``, ``transformations``: the rules by which requests are charged.
+    ``ignores_undeclared``: resources that a ClusterQueue does not cover need no quota.
 
     The defaults of these fields apply to old logs without the values; the configuration of a
     deployment has its own defaults."""
@@ -56,6 +59,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     default_class: bool = True
     pacing_max: timedelta = timedelta(0)
     pods_ready_max: timedelta = timedelta(hours=2)
+    exclude_resource_prefixes: tuple[str, ...] = ()
+    transformations: tuple[Transformation, ...] = ()
+    ignores_undeclared: bool = False
 
 
 def limits_of(
@@ -77,6 +83,9 @@ def limits_of(
         flavors_max=configuration.concurrent_admission.max_flavors,
         pacing_max=timedelta(seconds=configuration.admission_check_retries.backoff_max_seconds),
         pods_ready_max=_pods_ready_max(configuration),
+        exclude_resource_prefixes=configuration.resources.exclude_resource_prefixes,
+        transformations=transformations_of(configuration.resources),
+        ignores_undeclared=configuration.resources.quota_check_strategy == "IgnoreUndeclared",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.configuration import FINAL_SHARE, GATES, INITIAL_SHARE, Configuration
-from admittance.api.pod_requests import Transformation
+from admittance.api.pod_requests import Transformation, transformations_of
 from admittance.api.units import seconds
 from admittance.scheduling.fairsharing.usage import AdmissionFairSharing
 
@@ -100,15 +100,7 @@ def config_of(configuration: Configuration) -> Config:
         requeuing_timestamp=waiting.requeuing_strategy.timestamp if waiting else "Eviction",
         quota_check_strategy=resources.quota_check_strategy,
         exclude_resource_prefixes=resources.exclude_resource_prefixes,
-        transformations=tuple(
-            Transformation(
-                one.input,
-                one.strategy != "Replace",
-                one.multiply_by,
-                tuple((name, str(quantity)) for name, quantity in one.outputs.items()),
-            )
-            for one in resources.transformations
-        ),
+        transformations=transformations_of(resources),
         fair_sharing=_shares(fair.preemption_strategies) if fair and fair.enable else None,
         admission_fair_sharing=(
             AdmissionFairSharing(

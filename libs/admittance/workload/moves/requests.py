@@ -25,6 +25,7 @@ from admittance.workload.change import (
 )
 from admittance.workload.check_rows import synced_rows
 from admittance.workload.conditions import (
+    MESSAGE_MAX,
     Type,
     find,
     gated_by,
@@ -46,6 +47,8 @@ from admittance.workload.phase import holds_quota, is_reserved, is_stopping
 from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
+NOT_CHARGED: Final = "NotCharged"
+"""Reason of the note that requests of a submitted workload need no quota."""
 INT32: Final = range(-(2**31), 2**31)
 
 
@@ -55,13 +58,15 @@ INT32: Final = range(-(2**31), 2**31)
 class Arrived(Fact, frozen=True, kw_only=True):
     """A validated submission. An `Arrived` fact is never on the wire: the controller makes it from
     `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: a note for the
-    user. ``message_id``: digest of the submission's message id; "": the submission had no id.
+    user. ``uncharged``: each requested resource for which no quota is charged, with the reason.
+    ``message_id``: digest of the submission's message id; "": the submission had no id.
     ``submitted_by``: the user; "": unknown."""
 
     api_version: str
     metadata: ObjectMeta
     spec: msgspec.Raw
     remark: str = ""
+    uncharged: dict[str, str] = msgspec.field(default_factory=dict)
     message_id: str = ""
     submitted_by: str = ""
 
@@ -120,6 +125,10 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
         reason, message = "PendingEvaluation", ""
     if fact.remark:
         outbox = (*outbox, OutboxEntry(what="noted", reason="RegularWorkload", message=fact.remark))
+    if fact.uncharged:
+        each = "; ".join(f"{name}: {why}" for name, why in fact.uncharged.items())
+        said = f"No quota is charged for {each}"[:MESSAGE_MAX]
+        outbox = (*outbox, OutboxEntry(what="noted", reason=NOT_CHARGED, message=said))
     return applied(
         with_status(
             new,
