@@ -128,12 +128,17 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         SERVICE,
         settings.instance,
         {
-            "admit.api.explain.*": scheduler.explain,
-            "admit.api.fit.*": scheduler.fit,
-            "admit.api.pending": scheduler.pending,
-            "admit.api.pending.*": scheduler.pending,
-            "admit.api.queues": scheduler.queues,
-            "admit.api.queues.*": scheduler.queues,
+            # The requests of a user must not keep the scheduler from its decisions.
+            **micro.in_turns(
+                {
+                    "admit.api.explain.*": scheduler.explain,
+                    "admit.api.fit.*": scheduler.fit,
+                    "admit.api.pending": scheduler.pending,
+                    "admit.api.pending.*": scheduler.pending,
+                    "admit.api.queues": scheduler.queues,
+                    "admit.api.queues.*": scheduler.queues,
+                }
+            ),
             "admit.api.simulate": simulations.simulate,
             "admit.api.simulate.*": simulations.simulate,
         },

@@ -20,7 +20,7 @@ import structlog
 
 from admittance.events.names import plain
 from admittance.events.whatif import Simulate, SimulationTask
-from admittance.runtime.bus.micro import Parts
+from admittance.runtime.bus.micro import Parts, Turns
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
 from admittance.scheduling.state.config import Config
@@ -31,8 +31,8 @@ AT_ONCE: Final = 1
 """The most simulations that run at once. Each simulation takes a CPU core, and as much memory as
 the scheduler."""
 WAITING_MAX: Final = 4
-NAMESPACE_MAX: Final = 2
-"""The most simulations that users of one namespace run or wait for, so that they leave places to
+NAMESPACE_MAX: Final = AT_ONCE + WAITING_MAX - 1
+"""The most simulations that users of one namespace run or wait for, so that they leave a place to
 others."""
 SECONDS: Final = 120.0
 """Seconds in which a simulation request must be answered, including the wait for earlier
@@ -42,7 +42,8 @@ log = structlog.get_logger()
 
 
 class Simulations:
-    """Answers simulation requests one after the other; at most WAITING_MAX further requests wait.
+    """Answers simulation requests one after the other, namespaces in turn; at most WAITING_MAX
+    further requests wait.
     ``program``: the Python arguments of the simulating process."""
 
     def __init__(
@@ -58,7 +59,7 @@ class Simulations:
         self._limits = changed_limits(limits_of(settings.configuration))
         self._program = program
         self._seconds = seconds
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._turns = Turns(AT_ONCE, AT_ONCE)
         self._asked: Counter[str] = Counter()
         """For each namespace the simulations that run or wait; "" stands for admins."""
 
@@ -81,7 +82,7 @@ class Simulations:
             )
         self._asked[namespace] += 1
         try:
-            async with asyncio.timeout(self._seconds), self._room:
+            async with asyncio.timeout(self._seconds), self._turns.of(namespace):
                 return await self._run(msgspec.json.encode(errand))
         except TimeoutError:
             raise Unavailable(

@@ -19,7 +19,7 @@ from admittance.runtime.bus.bucket import get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
-from admittance.scheduler.simulations import AT_ONCE, WAITING_MAX, Simulations
+from admittance.scheduler.simulations import AT_ONCE, NAMESPACE_MAX, WAITING_MAX, Simulations
 from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import joined_reply
 from admittance.workload.conditions import Type, find, is_true
@@ -192,13 +192,16 @@ async def test_requests_beyond_the_queue_are_refused_at_once() -> None:
 
 async def test_requests_of_one_namespace_leave_places_to_others() -> None:
     simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=60)
-    asked = [
-        asyncio.create_task(simulations.simulate(b"{}", f"admit.api.simulate.{namespace}"))
-        for namespace in ("greedy", "greedy", "quiet")
-    ]
+
+    def ask_for(namespace: str) -> asyncio.Task[object]:
+        return asyncio.create_task(simulations.simulate(b"{}", f"admit.api.simulate.{namespace}"))
+
+    asked = [ask_for("greedy") for _ in range(NAMESPACE_MAX)]
     await asyncio.sleep(0)
-    with pytest.raises(Unavailable, match="2 simulations of namespace greedy"):
+    with pytest.raises(Unavailable, match="4 simulations of namespace greedy"):
         await within(simulations.simulate(b"{}", "admit.api.simulate.greedy"))
+    asked.append(ask_for("quiet"))
+    await asyncio.sleep(0)
     assert not any(task.done() for task in asked)
     for task in asked:
         task.cancel()

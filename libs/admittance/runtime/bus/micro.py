@@ -73,6 +73,23 @@ class Turns:
             yield
 
 
+def in_turns(handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+    """The handlers so that one request is answered at a time, and other tasks run between two
+    requests: for answers that are computed in the event loop. Namespaces take turns: the last word
+    of the subject of a request names its namespace."""
+    turns = Turns(1, 1)
+
+    def taking_turns(handler: Handler) -> Handler:
+        async def handle(data: bytes, subject: str) -> msgspec.Struct | Parts:
+            async with turns.of(subject.rpartition(".")[2]):
+                await asyncio.sleep(0)
+                return await handler(data, subject)
+
+        return handle
+
+    return {subject: taking_turns(handler) for subject, handler in handlers.items()}
+
+
 class Serving:
     """The running endpoints of one service; `stop` ends them."""
 
