@@ -267,7 +267,7 @@ def test_a_taken_name_is_refused(admit: Up) -> None:
     [
         (("-l", "a b=c"), 2, "metadata.labels: 'a b' is not a label key"),
         (("--flavor", "No Name"), 2, "spec.admissionConstraints.allowedResourceFlavors"),
-        (("--max-time", "0"), 2, "spec.maximumExecutionTimeSeconds: must be at least 1"),
+        (("--max-time", "0"), 2, "must be a whole number of seconds, at least 1"),
         (
             ("--priority-class", "none"),
             1,

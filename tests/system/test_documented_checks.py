@@ -254,6 +254,7 @@ def test_every_field_of_wait_for_pods_ready_has_its_line_and_default() -> None:
     defaults = {
         ".timeout": WaitForPodsReady().timeout,
         ".recoveryTimeout": "as `timeout",
+        ".maxTimeoutOnWorkload": "2h",
         ".blockAdmission": WaitForPodsReady().block_admission,
         ".requeuingStrategy.timestamp": RequeuingStrategy().timestamp,
         ".requeuingStrategy.backoffBaseSeconds": RequeuingStrategy().backoff_base_seconds,
