@@ -15,8 +15,9 @@ import sys
 from contextlib import suppress
 
 import msgspec
+import structlog
 
-from admittance.events.reader import BucketEntry
+from admittance.events.reader import BucketEntry, reason_of
 from admittance.events.whatif import SimulateReply, SimulationTask
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader
@@ -28,6 +29,7 @@ from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import in_parts, simulate
 from admittance.workload.limits import limits_from
 
+log = structlog.get_logger()
 NICE = 10
 """Niceness of the what-if process: the operating system gives it less CPU time than the
 scheduler.
@@ -50,14 +52,23 @@ def main() -> int:
     except AdmittanceError as error:
         parts = [SimulateReply(error=f"cannot read the bucket: {error}")]
     else:
-        reply = simulate(
-            entries,
-            errand.request,
-            config,
-            now=clock.now(),
-            namespace=errand.namespace,
-            limits=limits_from(errand.limits),
-        )
+        try:
+            reply = simulate(
+                entries,
+                errand.request,
+                config,
+                now=clock.now(),
+                namespace=errand.namespace,
+                limits=limits_from(errand.limits),
+            )
+        except Exception as error:
+            # Users choose the manifests of a simulation, so the simulation ends with one line for
+            # the user and one for the log.
+            reason = reason_of(error)
+            log.error("simulation_failed", error=type(error).__name__, reason=reason)
+            reply = SimulateReply(
+                error=f"these objects cannot be simulated ({type(error).__name__}: {reason})"
+            )
         parts = in_parts(reply)
     for part in parts:
         sys.stdout.buffer.write(msgspec.json.encode(part) + b"\n")

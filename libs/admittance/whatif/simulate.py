@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.kinds import SUBMITTED_KINDS, kind_named
+from admittance.api.kinds import KINDS, SUBMITTED_KINDS, kind_named
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import with_name, workload_of
 from admittance.api.reading.manifest import decode_object, encode
@@ -158,8 +158,19 @@ class SimulatedChange(NamedTuple):
     deletes: tuple[Delete, ...]
 
 
-class _Kind(msgspec.Struct):
+class _Head(msgspec.Struct, rename="camel"):
+    api_version: str = ""
     kind: str = ""
+
+
+def _is_submitted(raw: msgspec.Raw) -> bool:
+    """Whether the manifest is a Workload or a Job of our API groups. A foreign kind may have the
+    same name."""
+    try:
+        head = msgspec.json.decode(raw, type=_Head)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False  # `proposal` says what is wrong with the manifest.
+    return head.kind in SUBMITTED_KINDS and head.api_version in KINDS[head.kind].versions
 
 
 def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
@@ -170,11 +181,7 @@ def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
     submissions: list[Workload] = []
     problems: list[str] = []
     for number, raw in enumerate(request.objects, 1):
-        try:
-            spelled = msgspec.json.decode(raw, type=_Kind).kind
-        except msgspec.MsgspecError:
-            spelled = ""
-        if spelled not in SUBMITTED_KINDS:
+        if not _is_submitted(raw):
             objects.append((number, raw))
             continue
         try:

@@ -64,14 +64,18 @@ async def submit(
     wait: bool,
     timeout: float | None,
     anyway: bool = False,
+    queue: str | None = None,
 ) -> int:
-    """Submits the command or the manifests; with ``wait`` until all have finished.
+    """Submits the command or the manifests; with ``wait`` until all have finished. ``queue``: the
+    LocalQueue for the workloads of the manifests; None: those that the manifests name.
 
     A command that could never start is refused unless ``anyway``. Returns the exit status: 1 if a
     submission is refused; with ``wait`` the status of the first failed job, or 1 if its runner
     reported none.
     """
     from_files = _from_files(paths, call.namespace) if paths else []
+    if queue is not None:
+        from_files = [_in_queue(one, queue) for one in from_files]
     async with link(call) as bus:
         submissions = list(from_files)
         if wish is not None:
@@ -97,6 +101,11 @@ def _from_files(paths: Sequence[str], namespace: str) -> list[Submission]:
     submissions = [_runnable(one) for one in documents]
     files.warn_about(documents)
     return submissions
+
+
+def _in_queue(submission: Submission, queue: str) -> Submission:
+    spec = replace(submission.workload.spec, queue_name=queue)
+    return submission._replace(workload=replace(submission.workload, spec=spec))
 
 
 def _runnable(document: Document) -> Submission:
@@ -317,7 +326,7 @@ async def _settled(
 
 
 async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
-    from admittance.cli.wait import is_failure, reach
+    from admittance.cli.wait import exit_status, is_failure, reach
 
     status = 0
     deadline = None if timeout is None else clock.monotonic() + timeout
@@ -351,14 +360,6 @@ def _note_jobs_continue(submissions: Sequence[Submission]) -> None:
         f"{names}{more} {goes}; `admit wait workload {first} --for Finished` waits again, "
         f"`admit stop workload {first}` ends it"
     )
-
-
-def exit_status(workload: StoredWorkload) -> int:
-    """The exit status for a failed job: that of the job, which is 128+n after signal n; 1 if the
-    runner reported no valid status.
-    """
-    code = workload.status.exit_code
-    return code if code is not None and 0 < code < 256 else 1
 
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}

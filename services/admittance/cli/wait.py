@@ -22,7 +22,7 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.outside_reads import KeyFollower
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, head
 
 REACHED_BY: Final[dict[Phase, frozenset[Phase]]] = {
     Phase.QUOTA_RESERVED: frozenset({Phase.QUOTA_RESERVED, Phase.ADMITTED, Phase.RUNNING}),
@@ -174,6 +174,8 @@ def is_reached(workload: StoredWorkload, now: Phase, wanted: Goal) -> bool:
     A workload that ran to its end was admitted before. A workload that a user declared finished
     while it waited was never admitted.
     """
+    if wanted in (Phase.FINISHED, End.FAILED) and _out_of_time(workload):
+        return True
     if isinstance(wanted, End):
         return now is Phase.FINISHED and bool(is_failure(workload)) is (wanted is End.FAILED)
     if now in REACHED_BY.get(wanted, {wanted}):
@@ -220,12 +222,35 @@ def why_unreachable(workload: StoredWorkload, now: Phase, wanted: Goal) -> str:
 
 
 def is_failure(workload: StoredWorkload) -> str:
-    """Why a finished workload counts as failed; empty when it succeeded or has not finished."""
+    """Why a workload counts as failed: it has finished so, or its execution time is over; empty
+    when it succeeded or has not ended."""
     finished = find(workload, Type.FINISHED)
-    if finished is None or finished.status != "True" or finished.reason == "Succeeded":
+    if finished is None:
+        return _out_of_time(workload)
+    if finished.status != "True" or finished.reason == "Succeeded":
         return ""
     if not finished.message:
         return finished.reason
     if finished.reason == "Failed":
         return finished.message  # Callers print the word "failed" before this text.
     return f"{finished.reason}: {finished.message}"
+
+
+OUT_OF_TIME: Final = "DeactivatedDueToMaximumExecutionTimeExceeded"
+
+
+def _out_of_time(workload: StoredWorkload) -> str:
+    """Why a workload was deactivated whose execution time is over; empty for any other. Such a
+    workload does not run again unless a user activates it, so its job has failed."""
+    evicted = find(workload, Type.EVICTED)
+    if head(workload).active or evicted is None or evicted.reason != OUT_OF_TIME:
+        return ""
+    return evicted.message or evicted.reason
+
+
+def exit_status(workload: StoredWorkload) -> int:
+    """The exit status for a failed job: that of the job, which is 128+n after signal n; 1 if the
+    runner reported no valid status.
+    """
+    code = workload.status.exit_code
+    return code if code is not None and 0 < code < 256 else 1

@@ -294,6 +294,13 @@ async def test_a_damaged_credentials_file_is_one_line(tmp_path: Path, servers: S
     binary.chmod(0o600)
     assert "it is not text" in await refusal(url, creds=str(binary))
     assert "is a folder, as docker makes" in await refusal(url, creds=str(tmp_path))
+    readme = tmp_path / "README.md"
+    readme.write_text("# A page that everybody may read")
+    readme.chmod(0o644)
+    # No advice to change the mode: the file is not secret.
+    line = await refusal(url, creds=str(readme))
+    assert "neither a user's JWT with its seed nor a seed" in line
+    assert "chmod" not in line
     assert f"{tmp_path / 'none'} not found" in await refusal(url, creds=str(tmp_path / "none"))
 
 

@@ -6,9 +6,15 @@ import msgspec
 import pytest
 
 from admittance.cli.logs import why_no_output
-from admittance.cli.submit import exit_status
 from admittance.cli.support.errors import BadInput
-from admittance.cli.wait import End, goal_named, is_failure, is_reached, why_unreachable
+from admittance.cli.wait import (
+    End,
+    exit_status,
+    goal_named,
+    is_failure,
+    is_reached,
+    why_unreachable,
+)
 from admittance.workload import stored
 from admittance.workload.phase import Phase
 from support.builders import a_manifest

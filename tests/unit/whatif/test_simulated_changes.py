@@ -398,3 +398,19 @@ def test_a_request_for_one_namespace_lists_only_its_workloads() -> None:
     reply = town.simulate(high, namespace="other")
     assert starts(reply) == {"high": "spot"}
     assert (evictions(reply), reply.counts.evictions) == ({}, 1)
+
+
+@pytest.mark.parametrize("kind", ["Workload", "Job", "ClusterQueue", "AdmissionCheck"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param({"apiVersion": "apps/v1", "metadata": {"name": "x"}}, id="a foreign group"),
+        pytest.param({"apiVersion": 7}, id="a version that is a number"),
+        pytest.param({}, id="no version"),
+        pytest.param({"apiVersion": "batch/v1", "metadata": [], "spec": "x"}, id="other shapes"),
+    ],
+)
+def test_hostile_objects_are_refused_or_simulated(kind: str, rest: dict[str, Any]) -> None:
+    reply = a_town().simulate({"kind": kind, **rest})
+    is_foreign = rest.get("apiVersion") == "apps/v1"
+    assert bool(reply.error) is not is_foreign, reply

@@ -66,7 +66,7 @@ def read_user_key(path: str) -> UserKey:
     # `nkeys` is imported late, so that commands without an NKey do not spend the time.
     import nkeys
 
-    text = read_secret(path, "credentials file")
+    text = read_secret(path, "credentials file", holds=_SEED)
     wrong = f"the credentials file {path} is not valid"
     seed = _SEED.search(text)
     found = _JWT.search(text)
@@ -152,9 +152,10 @@ def _moment(seconds: float) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def read_secret(path: str, what: str) -> str:
+def read_secret(path: str, what: str, *, holds: re.Pattern[str] | None = None) -> str:
     """The text of a file that only its owner may read. ``what``: the file's name for people.
-    Raises AccessDenied. A file of root may be readable by its group, as a mounted secret is."""
+    ``holds``: what the secret looks like; a file without it is not secret, so other users may read
+    it. Raises AccessDenied. A file of root may be readable by its group, as a mounted secret is."""
     try:
         with Path(path).open("rb") as file:
             status = fstat(file.fileno())
@@ -175,7 +176,8 @@ def read_secret(path: str, what: str) -> str:
         reason = getattr(error, "strerror", None) or "not the name of a file"
         raise AccessDenied(f"cannot read the {what} {path}: {reason}") from None
     closed = stat.S_IRWXO if status.st_uid == 0 else stat.S_IRWXO | stat.S_IRWXG
-    if stat.S_ISREG(status.st_mode) and status.st_mode & closed:
+    is_secret = holds is None or holds.search(data.decode(errors="replace")) is not None
+    if is_secret and stat.S_ISREG(status.st_mode) and status.st_mode & closed:
         raise AccessDenied(f"other users may read the {what} {path}: run `chmod 600 {path}`")
     if len(data) > BYTES_MAX:
         raise AccessDenied(f"the {what} {path} is not valid: it is longer than {BYTES_MAX:,} bytes")

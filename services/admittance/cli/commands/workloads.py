@@ -97,9 +97,11 @@ def submit(
     if file:
         if command:
             raise BadInput("either a command after --, or -f; not both")
-        if any(word is not None for word in described) or count != 1 or max_time is not None:
+        others = described[1:]
+        if any(word is not None for word in others) or count != 1 or max_time is not None:
             raise BadInput(
-                "with -f the whole workload comes from the manifest; leave out the other options"
+                "with -f the whole workload comes from the manifest; leave out the other options, "
+                "except -q"
             )
     elif not command:
         raise BadInput("nothing to submit: name a command after --, or a file with -f")
@@ -124,7 +126,10 @@ def submit(
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
     limit = None if timeout is None else seconds_of(timeout, "--timeout")
-    run(submit.submit(call, wish, file or [], wait=wait, timeout=limit, anyway=anyway))
+    chosen = queue if file else None
+    run(
+        submit.submit(call, wish, file or [], wait=wait, timeout=limit, anyway=anyway, queue=chosen)
+    )
 
 
 @with_options(workload_options)
