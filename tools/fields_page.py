@@ -16,7 +16,7 @@ from admittance.api.effects.field_effect import Effect, FieldEffect, Table
 from admittance.api.effects.walk import MANIFESTS, inner_struct
 from admittance.api.manifests import STRUCTS
 from admittance.api.meta import Condition, LabelSelector, ObjectMeta, Toleration
-from admittance.api.pods import PodTemplate
+from admittance.api.pods import Container, PodTemplate
 from admittance.api.struct_types import struct_type
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "manifests.md"
@@ -28,6 +28,7 @@ END: Final = "<!-- end of fields -->\n"
 SHARED: Final[Mapping[type[msgspec.Struct], str]] = {
     ObjectMeta: "Metadata",
     PodTemplate: "Pod templates of Workload and Job",
+    Container: "Containers of pod templates",
     Toleration: "Tolerations",
     LabelSelector: "Label selectors",
     Condition: "Conditions",

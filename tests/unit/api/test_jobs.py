@@ -11,7 +11,7 @@ from admittance.api.problems import ManifestError
 from admittance.api.reading.conform import Plain
 from admittance.api.reading.from_job import workload_of
 from admittance.api.reading.manifest import read
-from admittance.api.reading.objects import decode_object
+from admittance.api.reading.objects import decode_object, encode
 from admittance.api.validation.validate import validate
 from admittance.api.workload import (
     COMPLETIONS,
@@ -236,3 +236,9 @@ def test_rights_that_no_file_has_are_refused(written: str) -> None:
     except ManifestError as error:
         line = str(error)
     assert "defaultMode" in line
+
+
+def test_what_a_job_becomes_causes_no_warning_as_a_workload() -> None:
+    workload = workload_of(a_job(backoffLimit=2, ttlSecondsAfterFinished=100))
+    [document] = read(encode(workload), "x.json")
+    assert document.warnings == ()

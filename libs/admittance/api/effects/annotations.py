@@ -27,9 +27,11 @@ from admittance.api.workload import (
     ALLOWED_FLAVORS,
     COMPLETIONS,
     GATED_BY,
+    JOB_POLICY,
     PARENT_VARIANT,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
+    TTL_AFTER_FINISHED,
     Job,
     Workload,
 )
@@ -74,8 +76,12 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
     },
     Place.ANNOTATION: {
         f"{KUEUE}job-min-parallelism": works("of a Job; a Workload has `minCount`"),
-        f"{KUEUE}job-completions-equal-parallelism": no_effect(
-            "`completions` stays as it is", usual=("false",)
+        f"{KUEUE}job-completions-equal-parallelism": works(
+            "of a Job: with fewer pods, fewer must succeed"
+        ),
+        TTL_AFTER_FINISHED: in_part(
+            "made from `ttlSecondsAfterFinished` of a Job: from 60 s to the time for which the "
+            "configuration keeps finished workloads"
         ),
         ALLOWED_FLAVORS: WORKS,
         GATED_BY: WORKS,
@@ -102,7 +108,7 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
         f"{KUEUE}pod-index-offset": BY_SYSTEM,
         f"{KUEUE}workload": BY_SYSTEM,
         COMPLETIONS: in_part("made from `completions` of a Job"),
-        "admittance.dev/backoff-limit": in_part("made from `backoffLimit` of a Job"),
+        JOB_POLICY: works("made from the policies of a Job, as JSON"),
     },
 }
 """The effects of known keys by their place. Keys with the prefix ``provreq.kueue.x-k8s.io/`` become

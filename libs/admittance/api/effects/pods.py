@@ -147,7 +147,7 @@ PODS: Final[Table] = {
         "resourceFieldRef": works("requests and limits that the container states"),
         "configMapKeyRef": in_part(_KEYS),
         "secretKeyRef": in_part(_KEYS),
-        "fileKeyRef": in_part("the job fails: no runner of ours reads it", usual=()),
+        "fileKeyRef": no_effect("the job fails: no runner of ours reads it", usual=()),
     },
     FieldRef: {**all_work("fieldPath"), "apiVersion": works("has one value, `v1`")},
     ResourceFieldRef: all_work("containerName", "resource", "divisor"),
@@ -167,7 +167,7 @@ PODS: Final[Table] = {
         "subPath": in_part(
             "of any volume in a local process; of a ConfigMap or Secret in a container"
         ),
-        "subPathExpr": in_part("the job fails: no runner of ours follows it", usual=()),
+        "subPathExpr": no_effect("the job fails: no runner of ours follows it", usual=()),
         "readOnly": in_part("a local process has the rights of its Unix user"),
         "mountPropagation": no_effect("mounts stay as they are", usual=("None",)),
         "recursiveReadOnly": no_effect("mounts stay as they are", usual=("Disabled",)),
@@ -178,7 +178,7 @@ PODS: Final[Table] = {
         "hostPath": in_part("where the runner allows it (`--allow-host-path`); else the job fails"),
         "configMap": in_part(_KEYS),
         "secret": in_part(_KEYS),
-        **dict.fromkeys(_CLUSTER_VOLUMES, in_part(_FAILS, usual=())),
+        **dict.fromkeys(_CLUSTER_VOLUMES, no_effect(_FAILS, usual=())),
     },
     EmptyDirVolume: {
         "medium": no_effect("the volume is a folder on the disk of the runner"),
