@@ -18,7 +18,8 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable
 from admittance.events.names import token
-from admittance.events.reader import Reader, Unreadable, reason_of
+from admittance.events.object_errors import ObjectError
+from admittance.events.reader import BROKEN, Reader, Unreadable, reason_of
 from admittance.events.requests import SettledReply
 from admittance.events.span_ids import first_traceparent
 from admittance.events.subjects import BARRIER, workload_key
@@ -246,8 +247,10 @@ class BatchFold:
         try:
             return self._transitions(key, known, fact, logged)
         except AssertionError:
-            raise  # Only this service writes states, so the error is a bug.
+            raise  # Only this service writes states: the whole fact is set aside.
         except Exception as error:
+            if not isinstance(error, BROKEN):
+                self._state.errors.append(ObjectError("apply a fact", key, error))
             why = f"it cannot be applied to {key}: {type(error).__name__}: {reason_of(error)}"
             word = DeadLetterReason.LEADS_TO_NOTHING
             if self._outcomes.get(logged.sequence, _NO_OUTCOME).reason != word:
