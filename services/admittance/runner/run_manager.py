@@ -228,9 +228,10 @@ class RunManager:
         for waiting in self.launcher.forget(key):
             self._track(asyncio.create_task(self.launcher.launch(waiting)))
         if found is not None:
-            # the list of a run's processes is dropped, because nothing reads it once the run is
-            # closed
+            # the lists of a run's processes and pods are dropped, because nothing reads them once
+            # the run is closed
             found.journal.processes.clear()
+            found.journal.ended.clear()
             await asyncio.to_thread(found.close)
         if key in self._released:
             self._released.discard(key)

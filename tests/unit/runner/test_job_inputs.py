@@ -382,3 +382,34 @@ def test_the_folders_of_volumes_are_made_once_with_their_files(tmp_path: Path) -
     Path(above, "b", "kept").touch()
     assert make_volumes(above, plans, None) == paths
     assert Path(above, "b", "kept").exists()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"fieldRef": {"fieldPath": "metadata.annotations['a']"}},
+     {"secretKeyRef": {"name": "one", "key": "token"}}],
+    ids=["an annotation", "a Secret"],
+)  # fmt: skip
+@pytest.mark.parametrize("engine", [False, True])
+def test_thousands_of_variables_with_one_long_value_make_no_plan(
+    source: dict[str, Any], engine: bool
+) -> None:
+    class LongInputs(FewInputs):
+        def value(self, path: str) -> str:
+            return "x" * 200_000
+
+    each = {"name": "c", "image": "i", "command": ["c"]}
+    refs = [{"name": f"V{number}", "valueFrom": source} for number in range(10)]
+    containers = [{**each, "name": f"c{number}", "env": refs} for number in range(5)]
+    template = {
+        "metadata": {"annotations": {"a": "x" * 200_000}},
+        "spec": {"containers": containers},
+    }
+    raw = msgspec.Raw(msgspec.json.encode(template))
+    pods = PodSetToRun(name="main", count=1, template=raw)
+    fact = Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
+    with pytest.raises(CannotRun, match="the variables of the job have more than"):
+        if engine:
+            plan_docker(fact, given={}, docker="docker", mark="m", inputs=LongInputs())
+        else:
+            plan_local(fact, given={}, inputs=LongInputs())

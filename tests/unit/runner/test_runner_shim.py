@@ -16,6 +16,7 @@ import pytest
 from admittance.events.requests import Logs
 from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.jobs.inputs.volumes import VolumePlan
+from admittance.runner.jobs.journal import JOURNAL_MAX
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan
 from admittance.runner.jobs.pod_process import expand, pod_env
 from admittance.runner.jobs.policy_plan import FailureRulePlan, PolicyPlan, SuccessRulePlan
@@ -455,6 +456,58 @@ def test_expand(text: str, want: str) -> None:
 def test_a_variable_sees_those_before_it_and_wins_over_what_is_given() -> None:
     env = pod_env({"PATH": "/bin"}, [["PATH", "$(I):$(PATH)"], ["X", "$(PATH)$(Y)"]], {"I": "0"})
     assert env == {"PATH": "0:/bin", "I": "0", "X": "0:/bin$(Y)"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param({"env": (("A", "x" * 100_000), *((f"B{i}", "$(A)") for i in range(90)))},
+                     id="variables"),
+        pytest.param({"argv": ("/bin/true", *("$(A)" for _ in range(90)))}, id="arguments"),
+    ],
+)  # fmt: skip
+def test_references_to_one_long_variable_do_not_take_the_memory(
+    bench: Bench, words: dict[str, Any]
+) -> None:
+    long = {"argv": ("/bin/true",), "env": (("A", "x" * 100_000),), **words}
+    kind, message = bench.outcome(bench.start(ContainerPlan(name="c", **long)))
+    assert kind == "failed"
+    assert "longer than 6291456 bytes" in message
+
+
+def test_a_long_name_of_a_program_does_not_fill_the_journal(bench: Bench) -> None:
+    forgiving = PolicyPlan(per_index=0, delays=(10.0, 360.0))
+    nowhere = ContainerPlan(name="c", argv=("\U0001f600" * 100_000,))
+    run = bench.start(nowhere, parallel=2, completions=3, policy=forgiving)
+    kind, message = bench.outcome(run)
+    assert (kind, len(message)) == ("failed", len(message[:1_000]))
+    assert (run.path / "journal").stat().st_size < 100_000
+
+
+def test_folders_of_ended_pods_are_removed_while_the_run_goes_on(bench: Bench) -> None:
+    """A job may have a million pods, one after the other."""
+    run = bench.start(sh("[ $JOB_COMPLETION_INDEX -lt 65 ] || sleep 60"), parallel=8,
+                      completions=66)  # fmt: skip
+    scratch = run.path / "scratch"
+    until(lambda: run.read_journal() and len(run.journal.ended) == 65, "65 ends")
+    until(lambda: len(list(scratch.iterdir())) <= 2, "the removal of the folders of 64 pods")
+    assert (scratch / "main-65").is_dir()
+
+
+def test_a_run_with_a_full_journal_fails(bench: Bench) -> None:
+    run = bench.prepare(sh("true"), completions=9)
+    with (run.path / "journal").open("wb") as journal:
+        journal.truncate(JOURNAL_MAX - 1)
+    bench.hand_over(run)
+    until(lambda: b"outcome" in end_of(run), "an outcome")
+    assert b"more pods than one run can keep account of" in end_of(run)
+    assert b"main-8" not in end_of(run)
+
+
+def end_of(run: RunFolder) -> bytes:
+    with (run.path / "journal").open("rb") as journal:
+        journal.seek(JOURNAL_MAX - 1)
+        return journal.read()
 
 
 def test_a_job_inherits_no_open_file_of_the_runner(tmp_path: Path) -> None:

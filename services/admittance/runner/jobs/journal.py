@@ -9,6 +9,10 @@ from __future__ import annotations
 import json
 import os
 
+JOURNAL_MAX = 128 << 20
+"""The size in bytes of a journal that is full: the runner keeps the ends of all pods in memory. A
+million pods have about as many bytes."""
+
 
 class JournalWriter:
     """Collects lines and appends them to the journal in the run's folder."""
@@ -19,6 +23,12 @@ class JournalWriter:
         self._file = os.open(
             os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
+        self._size = os.fstat(self._file).st_size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the run must end, since each of its pods makes the journal longer."""
+        return self._size >= JOURNAL_MAX
 
     def write(self, line: dict[str, object], *, durable: bool) -> None:
         self._lines.append(line)
@@ -30,6 +40,7 @@ class JournalWriter:
         if not self._lines:
             return
         data = "".join(json.dumps(line) + "\n" for line in self._lines).encode()
+        self._size += len(data)
         while data:
             data = data[os.write(self._file, data) :]
         if self._durable:

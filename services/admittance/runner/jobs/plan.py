@@ -21,7 +21,7 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
-from admittance.runner.jobs.inputs.environment import Variable, variables
+from admittance.runner.jobs.inputs.environment import ValueBudget, Variable, variables
 from admittance.runner.jobs.inputs.host_inputs import NO_INPUTS, Inputs
 from admittance.runner.jobs.inputs.volumes import (
     Mount,
@@ -120,14 +120,16 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class PodInputs(NamedTuple):
     """What the containers of a pod set get beside their programs. ``inputs``: what they may read of
-    the machine. ``volumes``: the plans of the pod's volumes by name."""
+    the machine. ``volumes``: the plans of the pod's volumes by name. ``budget``: what the variables
+    of the whole job may still take."""
 
     template: PodTemplate
     inputs: Inputs
     volumes: Mapping[str, VolumePlan]
+    budget: ValueBudget
 
     def variables(self, container: Container) -> list[Variable]:
-        return variables(container, self.template, self.inputs)
+        return variables(container, self.template, self.inputs, self.budget)
 
     def mounts(self, container: Container) -> list[Mount]:
         return mounts_of(container, self.volumes, self.inputs)
@@ -197,6 +199,7 @@ def _assemble(
     sets = []
     graces = [0]
     deadlines: list[float] = []
+    budget = ValueBudget()
     for pod_set in admitted.pod_sets:
         if pod_set.count <= 0:
             continue
@@ -206,7 +209,10 @@ def _assemble(
         init, main = processes_of(
             pod_set,
             PodInputs(
-                with_additions(template, pod_set), inputs, {one.name: one for one in volumes}
+                with_additions(template, pod_set),
+                inputs,
+                {one.name: one for one in volumes},
+                budget,
             ),
         )
         noted = noted_completions(template.metadata.annotations)

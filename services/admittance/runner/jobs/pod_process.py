@@ -23,6 +23,9 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 WORD_MAX = 131_071
 """The most bytes of one argument or variable; Linux starts no program with a longer one."""
+WORDS_MAX = 6 << 20
+"""The most bytes of all arguments or of all variables; Linux starts no program with more. Thousands
+of references to one long variable would otherwise take the machine's memory."""
 
 
 def expand(text: str, env: dict[str, str]) -> str:
@@ -47,12 +50,37 @@ def expand(text: str, env: dict[str, str]) -> str:
 
 def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str]) -> dict[str, str]:
     """The environment of a container. A variable in ``own`` overrides one in ``given``; a variable
-    in ``wanted`` overrides both, and its value may refer to the variables before it.
+    in ``wanted`` overrides both, and its value may refer to the variables before it. Raises
+    ValueError if the environment is too long.
     """
     env = {**given, **own}
+    size = 0
     for name, value in wanted:
         env[name] = expand(value, env)
+        size = _grown(size, env[name])
     return env
+
+
+def program_words(
+    argv: list[str], own_words: int, own: dict[str, str], env: dict[str, str]
+) -> list[str]:
+    """The words of a program. References in the first ``own_words`` of them mean variables in
+    ``own``, later ones variables in ``env``. Raises ValueError if the words are too long."""
+    words, size = [], 0
+    for number, word in enumerate(argv):
+        words.append(expand(word, own if number < own_words else env))
+        size = _grown(size, words[-1])
+    return words
+
+
+def _grown(size: int, word: str) -> int:
+    size += len(word)
+    if size > WORDS_MAX:
+        raise ValueError(
+            f"the arguments or variables are longer than {WORDS_MAX} bytes after their references "
+            "are replaced"
+        )
+    return size
 
 
 def find_program(name: str, env: dict[str, str], cwd: str) -> str:
@@ -81,10 +109,10 @@ def make_scratch(path: str, user: dict[str, Any] | None) -> str:
     return path
 
 
-def discard(path: str) -> None:
-    """Removes the scratch folder and the volumes of a pod that ended, without waiting for the end
+def discard(paths: list[str]) -> None:
+    """Removes the scratch folders and the volumes of pods that ended, without waiting for the end
     of the removal."""
-    argv = ["rm", "-rf", "--", path, path + ".volumes"]
+    argv = ["rm", "-rf", "--", *paths, *(path + ".volumes" for path in paths)]
     try:
         os.posix_spawn("/bin/rm", argv, {}, setsid=True)
     except OSError:

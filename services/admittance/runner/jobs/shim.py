@@ -54,6 +54,7 @@ from admittance.runner.jobs.pod_process import (
     find_program,
     make_scratch,
     pod_env,
+    program_words,
     signal_group,
     start_process,
     start_time,
@@ -68,6 +69,12 @@ if TYPE_CHECKING:
 STOPS = ("stopped", "lost")
 """Reasons to end a run that lie outside the job: the exit of a container after such a stop is not a
 result of the job."""
+MESSAGE_MAX = 1_000
+"""The most characters of a message: the name of a program may have a hundred thousand."""
+STARTS_MAX = 64
+"""The most pods that start before the shim looks at its lease, at signals and at output again."""
+DISCARDED_AT_ONCE = 64
+"""The ended pods whose folders one process removes."""
 NO_NEW_PRIVS = 38  # the number of PR_SET_NO_NEW_PRIVS in linux/prctl.h
 
 
@@ -88,6 +95,7 @@ class Shim:
         self.pods: dict[int, Pod] = {}
         self.timed: dict[str, Pod] = {}  # pods with a time at which the shim must look at them
         self.asked: list[int] = []
+        self.unneeded: list[str] = []  # scratch folders of pods that have ended for good
         self.ready_said = False
         # why the run ends: "succeeded", "failed", "stopped" or "lost"; "" until it ends
         self.why_ending = ""
@@ -112,19 +120,20 @@ class Shim:
     def fill(self) -> None:
         """Starts pods up to the parallelism and the completions of each pod set, and containers
         that are due to start again."""
-        now = boot_seconds()
+        now, starts = boot_seconds(), 0
         for pod in list(self.timed.values()):
             while not self.why_ending and not self.asked and (again := pod.take_restart(now)):
                 self.try_spawn(pod, again)
         for each in self.sets:
-            while not self.why_ending and not self.asked:
+            while not self.why_ending and not self.asked and starts < STARTS_MAX:
                 index = each.take(now)
                 if index is None:
                     break
+                starts += 1
                 pod = Pod(each, index, now)
                 self.watch(pod)
                 if pod.earlier_scratch:
-                    discard(os.path.join(self.folder, "scratch", pod.earlier_scratch))
+                    discard([os.path.join(self.folder, "scratch", pod.earlier_scratch)])
                 self.advance(pod)
                 if each.next_index % 32 == 0:
                     self.flush()
@@ -175,7 +184,7 @@ class Shim:
             pod.code = code
             return
         now = boot_seconds()
-        message = f"pod {pod.name} failed: {how}"
+        message = f"pod {pod.name} failed: {how}"[:MESSAGE_MAX]
         why = pod.set.fail(pod.index, container["name"] if container else "", code, now)
         if why is not None:
             pod.code = code
@@ -200,7 +209,7 @@ class Shim:
         """Ends the run as failed, with the reason and the explanation ``why``."""
         self.reason, explanation = why
         self.code = code
-        message = f"{message}; {explanation}" if explanation else message
+        message = (f"{message}; {explanation}" if explanation else message)[:MESSAGE_MAX]
         if self.why_ending:
             # The failure came before the stop; the shim notices the failure only now.
             self.why_ending, self.message = "failed", message
@@ -217,6 +226,11 @@ class Shim:
         self.output.close_pod(pod.name)
         self.timed.pop(pod.name, None)
         whole = pod.main_started and not pod.code and not pod.told_to_stop
+        if whole or pod.set.due(pod.index) == NEVER:
+            self.unneeded.append(self.scratch_of(pod))
+            if len(self.unneeded) >= DISCARDED_AT_ONCE:
+                discard(self.unneeded)
+                self.unneeded.clear()
         pod.set.end(pod.index, whole=whole)
         self.write(durable=True, e="end", p=pod.name, code=pod.code, whole=whole)
 
@@ -237,8 +251,7 @@ class Shim:
             **make_volumes(scratch + ".volumes", pod.set.spec.get("volumes") or [], user),
         }
         env = pod_env(self.spec["given"], container["env"], own)
-        count = container.get("ownWords") or 0
-        argv = [expand(word, own if i < count else env) for i, word in enumerate(container["argv"])]
+        argv = program_words(container["argv"], container.get("ownWords") or 0, own, env)
         cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
         program = find_program(argv[0], env, cwd)
         limit = self.spec.get("processLimit", 0)
@@ -343,6 +356,8 @@ class Shim:
             return
         if why := next(filter(None, (each.failure() for each in self.sets)), None):
             self.fail_job("not every index succeeded", why)
+        elif self.journal.is_full:
+            self.fail_job("the job started more pods than one run can keep account of", ("", ""))
         elif self.pods and self.is_over():
             self.end_all("succeeded", "")
 

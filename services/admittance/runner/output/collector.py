@@ -48,6 +48,8 @@ class PodFiles:
     the position of the next byte. ``ends_line``: whether no line is incomplete, as far as known.
     ``newest``: the last `NEWEST_BYTES` of the output."""
 
+    __slots__ = ("end", "ends_line", "file", "kept", "newest", "parts", "pod")
+
     def __init__(self, pod: str) -> None:
         self.pod = pod
         self.parts: list[list[int]] = []
@@ -127,6 +129,7 @@ class OutputCollector:
         files = self._pods.get(pod)
         if files is not None and not any(one is files for one in self._pipes.values()):
             self._close_part(files)
+            files.newest = b""  # a run may have a million pods
 
     def close(self) -> None:
         """Collects the rest of all output; later output is lost."""

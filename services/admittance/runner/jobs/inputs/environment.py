@@ -36,6 +36,24 @@ it."""
 _ENTRY: Final = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
+VALUES_MAX: Final = 8 << 20
+"""The most characters of the values of all variables of a job. Linux starts no program with more
+than 6 MiB of them, but a job may name one long annotation or Secret thousands of times."""
+
+
+class ValueBudget:
+    """How many characters the variables of one job may still have."""
+
+    def __init__(self, left: int = VALUES_MAX) -> None:
+        self._left = left
+
+    def take(self, size: int) -> None:
+        """Counts the characters of one more value. Raises CannotRun if there are too many."""
+        self._left -= size
+        if self._left < 0:
+            raise CannotRun(f"the variables of the job have more than {VALUES_MAX:,} characters")
+
+
 class Variable(NamedTuple):
     """A variable of a container. ``secret``: whether its value is that of a Secret."""
 
@@ -44,16 +62,26 @@ class Variable(NamedTuple):
     secret: bool = False
 
 
-def variables(container: Container, template: PodTemplate, inputs: Inputs) -> list[Variable]:
+def variables(
+    container: Container, template: PodTemplate, inputs: Inputs, budget: ValueBudget
+) -> list[Variable]:
     """The variables of a container of the template, in their order; the last one with a name
-    counts. Raises CannotRun if a value exists only in a cluster."""
+    counts. Raises CannotRun if a value exists only in a cluster, or if the budget is used up."""
+    found = []
     try:
-        found = [one for source in container.env_from for one in _all_keys(source, inputs)]
-        for var in container.env:
-            found += _variable(var, container, template, inputs)
+        for one in _variables(container, template, inputs):
+            budget.take(len(one.value))
+            found.append(one)
     except CannotRun as error:
         raise CannotRun(f"container {container.name}: {error}") from error
     return found
+
+
+def _variables(container: Container, template: PodTemplate, inputs: Inputs) -> Iterator[Variable]:
+    for source in container.env_from:
+        yield from _all_keys(source, inputs)
+    for var in container.env:
+        yield from _variable(var, container, template, inputs)
 
 
 def _all_keys(source: EnvFromSource, inputs: Inputs) -> Iterator[Variable]:

@@ -56,13 +56,11 @@ def volume_plans(
     volumes: Sequence[Volume], containers: Sequence[Container], inputs: Inputs
 ) -> tuple[VolumePlan, ...]:
     """The plans of the volumes that the containers mount. Raises CannotRun."""
-    mounts = [one for container in containers for one in container.volume_mounts]
-    named = {one.name for one in mounts}
-    return tuple(
-        _plan(one, [mount for mount in mounts if mount.name == one.name], inputs)
-        for one in volumes
-        if one.name in named
-    )
+    mounts: dict[str, list[VolumeMount]] = {}
+    for container in containers:
+        for one in container.volume_mounts:
+            mounts.setdefault(one.name, []).append(one)
+    return tuple(_plan(one, mounts[one.name], inputs) for one in volumes if one.name in mounts)
 
 
 def _plan(volume: Volume, mounts: Sequence[VolumeMount], inputs: Inputs) -> VolumePlan:
