@@ -73,9 +73,7 @@ async def submit(
     submission is refused; with ``wait`` the status of the first failed job, or 1 if its runner
     reported none.
     """
-    from_files = _from_files(paths, call.namespace) if paths else []
-    if queue is not None:
-        from_files = [_in_queue(one, queue) for one in from_files]
+    from_files = _from_files(paths, call.namespace, queue) if paths else []
     async with link(call) as bus:
         submissions = list(from_files)
         if wish is not None:
@@ -94,18 +92,13 @@ async def submit(
             raise
 
 
-def _from_files(paths: Sequence[str], namespace: str) -> list[Submission]:
+def _from_files(paths: Sequence[str], namespace: str, queue: str | None) -> list[Submission]:
     from admittance.cli.support import files
 
-    documents = files.documents(paths, namespace)
+    documents = files.documents(paths, namespace, queue)
     submissions = [_runnable(one) for one in documents]
     files.warn_about(documents)
     return submissions
-
-
-def _in_queue(submission: Submission, queue: str) -> Submission:
-    spec = replace(submission.workload.spec, queue_name=queue)
-    return submission._replace(workload=replace(submission.workload, spec=spec))
 
 
 def _runnable(document: Document) -> Submission:

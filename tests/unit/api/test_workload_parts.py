@@ -29,7 +29,7 @@ from admittance.api.reading.from_job import (
     literal,
     workload_of,
 )
-from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode
+from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode, read
 from admittance.api.units import INT64_MAX, BadDuration, amount, seconds
 from admittance.api.validation.workload import requests_over_limits
 from admittance.api.workload import COMPLETIONS, CheckState, Job, Workload
@@ -447,3 +447,31 @@ def test_the_json_of_a_check_row_has_its_state(state: str) -> None:
 @example(text="echo $$ $(A) $$(B)")
 def test_arguments_of_a_command_reach_the_process_unchanged(text: str) -> None:
     assert expand(literal(text), {"A": "no", "B": "no"}) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "queue"),
+    [
+        pytest.param("kind: Job, apiVersion: batch/v1, metadata: {name: j}", "q", id="no label"),
+        pytest.param(
+            "kind: Job, apiVersion: batch/v1, "
+            "metadata: {name: j, labels: {kueue.x-k8s.io/queue-name: other, a: b}}",
+            "q",
+            id="another label",
+        ),
+    ],
+)
+def test_the_queue_of_jobs_in_a_file_can_be_chosen(text: str, queue: str) -> None:
+    spec = "spec: {template: {spec: {restartPolicy: Never, containers: [{name: c}]}}}"
+    [document] = read(f"{{{text}, {spec}}}", "file", queue=queue)
+    assert isinstance(document.manifest, Job)
+    assert workload_of(document.manifest).spec.queue_name == queue
+
+
+def test_the_queue_of_workloads_in_a_file_can_be_chosen() -> None:
+    text = f"{{apiVersion: {V2}, kind: Workload, metadata: {{name: w}}, spec: {{podSets: [{{}}]}}}}"
+    [document] = read(text, "file", queue="q")
+    assert isinstance(document.manifest, Workload)
+    assert document.manifest.spec.queue_name == "q"
+    with pytest.raises(ManifestError, match="labels"):
+        read("{apiVersion: batch/v1, kind: Job, metadata: {name: j, labels: 3}}", "file", queue="q")

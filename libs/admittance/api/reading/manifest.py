@@ -7,6 +7,7 @@ as one `ManifestError`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -29,6 +30,7 @@ from admittance.api.reading.objects import (
     encode,
     name_of,
 )
+from admittance.api.workload import QUEUE_LABEL
 
 
 class Document(NamedTuple):
@@ -53,19 +55,21 @@ def read(
     *,
     namespace: str = "default",
     flavors_max: int = FLAVOR_VARIANTS_DEFAULT,
+    queue: str | None = None,
 ) -> list[Document]:
     """The valid objects of a text, YAML or JSON. Raises one ManifestError with all problems.
 
     Empty documents are skipped, and a ``v1`` List becomes its items. Two documents about one object
     are a problem. ``flavors_max``: the most flavors of a queue in which each flavor becomes a
-    variant.
+    variant. ``queue``: the LocalQueue of all Workloads and Jobs; None: the one that each names.
     """
     errors: list[ManifestError] = []
     documents: list[Document] = []
     for place, value in _objects(parsed(text, source)):
         try:
             reading = ManifestReader(source, place)
-            manifest, warnings = reading.validated(value, namespace, flavors_max=flavors_max)
+            given = value if queue is None else _in_queue(value, queue)
+            manifest, warnings = reading.validated(given, namespace, flavors_max=flavors_max)
         except ManifestError as error:
             errors.append(error)
         else:
@@ -81,6 +85,26 @@ def read(
             others=errors[1:],
         )
     return documents
+
+
+def _in_queue(value: Any, queue: str) -> Any:
+    """The object with another LocalQueue, if it is a Workload or Job of the right shape."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == "Workload":
+        return _with(value, ("spec", "queueName"), queue)
+    if kind == "Job":
+        return _with(value, ("metadata", "labels", QUEUE_LABEL), queue)
+    return value
+
+
+def _with(value: Any, path: Sequence[str], leaf: str) -> Any:
+    if not path:
+        return leaf
+    if value is None:
+        value = {}
+    if not isinstance(value, dict):
+        return value  # The mistake is reported when the object is read.
+    return {**value, path[0]: _with(value.get(path[0]), path[1:], leaf)}
 
 
 def duplicates(documents: list[Document]) -> list[ManifestError]:

@@ -19,8 +19,9 @@ SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 STANDARD_INPUT: Final = "-"
 
 
-def documents(paths: Sequence[str], namespace: str) -> list[Document]:
-    """The objects of all files in order; ``namespace`` is the default namespace.
+def documents(paths: Sequence[str], namespace: str, queue: str | None = None) -> list[Document]:
+    """The objects of all files in order; ``namespace`` is the default namespace, ``queue`` the
+    LocalQueue of all Workloads and Jobs (None: the one that each names).
 
     Raises BadInput with all problems of all files, one line each.
     """
@@ -30,7 +31,9 @@ def documents(paths: Sequence[str], namespace: str) -> list[Document]:
         try:
             # The deployment's limit of variants is unknown here, so the highest possible limit is
             # used.
-            found += read(text, source, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX)
+            found += read(
+                text, source, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX, queue=queue
+            )
         except ManifestError as error:
             problems += error.lines()
     # `read` finds duplicate objects within one file, `duplicates` across files.

@@ -60,6 +60,9 @@ R = TypeVar("R", bound=Reply)
 P = TypeVar("P", bound=InParts)
 
 ASK_SECONDS: Final = 5.0
+PART: Final = 200
+"""How many facts are published before the next ones are."""
+PART_SECONDS: Final = 20.0
 SETTLE_SECONDS: Final = 30.0
 READ_SECONDS: Final = 60.0
 """Most seconds for reading all bucket entries under a pattern: far more than a working server
@@ -304,12 +307,17 @@ class Link:
             )
             for fact in several
         ]
-        try:
-            patience = ASK_SECONDS + len(several) / 1000
-            outcomes = await self.bus.publish_all(messages, timeout=patience)
-        except Unavailable as error:
-            what = f"cannot publish {messages[0].subject}"
-            raise await self._trouble(what, error, writes=True) from None
+        outcomes: list[int | Refused] = []
+        for start in range(0, len(messages), PART):
+            # Each part has its own time, so that many facts may take long while the log answers.
+            part = messages[start : start + PART]
+            try:
+                outcomes += await self.bus.publish_all(part, timeout=PART_SECONDS)
+            except Unavailable as error:
+                what = f"cannot publish {part[0].subject}"
+                if start:
+                    what += f" ({start} of {len(messages)} are stored)"
+                raise await self._trouble(what, error, writes=True) from None
         answers: list[int | CliError] = []
         for fact, message, outcome in zip(several, messages, outcomes, strict=True):
             if isinstance(outcome, TooBig):
