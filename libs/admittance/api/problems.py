@@ -17,6 +17,11 @@ UNKNOWN: Final = "Unknown"
 TYPE: Final = "TypeInvalid"
 
 
+LINE_MAX: Final = 4_000
+"""The most characters of a line about problems: the name of an unknown field may be as long as the
+manifest, and the server refuses an answer that is too long."""
+
+
 class Problem(NamedTuple):
     """One problem of a manifest. ``code``: the kind of problem, for programs; one of the constants
     from `INVALID` to `TYPE`.
@@ -82,8 +87,9 @@ class ManifestError(ValueError):
 
 
 def _line(text: str) -> str:
-    """The text as one line, without control characters."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    """The text as one line of limited length, without control characters."""
+    cut = text if len(text) <= LINE_MAX else f"{text[: LINE_MAX - 1]}…"
+    return "".join(char if char.isprintable() else " " for char in cut)
 
 
 def shown(value: object) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from admittance.api.checks import Foreign
 from admittance.api.kinds import KINDS, kind_named
 from admittance.api.names import name_error
+from admittance.api.problems import LINE_MAX
 from admittance.api.queues import ClusterQueue, Cohort
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode, read
 from admittance.api.workload import Job, Workload
@@ -377,6 +378,12 @@ def test_many_problems_are_cut_short() -> None:
         accept(an_object("ClusterQueue", crowd))
     assert len(caught.value.problems) == 50
     assert str(caught.value).endswith("; and 45 more")
+
+
+def test_a_long_name_of_an_unknown_field_is_cut_short() -> None:
+    with pytest.raises(ManifestError) as caught:
+        read(json.dumps({"kind": "Cohort", "apiVersion": V2, "x" * 100_000: 1}), "f")
+    assert len(str(caught.value)) <= LINE_MAX
 
 
 def test_a_manifest_of_five_megabytes_is_read() -> None:

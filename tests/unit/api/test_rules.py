@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from admittance.api.pods import Container, PodSpec, Volume
 from admittance.api.reading.manifest import ManifestError, accept, decode_object
+from admittance.api.validation.containers import check_containers
 from admittance.api.validation.validate import validate, validate_update
 
 V2 = "kueue.x-k8s.io/v1beta2"
@@ -376,3 +378,25 @@ def test_immutable_fields_are_refused(kind: str, before: Any, after: Any, field:
     )
     assert field in [one.field for one in validate_update(old, new)]
     assert validate_update(old, old) == []
+
+
+class Counted(str):
+    """A name that counts how often it is looked at."""
+
+    __slots__ = ()
+    count = 0
+
+    def __hash__(self) -> int:
+        Counted.count += 1
+        return super().__hash__()
+
+
+def test_the_volumes_of_a_pod_are_not_looked_at_for_each_container() -> None:
+    """With thousands of both, one manifest would keep the workload-controller busy for seconds."""
+    pod = PodSpec(
+        volumes=tuple(Volume(name=Counted(f"v{number}")) for number in range(50)),
+        containers=tuple(Container(name=f"c{number}") for number in range(50)),
+    )
+    Counted.count = 0
+    assert check_containers(pod, "spec") == []
+    assert Counted.count < 50 * 10

@@ -9,7 +9,8 @@ import pytest
 
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
-from admittance.runner.jobs.job_rules import CannotRun
+from admittance.runner.jobs.job_limits import JobLimits
+from admittance.runner.jobs.job_rules import CannotRun, JobRules
 from admittance.runner.jobs.plan import plan_docker, plan_local
 
 
@@ -133,6 +134,17 @@ def test_a_container_is_marked_and_gets_its_environment_by_name() -> None:
     assert argv[-4:] == ("--entrypoint", "/bin/sleep", "busybox", "1")
     assert process.env == (("GREETING", "$(ADMITTANCE_POD)"),)
     assert plan.cleanup[0][-2:] == ("/usr/bin/docker", "r.k")
+
+
+@pytest.mark.parametrize(
+    ("limit", "want"), [(0, []), (77, ["--pids-limit", "77"])], ids=["no limit", "a limit"]
+)
+def test_the_limit_of_processes_holds_in_each_container(limit: int, want: list[str]) -> None:
+    fact = admitted({"name": "c", "image": "hello"})
+    rules = JobRules(limits=JobLimits(processes=limit))
+    argv = plan_docker(fact, given={}, docker="docker", mark="m", rules=rules).sets[0].main[0].argv
+    at = argv.index("--pids-limit") if want else 0
+    assert list(argv[at : at + len(want)]) == want
 
 
 def test_an_image_alone_is_enough_for_an_engine() -> None:

@@ -3,7 +3,7 @@ programs. A container that passes has a plan, or a runner says in one sentence w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
@@ -24,7 +24,7 @@ from admittance.api.struct_types import struct_type
 def check_containers(pod: PodSpec, path: str) -> list[Problem]:
     """The problems of all containers of a pod. ``path``: the place of the pod's spec."""
     found = _volumes(pod.volumes, f"{path}.volumes")
-    volumes = [one.name for one in pod.volumes]
+    volumes = frozenset(one.name for one in pod.volumes)
     for field, containers in (
         ("initContainers", pod.init_containers),
         ("containers", pod.containers),
@@ -34,7 +34,7 @@ def check_containers(pod: PodSpec, path: str) -> list[Problem]:
     return found
 
 
-def _container(container: Container, volumes: Sequence[str], path: str) -> list[Problem]:
+def _container(container: Container, volumes: Set[str], path: str) -> list[Problem]:
     found = [
         *_texts([container.image], f"{path}.image"),
         *_texts([container.working_dir], f"{path}.workingDir"),
@@ -143,12 +143,11 @@ def _volumes(volumes: Sequence[Volume], path: str) -> list[Problem]:
     return found
 
 
-def _mounts(mounts: Sequence[VolumeMount], volumes: Iterable[str], path: str) -> list[Problem]:
+def _mounts(mounts: Sequence[VolumeMount], volumes: Set[str], path: str) -> list[Problem]:
     found = check_unique([one.mount_path for one in mounts], path, ".mountPath")
-    known = set(volumes)
     for i, mount in enumerate(mounts):
         at = f"{path}[{i}]"
-        if mount.name not in known:
+        if mount.name not in volumes:
             message = f"no volume has the name {shown(mount.name)}"
             found.append(Problem(f"{at}.name", message, NOT_SUPPORTED))
         found += _whole_path(mount.mount_path, f"{at}.mountPath")

@@ -82,7 +82,8 @@ ProcessLimitOption = Annotated[
     typer.Option(
         "--process-limit",
         metavar="N",
-        help="Processes and threads of each other Unix user of --run-as; 0: any number. "
+        help="Processes and threads of each other Unix user of --run-as, or of each container; "
+        "0: any number. "
         "Default: $ADMIT_PROCESS_LIMIT, or 16384",
     ),
 ]

@@ -38,11 +38,11 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one runner; 0 means no limit.
 
     ``pods``: pods of one namespace that run at once. ``processes``: processes and threads that each
-    other Unix user of `JobRules.run_as` may have (RLIMIT_NPROC). ``output``: bytes of output that
-    are kept of one run. ``namespace_output``: bytes of output that are kept of all runs of one
-    namespace. ``free_space``: bytes that must be free on the disk of the runner's data folder when
-    a job starts. ``privilege_escalation``: whether programs such as ``sudo`` may give a job more
-    rights.
+    other Unix user of `JobRules.run_as` may have (RLIMIT_NPROC), or each container. ``output``:
+    bytes of output that are kept of one run. ``namespace_output``: bytes of output that are kept of
+    all runs of one namespace. ``free_space``: bytes that must be free on the disk of the runner's
+    data folder when a job starts. ``privilege_escalation``: whether programs such as ``sudo`` may
+    give a job more rights.
     """
 
     pods: int = 500

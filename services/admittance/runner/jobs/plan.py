@@ -347,6 +347,8 @@ def plan_docker(
                 argv += ["--user", f"{user.uid}:{user.gid}"]
             if not rules.limits.privilege_escalation:
                 argv += ["--security-opt", "no-new-privileges"]
+            if rules.limits.processes:
+                argv += ["--pids-limit", str(rules.limits.processes)]
             own_words = len(argv)
             every = pod.variables(each)
             for name, _, secret in every:
