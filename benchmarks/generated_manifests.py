@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from admittance.api.effects.field_effect import Effect
+from admittance.api.effects.field_effect import Effect, Usual
 from admittance.api.effects.walk import MANIFESTS, inner_struct
 from admittance.api.kinds import KINDS
 from admittance.api.manifests import STRUCTS
@@ -112,7 +112,9 @@ def _effects(
             yield from _effects(given, inner, here)
 
 
-def _is_usual(given: Any, usual: tuple[Any, ...]) -> bool:
+def _is_usual(given: Any, usual: Usual) -> bool:
+    if callable(usual):
+        return usual(given)
     plain = msgspec.to_builtins(usual)
     return any(type(given) is type(one) and given == one for one in plain)
 

@@ -130,7 +130,8 @@ def _word(effect: FieldEffect) -> str:
 
 
 def _about(effect: FieldEffect) -> str:
-    usual = [one for one in effect.usual or () if isinstance(one, str | bool | int)]
+    values = effect.usual if isinstance(effect.usual, tuple) else ()
+    usual = [one for one in values if isinstance(one, str | bool | int)]
     words = [
         f"`{str(one).lower() if isinstance(one, bool) else one}`"
         for one in usual

@@ -162,3 +162,11 @@ class Foreign(msgspec.Struct, frozen=True, kw_only=True):
     def parameters(self) -> Any:
         """The ``spec`` of the foreign object, which a check controller gets as parameters."""
         return self.object.get("spec")
+
+    @property
+    def not_run(self) -> str:
+        """A sentence for users who expect that a job of this kind is started."""
+        return (
+            f"objects of the kind {self.kind} are not run; submit a batch/v1 Job, or a Workload "
+            "with a pod set for each kind of pod"
+        )

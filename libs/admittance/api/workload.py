@@ -326,6 +326,9 @@ JOB_CONTROLLER = "kubernetes.io/job-controller"
 """The ``managedBy`` of a Job that no other controller runs."""
 
 TTL_AFTER_FINISHED = "admittance.dev/ttl-seconds-after-finished"
+TTL_MIN = 60
+"""The least seconds for which a finished workload is kept: a leader that reads facts again after a
+crash must find it, or it would submit the workload once more."""
 """Annotation of a workload: seconds after its end at which it is deleted."""
 
 

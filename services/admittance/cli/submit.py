@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.checks import Foreign
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
 from admittance.api.reading.objects import decode_object, encode
@@ -103,9 +104,12 @@ def _from_files(paths: Sequence[str], namespace: str, queue: str | None) -> list
 
 def _runnable(document: Document) -> Submission:
     if not isinstance(document.manifest, Workload | Job):
+        place = f"{document.source}: {document.place}"
+        if isinstance(document.manifest, Foreign):
+            raise BadInput(f"{place}: {document.manifest.not_run}")
         raise BadInput(
-            f"{document.source}: {document.place}: a {document.manifest.kind} is not submitted; "
-            "use `admit apply`"
+            f"{place}: objects of the kind {document.manifest.kind} are not submitted; use "
+            "`admit apply`"
         )
     return submission_of(document)
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from admittance.api.workload import TTL_AFTER_FINISHED
+from admittance.api.workload import TTL_AFTER_FINISHED, TTL_MIN
 from admittance.control.batch import fold
 from admittance.control.commit import (
     Commit,
@@ -226,18 +226,13 @@ PutOutcome: TypeAlias = int | Refused | None
 bucket has stored the put."""
 
 
-FINISHED_LEAST: Final = 60.0
-"""The least seconds for which a finished workload is kept: a leader that reads facts again after a
-crash must find it, or it would submit the workload once more."""
-
-
 def seconds_kept(annotations: Mapping[str, str], most: float) -> float:
     """How long a finished workload is kept: as long as its annotation says, but from
-    `FINISHED_LEAST` to ``most``, the deployment's setting."""
+    `TTL_MIN` to ``most``, the deployment's setting."""
     written = annotations.get(TTL_AFTER_FINISHED, "")
     if not written.isascii() or not written.isdecimal() or len(written) > 10:
         return most
-    return min(most, max(FINISHED_LEAST, float(written)))
+    return min(most, max(float(TTL_MIN), float(written)))
 
 
 class WorkloadWriter:

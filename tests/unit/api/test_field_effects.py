@@ -25,6 +25,7 @@ from admittance.api.manifests import STRUCTS
 from admittance.api.problems import ManifestError
 from admittance.api.reading.manifest import read
 from admittance.api.struct_types import struct_type
+from admittance.runner.jobs.inputs.environment import FIELDS
 
 
 def structs_inside(roots: Iterable[type[msgspec.Struct]]) -> set[type[msgspec.Struct]]:
@@ -89,6 +90,8 @@ def test_a_field_without_a_type_is_never_said_to_work() -> None:
         (no_effect("x", usual=("File",)), "File", False),
         (in_part("x"), "value", False),
         (in_part("x", usual=("Never",)), "Always", True),
+        (in_part("x", usual=lambda value: value >= 60), 59, True),
+        (in_part("x", usual=lambda value: value >= 60), 60, False),
         (refused("x"), "value", True),
     ],
 )
@@ -165,6 +168,52 @@ def test_a_pod_template_that_requires_a_topology_is_refused(kind: str) -> None:
     spec = {"template": pods} if kind == "Job" else {"podSets": [{"template": pods}]}
     with pytest.raises(ManifestError, match=rf"template\.metadata\.annotations\[{key}\]: is not"):
         warnings_about(kind, **spec)
+
+
+@pytest.mark.parametrize(("seconds", "warns"), [(0, True), (59, True), (60, False)])
+def test_a_job_that_is_to_be_removed_before_a_minute_causes_a_warning(
+    seconds: int, warns: bool
+) -> None:
+    found = warnings_about("Job", template=template(), ttlSecondsAfterFinished=seconds)
+    assert [one.startswith("spec.ttlSecondsAfterFinished works in part: ") for one in found] == (
+        [True] if warns else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "warns"),
+    [
+        *((path, False) for path in FIELDS),
+        ("metadata.annotations['any']", False),
+        ("metadata.uid", True),
+        ("status.podIP", True),
+        ("spec.nodeName", True),
+    ],
+)
+def test_a_variable_from_a_field_that_no_runner_has_causes_a_warning(
+    path: str, warns: bool
+) -> None:
+    variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    container = {"name": "a", "command": ["true"], "env": [variable]}
+    found = warnings_about("Job", template={"spec": {"containers": [container]}})
+    assert ["fieldPath works in part: " in one for one in found] == ([True] if warns else [])
+
+
+def test_a_job_of_another_group_with_a_queue_says_that_nothing_starts_it() -> None:
+    def warnings(labels: Mapping[str, str]) -> tuple[str, ...]:
+        manifest = {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "x", "labels": labels},
+        }
+        [document] = read(msgspec.json.encode(manifest), "x.yaml")
+        return document.warnings
+
+    assert warnings({"app": "x"}) == ()
+    assert warnings({f"{KUEUE}queue-name": "main"}) == (
+        f"metadata.labels[{KUEUE}queue-name] has no effect: objects of the kind JobSet are not "
+        "run; submit a batch/v1 Job, or a Workload with a pod set for each kind of pod",
+    )
 
 
 def test_a_preferred_topology_causes_a_warning() -> None:

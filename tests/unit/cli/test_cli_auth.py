@@ -77,7 +77,7 @@ def test_without_a_file_the_credentials_get_the_name_of_the_user(
     assert (folder.parent / "saver.creds").stat().st_mode & 0o777 == 0o600
     capsys.readouterr()
     assert invoke(["auth", "add", "backup", "../saver"]) == 2
-    assert "name the file for the credentials of ../saver with -o" in capsys.readouterr().err
+    assert "the user's name '../saver' may not have /" in capsys.readouterr().err
 
 
 def test_show_groups_subjects_by_purpose(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -201,7 +201,22 @@ def test_a_folder_without_manifests_is_an_error(
 def test_a_queue_is_not_submitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.yaml").write_text(FLAVOR)
     assert invoke(["submit", "-f", str(tmp_path / "a.yaml")]) == 2
-    assert "a ResourceFlavor is not submitted; use `admit apply`" in capsys.readouterr().err
+    assert "objects of the kind ResourceFlavor are not submitted; use `admit apply`" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_job_of_another_group_is_not_submitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: a}, spec: {}}"
+    )
+    assert invoke(["submit", "-f", str(tmp_path / "a.yaml")]) == 2
+    assert (
+        "objects of the kind RayJob are not run; submit a batch/v1 Job, or a Workload with a pod "
+        "set for each kind of pod" in capsys.readouterr().err
+    )
 
 
 def test_a_token_is_printed_for_every_name(capsys: pytest.CaptureFixture[str]) -> None:

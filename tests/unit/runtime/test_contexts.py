@@ -12,6 +12,7 @@ from admittance.cli.commands.program import invoke
 from admittance.cli.support.options import UrlFrom, outer_call
 from admittance.runtime import contexts
 from admittance.runtime.connection_options import (
+    DEFAULT_URL,
     BadOptions,
     ConnectionOptions,
     connection_options,
@@ -176,6 +177,14 @@ def test_options_do_not_need_a_readable_context(env: dict[str, str], tmp_path: P
     (tmp_path / "admittance" / "contexts" / "home.json").write_text("{")
     assert connection_options(env, url=HOME.url, given={"creds": "/mine"}).creds == "/mine"
     assert outer_call(None, None, None, environ=env).url_from is UrlFrom.DEFAULT
+
+
+def test_a_context_at_the_default_address_is_the_source_of_the_address(
+    env: dict[str, str],
+) -> None:
+    contexts.write(env, Context(name="local-4222", url=DEFAULT_URL))
+    assert outer_call(None, None, None, environ=env).url_from is UrlFrom.CONTEXT
+    assert outer_call(None, None, None, environ={}).url_from is UrlFrom.DEFAULT
 
 
 def test_commands_list_choose_and_show_contexts(

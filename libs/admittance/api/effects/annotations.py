@@ -32,6 +32,7 @@ from admittance.api.workload import (
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     TTL_AFTER_FINISHED,
+    TTL_MIN,
     Job,
     Workload,
 )
@@ -80,8 +81,8 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
             "of a Job: with fewer pods, fewer must succeed"
         ),
         TTL_AFTER_FINISHED: in_part(
-            "made from `ttlSecondsAfterFinished` of a Job: from 60 s to the time for which the "
-            "configuration keeps finished workloads"
+            f"made from `ttlSecondsAfterFinished` of a Job: from {TTL_MIN} s to the time for which "
+            "the configuration keeps finished workloads"
         ),
         ALLOWED_FLAVORS: WORKS,
         GATED_BY: WORKS,

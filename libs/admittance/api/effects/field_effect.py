@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -18,16 +18,20 @@ class Effect(StrEnum):
     REFUSED = "refused"
 
 
+Usual: TypeAlias = tuple[Any, ...] | Callable[[Any], bool]
+
+
 class FieldEffect(NamedTuple):
     """What one field does. ``about``: how the field works, or why it has no effect, as a clause.
 
-    ``usual``: values that ask for nothing but what happens anyway, and so cause neither a warning
-    nor a refusal; None: no value does. An absent or empty value never causes one.
+    ``usual``: the values that ask for nothing but what happens anyway, or whether a value does;
+    such a value causes neither a warning nor a refusal. None: no value causes one. An absent or
+    empty value never does.
     """
 
     effect: Effect
     about: str = ""
-    usual: tuple[Any, ...] | None = None
+    usual: Usual | None = None
 
     def concerns(self, value: Any) -> bool:
         """Whether this value of the field causes a warning or a refusal."""
@@ -35,6 +39,8 @@ class FieldEffect(NamedTuple):
             return False
         if not value and not isinstance(value, bool | int | float):
             return False
+        if callable(self.usual):
+            return not self.usual(value)
         return not any(type(value) is type(one) and value == one for one in self.usual)
 
     def sentence(self, path: str) -> str:
@@ -55,9 +61,9 @@ def works(about: str) -> FieldEffect:
     return FieldEffect(Effect.WORKS, about)
 
 
-def in_part(about: str, *, usual: tuple[Any, ...] | None = None) -> FieldEffect:
-    """A field that works in part. ``usual``: the values that work; others cause a warning. None:
-    there are no warnings."""
+def in_part(about: str, *, usual: Usual | None = None) -> FieldEffect:
+    """A field that works in part. ``usual``: the values that work, or whether a value does;
+    others cause a warning. None: there are no warnings."""
     return FieldEffect(Effect.IN_PART, about, usual)
 
 

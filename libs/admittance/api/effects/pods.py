@@ -4,6 +4,7 @@ the docker executor reads them; a runner of your own gets the whole template.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from admittance.api.effects.field_effect import Table, all_work, in_part, no_effect, works
@@ -42,6 +43,10 @@ _NETWORK: Final = "a job has the network of its machine or container engine"
 _USER: Final = "the rules of the runner choose the Unix user"
 _PROBES: Final = "a pod counts as ready when its processes have started"
 _KEYS: Final = "ConfigMaps and Secrets are files of the runner (`--env-files`)"
+_FIELDS: Final = (
+    "name, namespace, index, labels and annotations of the pod; with another field the job fails"
+)
+_FIELD: Final = re.compile(r"metadata\.(name|namespace|(labels|annotations)\['[^']+'\])")
 _FAILS: Final = "a job that mounts it fails: it exists only in a Kubernetes cluster"
 _ONE_MACHINE: Final = "all pods run on the machine of their runner"
 _IO: Final = "standard input is empty, and output is not a terminal"
@@ -140,16 +145,16 @@ PODS: Final[Table] = {
         "valueFrom": works("see its sources"),
     },
     EnvVarSource: {
-        "fieldRef": in_part(
-            "name, namespace, index, labels and annotations of the pod; with another field the job "
-            "fails"
-        ),
+        "fieldRef": in_part(_FIELDS),
         "resourceFieldRef": works("requests and limits that the container states"),
         "configMapKeyRef": in_part(_KEYS),
         "secretKeyRef": in_part(_KEYS),
         "fileKeyRef": no_effect("the job fails: no runner of ours reads it", usual=()),
     },
-    FieldRef: {**all_work("fieldPath"), "apiVersion": works("has one value, `v1`")},
+    FieldRef: {
+        "fieldPath": in_part(_FIELDS, usual=lambda path: _FIELD.fullmatch(path) is not None),
+        "apiVersion": works("has one value, `v1`"),
+    },
     ResourceFieldRef: all_work("containerName", "resource", "divisor"),
     KeyRef: all_work("name", "key", "optional"),
     FileKeyRef: dict.fromkeys(

@@ -16,6 +16,7 @@ from admittance.api.effects.field_effect import (
 )
 from admittance.api.workload import (
     JOB_CONTROLLER,
+    TTL_MIN,
     AdmissionConstraints,
     ExitCodes,
     Job,
@@ -88,7 +89,8 @@ WORKLOADS: Final[Table] = {
         "podReplacementPolicy": works("a pod is replaced when its processes have ended"),
         "successPolicy": works("as in Kubernetes"),
         "ttlSecondsAfterFinished": in_part(
-            "from 60 s to the time for which the configuration keeps finished workloads"
+            f"from {TTL_MIN} s to the time for which the configuration keeps finished workloads",
+            usual=lambda seconds: seconds >= TTL_MIN,
         ),
     },
     PodFailurePolicy: all_work("rules"),

@@ -24,7 +24,7 @@ from admittance.api.reading.conform import conform, resolve
 from admittance.api.reading.priority import PriorityClasses, resolve_priority
 from admittance.api.reading.upgrade import upgrade
 from admittance.api.validation.validate import validate
-from admittance.api.workload import Workload
+from admittance.api.workload import QUEUE_LABEL, Workload
 
 OBJECT_MAX: Final = 900_000
 """The most bytes of one object: a message has at most 1 MiB, and a fact has more than the object.
@@ -154,10 +154,14 @@ def accept(
 
 
 def with_field_warnings(accepted: AcceptedManifest) -> AcceptedManifest:
-    """The manifest as accepted, with a warning for each of its fields that has no effect."""
+    """The manifest as accepted, with a warning for each of its fields that has no effect, and for a
+    queue of a foreign object."""
     manifest, warnings = accepted
     if isinstance(manifest, Foreign):
-        return accepted
+        if QUEUE_LABEL not in manifest.metadata.labels:
+            return accepted
+        label = f"metadata.labels[{QUEUE_LABEL}] has no effect: {manifest.not_run}"
+        return AcceptedManifest(manifest, (*warnings, label))
     return AcceptedManifest(manifest, (*warnings, *field_warnings(manifest)))
 
 

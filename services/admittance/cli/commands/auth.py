@@ -160,13 +160,14 @@ def add(
     folder: FolderOption = None,
 ) -> None:
     """Add a user with a role, and write its credentials file."""
+    from admittance.access.users import user_name_problem
     from admittance.cli.auth import auth
     from admittance.cli.support.times import seconds_of
 
+    if problem := user_name_problem(name):
+        raise BadInput(problem)
     if file is None:
         file = Path(f"{name}.creds")
-        if file.name != str(file):
-            raise BadInput(f"name the file for the credentials of {name} with -o FILE")
     if not str(file) or file.is_dir():
         raise BadInput(f"-o {file}: name a new file")
     if any_workload and role != "user":

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from admittance.cli.support.errors import BadInput
+from admittance.runtime import contexts
 from admittance.runtime.connection_options import (
     DEFAULT_URL,
     OPTIONS,
@@ -204,7 +205,8 @@ def outer_call(
     elif nats is None:
         # A damaged context is reported when a command connects, so that `admit up` can replace it.
         with suppress(BadOptions):
-            if (url := server_url(environ)) != DEFAULT_URL:
+            url = server_url(environ)
+            if contexts.current_name(environ) is not None:
                 start = replace(start, url=url, url_from=UrlFrom.CONTEXT)
     return settle(start, nats, namespace, output, given)
 

@@ -22,7 +22,7 @@ from admittance.runner.jobs.job_rules import CannotRun
 
 _INDEX: Final = "$(JOB_COMPLETION_INDEX)"
 _WORKLOAD: Final = "$(ADMITTANCE_WORKLOAD)"
-_FIELDS: Final = {
+FIELDS: Final = {
     "metadata.name": "$(ADMITTANCE_POD)",
     "metadata.namespace": "$(ADMITTANCE_NAMESPACE)",
     "metadata.annotations['batch.kubernetes.io/job-completion-index']": _INDEX,
@@ -135,8 +135,8 @@ def _key(name: str, kind: str, ref: KeyRef, inputs: Inputs) -> Iterator[Variable
 
 
 def _field(name: str, path: str, template: PodTemplate) -> str:
-    if path in _FIELDS:
-        return _FIELDS[path]
+    if path in FIELDS:
+        return FIELDS[path]
     entry = _ENTRY.fullmatch(path)
     if entry is None:
         raise CannotRun(
