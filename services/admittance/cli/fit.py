@@ -170,11 +170,10 @@ def _warn_of_uncharged(subject: str, reply: FitReply) -> None:
 
 
 async def warn_of_images(bus: Link, workloads: Sequence[tuple[str, Workload]]) -> None:
-    """Warns about each subject (a workload by name) that needs a container engine, if no runner has
+    """Warns about the subjects (workloads by name) that need a container engine, if no runner has
     one.
     """
-    wanting = [(subject, tuple(images(workload))) for subject, workload in workloads]
-    if not any(found for _, found in wanting):
+    if not any(wants_engine(workload) for _, workload in workloads):
         return
     from admittance.cli.up.readiness import health
 
@@ -182,19 +181,59 @@ async def warn_of_images(bus: Link, workloads: Sequence[tuple[str, Workload]]) -
     executors = {one.details.get("executor", DOCKER) for one in runners}
     if not runners or DOCKER in executors:
         return
-    for subject, found in wanting:
-        for image, has_command in found:
-            if has_command:
-                output.warn(
-                    f"{subject}: no runner has a container engine: the command runs as a local "
-                    f"process, without image {image}"
-                )
-            else:
-                output.warn(
-                    f"{subject}: no runner has a container engine, so image {image} cannot run, "
-                    "and the job will fail; start one with `admit serve runner --executor docker`, "
-                    "or give a command"
-                )
+    for warning in engine_warnings(workloads):
+        output.warn(warning)
+
+
+def wants_engine(workload: Workload) -> bool:
+    """Whether a container engine runs the workload in another way than a local process."""
+    return bool(next(images(workload), None) or mounts(workload))
+
+
+def engine_warnings(workloads: Sequence[tuple[str, Workload]]) -> list[str]:
+    """What is different for each subject (a workload by name) without a container engine; one
+    warning for all workloads with the same difference."""
+    subjects: dict[str, list[str]] = {}
+    for subject, workload in workloads:
+        for difference in _differences(workload):
+            subjects.setdefault(difference, []).append(subject)
+    return [
+        f"{first}{f' (and {len(more)} more like it)' if more else ''}: {difference}"
+        for difference, (first, *more) in subjects.items()
+    ]
+
+
+def _differences(workload: Workload) -> Iterator[str]:
+    for image, has_command in images(workload):
+        if has_command:
+            yield (
+                "no runner has a container engine: the command runs as a local process, without "
+                f"image {image}"
+            )
+        else:
+            yield (
+                f"no runner has a container engine, so image {image} cannot run, and the job will "
+                "fail; start one with `admit serve runner --executor docker`, or give a command"
+            )
+    if paths := mounts(workload):
+        yield (
+            f"no runner has a container engine: nothing is mounted at {', '.join(paths)}; a "
+            "process finds the folders of its volumes by ADMITTANCE_VOLUME_<NAME>"
+        )
+
+
+def mounts(workload: Workload) -> list[str]:
+    """The paths at which a container with a command would find a volume, and a process does not."""
+    paths: dict[str, None] = {}
+    for pods in workload.spec.pod_sets:
+        spec = pods.template.spec
+        same = {(one.name, one.host_path.path) for one in spec.volumes if one.host_path}
+        for container in (*spec.init_containers, *spec.containers):
+            if container.command or container.args:
+                for mount in container.volume_mounts:
+                    if mount.sub_path or (mount.name, mount.mount_path) not in same:
+                        paths[mount.mount_path] = None
+    return list(paths)
 
 
 def _is_runner(one: object) -> bool:

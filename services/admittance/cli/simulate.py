@@ -10,8 +10,9 @@ import msgspec
 
 from admittance.api.reading.manifest import Document, encode
 from admittance.api.workload import Job, Workload
+from admittance.cli import fit
 from admittance.cli.get import find
-from admittance.cli.submit import submission_of
+from admittance.cli.submit import Submission, submission_of
 from admittance.cli.support import files, kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.link import Link, link
@@ -52,17 +53,20 @@ async def simulate(
     if not paths and not targets:
         raise BadInput("nothing to simulate: name manifests with -f, or an object with --delete")
     documents = files.documents(paths, call.namespace) if paths else []
-    objects = _objects(documents)
+    files.warn_about(documents)
+    objects, submissions = _parted(documents)
     told = {warning for document in documents for warning in document.warnings}
     whole = call.output in (Output.JSON, Output.YAML)
     most = limit if limit is not None else ALL if whole else ROWS
+    workloads = [one.workload for one in submissions]
     async with link(call) as bus:
         request = Simulate(
-            objects=objects,
+            objects=tuple(msgspec.Raw(raw) for raw in (*objects, *map(encode, workloads))),
             deletes=tuple([await _delete(bus, kind, name or "") for kind, name in targets]),
             limit=most,
         )
         parts = await _ask(bus, request)
+        await fit.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
     reply = joined_reply(parts)
     if reply.problems:
         raise BadInput(*reply.problems)
@@ -90,13 +94,11 @@ async def _ask(bus: Link, request: Simulate) -> list[SimulateReply]:
     )
 
 
-def _objects(documents: Sequence[Document]) -> tuple[msgspec.Raw, ...]:
+def _parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Submission]]:
     """The manifests in the order of `apply`: workloads after all other objects."""
-    files.warn_about(documents)
     runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
     objects = [one.raw for one in documents if not isinstance(one.manifest, Workload | Job)]
-    submissions = [encode(submission_of(one).workload) for one in runs]
-    return tuple(msgspec.Raw(raw) for raw in (*objects, *submissions))
+    return objects, [submission_of(one) for one in runs]
 
 
 async def _delete(bus: Link, kind: kinds.Kind, name: str) -> Delete:
