@@ -73,6 +73,9 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """The most bytes of requests of one namespace that wait to be published."""
 ALL_WAITING_BYTES_MAX: Final = 4 * WAITING_BYTES_MAX
 """The most bytes of waiting requests of all namespaces together."""
+REQUEST_BYTES: Final = 1024
+"""What a waiting request takes in memory beside its message, in bytes: without it, the limits of
+waiting bytes would admit a million requests of a few bytes each."""
 FACT_BYTES_MAX: Final = 64 * 1024
 """The most bytes of a fact that has no manifest. In a submission, the most bytes of all fields
 except the manifest."""
@@ -110,6 +113,11 @@ class Refusal(NamedTuple):
     description: str
 
 
+def _weight(request: UserRequest) -> int:
+    """The bytes that the request takes while it waits."""
+    return request.size + REQUEST_BYTES
+
+
 class FlowControl:
     """The requests of people between their arrival and their effect.
 
@@ -135,8 +143,8 @@ class FlowControl:
         refusal = next(self._refusals(request, now), None)
         if refusal is None:
             self._waiting.setdefault(request.namespace, deque()).append(request)
-            self._bytes[request.namespace] += request.size
-            self._all_bytes += request.size
+            self._bytes[request.namespace] += _weight(request)
+            self._all_bytes += _weight(request)
             self._count(request, 1)
         return refusal
 
@@ -147,8 +155,8 @@ class FlowControl:
         while self._waiting and self._taken + len(self._unapplied) < IN_FLIGHT_MAX:
             namespace, requests = self._waiting.popitem(last=False)
             request = requests.popleft()
-            self._bytes[namespace] -= request.size
-            self._all_bytes -= request.size
+            self._bytes[namespace] -= _weight(request)
+            self._all_bytes -= _weight(request)
             if requests:
                 self._waiting[namespace] = requests
             else:
@@ -214,8 +222,8 @@ class FlowControl:
         if request.verb == "submitted":
             yield from self._pending_refusals(request)
         if (
-            self._bytes[namespace] + request.size > WAITING_BYTES_MAX
-            or self._all_bytes + request.size > ALL_WAITING_BYTES_MAX
+            self._bytes[namespace] + _weight(request) > WAITING_BYTES_MAX
+            or self._all_bytes + _weight(request) > ALL_WAITING_BYTES_MAX
         ):
             yield Refusal(
                 TOO_MANY,

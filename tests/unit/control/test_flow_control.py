@@ -11,6 +11,7 @@ from admittance.control.flow_control import (
     ALL_WAITING_BYTES_MAX,
     FACT_BYTES_MAX,
     IN_FLIGHT_MAX,
+    REQUEST_BYTES,
     WAITING_BYTES_MAX,
     FlowControl,
     PendingCounts,
@@ -123,14 +124,14 @@ def test_a_refused_message_is_measured_without_its_manifest() -> None:
 
 def test_bytes_of_all_namespaces_are_bounded_and_freed_by_their_turns() -> None:
     control = flow()
-    size = FACT_BYTES_MAX - 100
+    size = FACT_BYTES_MAX - REQUEST_BYTES
     for number in count():
         namespace = f"ns-{number}"
         refusal = control.arrive(asks(namespace, verb="held", size=size), 0.0)
         if refusal is not None:
             break
     assert refusal.reason == "TooManyWaiting"
-    assert number == ALL_WAITING_BYTES_MAX // size
+    assert number == ALL_WAITING_BYTES_MAX // FACT_BYTES_MAX
     assert control.take()
     assert control.arrive(asks(namespace, verb="held", size=size), 0.0) is None
 
@@ -169,13 +170,19 @@ def test_rate_of_a_namespace_is_refilled_with_time() -> None:
     assert control.arrive(asks("ns"), 0.11) is not None
 
 
-def test_waiting_requests_of_a_namespace_have_bounded_bytes() -> None:
+@pytest.mark.parametrize(
+    ("size", "room"),
+    [
+        pytest.param(500_000, WAITING_BYTES_MAX // (500_000 + REQUEST_BYTES), id="large ones"),
+        pytest.param(0, WAITING_BYTES_MAX // REQUEST_BYTES, id="small ones take memory, too"),
+    ],
+)
+def test_waiting_requests_of_a_namespace_have_bounded_bytes(size: int, room: int) -> None:
     control = flow()
-    large = asks("a")._replace(size=500_000, manifest_size=490_000)
-    room = WAITING_BYTES_MAX // large.size
+    one = asks("a")._replace(size=size, manifest_size=size)
     for _ in range(room):
-        assert control.arrive(large, 0) is None
-    refusal = control.arrive(large, 0)
+        assert control.arrive(one, 0) is None
+    refusal = control.arrive(one, 0)
     assert refusal is not None
     assert (refusal.code, refusal.reason) == (429, "TooManyWaiting")
     assert control.waiting == room
