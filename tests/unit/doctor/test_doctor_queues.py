@@ -103,6 +103,21 @@ def test_consumers_without_progress_are_found(
     assert (one.state, found in one.found, bool(one.todo)) == (state, True, state != OK)
 
 
+@pytest.mark.parametrize(
+    ("consumer", "jobs_wait", "state"),
+    [
+        pytest.param(a_consumer("runner-gone", num_pending=9, num_waiting=0), False, NOTE),
+        pytest.param(a_consumer("runner-gone", num_pending=9, num_waiting=0), True, WRONG),
+        pytest.param(a_consumer("runner-hangs", num_ack_pending=3), False, WRONG),
+        pytest.param(a_consumer(num_pending=9, num_waiting=0), False, WRONG),
+    ],
+)
+def test_a_runner_that_is_away_is_a_note_while_no_job_waits(
+    consumer: dict[str, Any], jobs_wait: bool, state: str
+) -> None:
+    assert consumer_finding(consumer, jobs_wait=jobs_wait).state == state
+
+
 def test_requests_that_no_controller_reads_are_a_note() -> None:
     one = controller_finding("ctl", a_consumer("check-ctl", num_pending=1, num_waiting=0), [])
     assert one.state == NOTE

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding
+from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding, note
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import list_consumers
@@ -27,19 +27,25 @@ its service.
 LAG: Final = "docs/operations.md#the-log-is-not-applied"
 
 
-async def consumer_findings(bus: Bus) -> list[Finding]:
-    """A finding for each consumer of the log but those of check controllers and providers, which
-    have lines of their own."""
+async def consumers_of_log(bus: Bus) -> list[dict[str, Any]]:
+    """The consumers of the log but those of check controllers and providers, which have lines of
+    their own."""
     consumers: list[dict[str, Any]] = []
     with suppress(Refused, Unavailable):
         consumers = await list_consumers(bus, subjects.STREAM)
     return [
-        consumer_finding(info)
+        info
         for info in consumers
         if not (info["config"].get("durable_name") or subjects.CHECK_DURABLE).startswith(
             (subjects.CHECK_DURABLE, subjects.PROVIDER_DURABLE)
         )
     ]
+
+
+def is_of_absent_runner(info: Mapping[str, Any]) -> bool:
+    """Whether the consumer is that of a runner which does not read it."""
+    is_runner = str(info["name"]).startswith(subjects.RUNNER_DURABLE)
+    return is_runner and not info.get("paused") and unread_since(info) > 0
 
 
 def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
@@ -56,11 +62,17 @@ def unread_since(consumer: Mapping[str, Any]) -> float:
     return idle if consumer.get("num_pending", 0) and not asked and idle > STUCK_SECONDS else 0.0
 
 
-def consumer_finding(info: Mapping[str, Any]) -> Finding:
+def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Finding:
     """The finding about one consumer of the log, from its info. Times are those of nats-server's
-    clock."""
+    clock. ``jobs_wait``: whether admitted workloads have no runner; else a runner that is away,
+    perhaps for good, is only a note."""
     what = f"consumer {info['name']}"
     unread, text = backlog(info)
+    if not jobs_wait and is_of_absent_runner(info):
+        away = f"its runner is away for {unread_since(info):.0f} s; no job waits for it"
+        remove = f"`nats consumer rm {subjects.STREAM} {info['name']}`"
+        todo = f"start it on its data folder; if it is gone for good, {remove} removes this line"
+        return note(what, f"{text}; {away}", f"{todo}: {LAG}")
     service = next((one for one in READERS if info["name"].startswith(one)), "")
     why, todo = _stuck(info, service) or ("", "")
     if not why and unread > LAG_MAX:

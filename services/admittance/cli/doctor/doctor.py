@@ -76,6 +76,8 @@ async def examine(bus: Link, options: Options) -> list[Finding]:
     found = without_repeats(one for reply in replies for one in reply.findings)
     infos = await stream_infos(bus.bus)
     monitored = await servers.monitor_findings(options.monitors)
+    log = await consumers.consumers_of_log(bus.bus)
+    waiting = await runners.waiting_jobs(bus, replies, log)
     return [
         *await servers.server_findings(bus.bus, call, [*found, *monitored]),
         *monitored,
@@ -84,14 +86,14 @@ async def examine(bus: Link, options: Options) -> list[Finding]:
         *streams.stream_findings(infos),
         *streams.replica_findings(infos, replies),
         *await streams.write_findings(bus.bus),
-        *await consumers.consumer_findings(bus.bus),
+        *(consumers.consumer_finding(info, jobs_wait=bool(waiting)) for info in log),
         *await controllers.check_controllers(bus),
         *await controllers.capacity_classes(bus),
         *await queues.queue_findings(bus),
         *await schedules.timers_found(bus.bus),
         *await schedules.families_found(bus.bus),
         *services.service_findings(replies),
-        *await runners.runner_findings(bus, replies),
+        *runners.runner_findings(replies, waiting),
         *await services.leader_findings(bus.bus, replies),
         *permission_findings(replies),
         *await admin_ports.admin_findings(options.admin_ports),

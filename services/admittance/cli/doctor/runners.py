@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
+from admittance.cli.doctor.consumers import is_of_absent_runner
 from admittance.cli.doctor.finding import Finding, note, wrong
 from admittance.cli.show.objects import lookup_all
 from admittance.cli.support import kinds
@@ -37,15 +38,25 @@ TODO: Final = (
 )
 
 
-async def runner_findings(bus: Link, replies: Iterable[HealthReply]) -> list[Finding]:
-    """The finding about missing runners; empty if a runner answers, which has a line of its own."""
-    if any(one.service == RUNNER for one in replies):
+async def waiting_jobs(
+    bus: Link, replies: Iterable[HealthReply], consumers: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """The admitted workloads that have not started, each as namespace and name, if a runner is
+    away: none answers, or none reads one of the consumers of the log."""
+    if _answers(replies) and not any(map(is_of_absent_runner, consumers)):
         return []
-    try:
-        waiting = await _waiting(bus)
-    except (AnswerIsNo, Refused, Unavailable):
-        waiting = []  # Another finding reports the service or server that does not answer.
-    return [runner_finding(waiting)]
+    with suppress(AnswerIsNo, Refused, Unavailable):
+        return await _waiting(bus)
+    return []  # Another finding reports the service or server that does not answer.
+
+
+def runner_findings(replies: Iterable[HealthReply], waiting: Sequence[str]) -> list[Finding]:
+    """The finding about missing runners; empty if a runner answers, which has a line of its own."""
+    return [] if _answers(replies) else [runner_finding(waiting)]
+
+
+def _answers(replies: Iterable[HealthReply]) -> bool:
+    return any(one.service == RUNNER for one in replies)
 
 
 def runner_finding(waiting: Sequence[str]) -> Finding:
