@@ -64,12 +64,12 @@ FAULTS = [
     ),
     pytest.param(
         Fault(
-            WRONG,
+            NOTE,
             f"consumer {CONSUMER}",
-            "1 not read, 0 not acknowledged; no program has read it for",
-            "start the runner, or restart it if it runs",
+            "1 not read, 0 not acknowledged; its runner is away for",
+            "`nats consumer rm ADMITTANCE runner-gone` removes this line",
         ),
-        id="consumer stuck",
+        id="runner gone",
     ),
     pytest.param(
         Fault(WRONG, "clock of scheduler", "s-late is 5", "synchronise it"),
