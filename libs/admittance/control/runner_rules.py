@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from admittance.api.workload import Kept
 from admittance.events.system import RunnerStarts
+
+PATTERNS_MAX: Final = 200
+"""The most patterns of images of one runner that are looked at: each image of a submission is
+compared with all of them. A runner with more refuses images only when it would start the job."""
 
 
 def starts_job(rules: RunnerStarts, user: str, namespace: str) -> bool:
@@ -30,6 +34,8 @@ class AnnouncedRunners:
 
     def note(self, runner: str, starts: RunnerStarts | None) -> None:
         """Records an announcement. ``starts`` None: the runner starts all jobs."""
+        if starts is not None and len(starts.images) > PATTERNS_MAX:
+            starts = msgspec.structs.replace(starts, images=())
         self._known[runner] = starts
 
     def forget(self, runner: str) -> None:

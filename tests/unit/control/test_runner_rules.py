@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.control.runner_rules import AnnouncedRunners
+from admittance.control.runner_rules import PATTERNS_MAX, AnnouncedRunners
 from admittance.events.system import RunnerStarts
 
 ADA = RunnerStarts(submitters=("ada",))
@@ -120,3 +120,11 @@ def test_a_workload_that_gets_an_input_from_no_runner_is_refused(
     assert bool(said) == bool(refusal)
     known.note("two", RunnerStarts(every=True))
     assert known.refusal("ada", "team", submitted) == ""
+
+
+def test_a_runner_with_thousands_of_patterns_costs_submissions_nothing() -> None:
+    known = AnnouncedRunners()
+    known.note("a", RunnerStarts(every=True, images=tuple(map(str, range(PATTERNS_MAX)))))
+    assert known.refusal("ada", "team", manifest("other")) != ""
+    known.note("a", RunnerStarts(every=True, images=tuple(map(str, range(PATTERNS_MAX + 1)))))
+    assert known.refusal("ada", "team", manifest("other")) == ""
