@@ -89,7 +89,7 @@ async def test_a_subject_of_the_maximal_length_becomes_a_dead_letter(system: Bus
 async def test_a_submission_that_would_not_fit_with_its_status_is_rejected(
     system: Bus, length: int
 ) -> None:
-    manifest = _with("big", "volumes", [{"x": "y" * length}])
+    manifest = _with("big", "volumes", [{"name": "v", "csi": {"x": "y" * length}}])
     (sequence,) = await submit(system, [manifest])
     reply = await settled(system, sequence)
     assert reply.outcome == ("applied" if length <= 400_000 else "dead-lettered")
