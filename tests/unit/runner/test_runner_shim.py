@@ -183,11 +183,21 @@ def test_a_failing_pod_fails_the_job_and_ends_the_others(bench: Bench) -> None:
     assert not any(alive(pid) for pid in run.journal.processes)
 
 
-def test_a_program_that_is_not_there_fails_the_job(bench: Bench) -> None:
-    run = bench.start(ContainerPlan(name="c", argv=("no-such-program",)))
+@pytest.mark.parametrize(
+    ("program", "cwd", "why"),
+    [
+        ("no-such-program", "", "no folder of PATH has the program no-such-program"),
+        ("/etc/passwd", "", "cannot start /etc/passwd: Permission denied"),
+        ("true", "/no/dir", "cannot enter the working folder /no/dir: No such file or directory"),
+    ],
+)
+def test_a_program_that_cannot_start_fails_the_job(
+    bench: Bench, program: str, cwd: str, why: str
+) -> None:
+    run = bench.start(ContainerPlan(name="c", argv=(program,), cwd=cwd))
     kind, message = bench.outcome(run)
     assert (kind, run.journal.exit_code) == ("failed", 127)
-    assert message == "pod main-0 failed: no folder of PATH has the program no-such-program"
+    assert message == f"pod main-0 failed: {why}"
     assert bench.output(run) == f"admittance: {message}\n"
 
 

@@ -95,6 +95,21 @@ def find_program(name: str, env: dict[str, str], cwd: str) -> str:
     raise FileNotFoundError(f"no folder of PATH has the program {name}")
 
 
+def start_problem(error: Exception) -> str:
+    """Why a process did not start, as a clause."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"cannot start {error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _enter(folder: str) -> None:
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        problem = f"cannot enter the working folder {folder}: {error.strerror}"
+        raise OSError(problem) from None
+
+
 def make_scratch(path: str, user: dict[str, Any] | None) -> str:
     """Makes the scratch folder of a pod, which only the Unix user of the pod may read; returns its
     path. ``user``: the ``uid`` and ``gid`` of the pod's Unix user; None: the runner's Unix user."""
@@ -136,7 +151,7 @@ def start_process(
     """
     if user:
         return _start_as(user, program, argv, env, folders, output, process_limit)
-    os.chdir(folders[1])
+    _enter(folders[1])
     return os.posix_spawn(
         program,
         argv,
@@ -172,7 +187,7 @@ def _start_as(
             _become(user, *folders, output)
             os.execve(program, argv, env)
         except (OSError, ValueError) as error:
-            os.write(report, str(error).encode())
+            os.write(report, start_problem(error).encode())
         finally:
             os._exit(127)
     os.close(report)
@@ -211,7 +226,7 @@ def _become(user: dict[str, Any], scratch: str, cwd: str, output: int) -> None:
     os.setresgid(user["gid"], user["gid"], user["gid"])
     os.setresuid(user["uid"], user["uid"], user["uid"])
     if cwd != scratch:
-        os.chdir(cwd)
+        _enter(cwd)
 
 
 def start_time(pid: int) -> int:
