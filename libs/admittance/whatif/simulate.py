@@ -6,6 +6,7 @@ real apply."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
@@ -105,7 +106,7 @@ def _try(
 
 
 def _some(rows: Iterator[T], limit: int) -> tuple[T, ...]:
-    return tuple(islice(rows, limit) if limit > 0 else rows)
+    return tuple(islice(rows, min(limit, sys.maxsize)) if limit > 0 else rows)
 
 
 def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply]:

@@ -410,6 +410,8 @@ def test_an_object_that_is_too_large_for_the_bus_is_one_line() -> None:
         pytest.param("a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 10)}]\n"
             for i in range(9)), id="a bomb of aliases"),
+        pytest.param('a: &a "' + "x" * 1_000_000 + '"\nb: [' + "*a," * 1_000 + "]",
+                     id="a gigabyte by aliases of one long text"),
         pytest.param("[" * 100_000, id="nested lists"),
         pytest.param('{"a":' * 100_000, id="nested JSON"),
         pytest.param('{"a":' * 500 + "1" + "}" * 500, id="valid nested JSON"),

@@ -336,10 +336,10 @@ def test_events_without_the_change_are_not_listed() -> None:
     assert reply.counts.run == 2
 
 
-@pytest.mark.parametrize("limit", [1, 2])
-def test_lists_are_cut_at_the_limit_and_counts_are_not(limit: int) -> None:
+@pytest.mark.parametrize(("limit", "rows"), [(1, 1), (2, 2), (2**63, 2)])
+def test_lists_are_cut_at_the_limit_and_counts_are_not(limit: int, rows: int) -> None:
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 4}), limit=limit)
-    assert len(reply.starts) == limit
+    assert len(reply.starts) == rows
     assert reply.counts.starts == 2
 
 

@@ -193,7 +193,8 @@ SIZE_MAX: Final = 8 * 1024 * 1024
 """The most characters of one YAML text."""
 
 NODES_MAX: Final = 1_000_000
-"""The most values of one document; an alias counts as many values as its anchor."""
+"""The most values of one document; an alias counts as many values as its anchor, and every 64
+characters of a text as one more."""
 
 DEPTH_MAX: Final = 100
 
@@ -246,10 +247,11 @@ class _Builder:
     def take(self, event: Any) -> None:
         kind = type(event)
         if kind is events.ScalarEvent:
-            value = _scalar_of(event)
+            text = _scalar_of(event)
+            size = 1 + len(text) // 64
             if event.anchor:
-                self.anchors[event.anchor] = (value, 1)
-            self._put(value, 1, event)
+                self.anchors[event.anchor] = (text, size)
+            self._put(text, size, event)
         elif kind is events.MappingStartEvent or kind is events.SequenceStartEvent:
             self._open(event, {} if kind is events.MappingStartEvent else [])
         elif kind is events.MappingEndEvent or kind is events.SequenceEndEvent:
