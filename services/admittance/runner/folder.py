@@ -23,14 +23,16 @@ runner/
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -47,6 +49,11 @@ JOURNAL_BYTES: Final = 16 << 20
 job with the runner's Unix user can make the file longer than the memory.
 """
 
+SMALL_BYTES: Final = 1 << 16
+"""The most bytes that are read of a file with a name, a number or a note."""
+SPEC_BYTES: Final = 256 << 20
+"""The most bytes that are read of the spec of a run."""
+
 _identity = msgspec.json.Decoder(RunIdentity)
 
 
@@ -59,6 +66,27 @@ def _replace(path: Path, data: bytes) -> None:
     except OSError:
         part.unlink(missing_ok=True)
         raise
+
+
+class NotPlain(OSError):
+    """A pipe, a folder or a device is in the place of a file."""
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Opens a file for reading. Raises NotPlain, and another OSError if it cannot be opened: a job
+    with the runner's Unix user can put a pipe there, on which the runner would wait for ever, and
+    another runner can announce a folder with such files."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return os.fdopen(file, "rb")
+    os.close(file)
+    raise NotPlain(errno.EINVAL, "it is not a plain file", str(path))
+
+
+def _read(path: Path, most: int = SMALL_BYTES) -> bytes:
+    """The bytes of a file, at most ``most``. Raises OSError."""
+    with open_plain(path) as file:
+        return file.read(most)
 
 
 def _make_folder(path: Path) -> None:
@@ -114,14 +142,14 @@ class RunFolder:
 
     def stop_note(self) -> StopNote | None:
         try:
-            return msgspec.json.decode((self.path / "stop").read_bytes(), type=StopNote)
+            return msgspec.json.decode(_read(self.path / "stop"), type=StopNote)
         except (OSError, msgspec.MsgspecError):
             return None
 
     def read_journal(self) -> bool:
         """Reads new lines of the run's journal; returns True if there was a new line."""
         try:
-            with (self.path / "journal").open("rb") as file:
+            with open_plain(self.path / "journal") as file:
                 grown = False
                 file.seek(self.journal.offset)
                 while self.journal.feed(file.read(JOURNAL_BYTES)):
@@ -138,14 +166,14 @@ class RunFolder:
     def shim_pid(self) -> int:
         """The pid of the run's shim; 0 if no shim has started yet."""
         try:
-            return int((self.path / "shim").read_text().split()[0])
+            return int(_read(self.path / "shim").split()[0])
         except (OSError, ValueError, IndexError):
             return 0
 
     def fork_server(self) -> ProcessRef:
         """The fork server that forked the run's shim; pid 0 if it is not known."""
         try:
-            _, _, pid, ticks = (self.path / "shim").read_text().split()
+            _, _, pid, ticks = _read(self.path / "shim").split()
             return ProcessRef(int(pid), int(ticks))
         except (OSError, ValueError):
             return ProcessRef(0, 0)
@@ -155,7 +183,7 @@ class RunFolder:
         to another process by now.
         """
         try:
-            file = os.open(self.path / "alive", os.O_RDWR)
+            file = os.open(self.path / "alive", os.O_RDWR | os.O_NONBLOCK)
         except OSError:
             return False
         try:
@@ -231,7 +259,7 @@ def open_run(root: Path, key: str) -> RunFolder | None:
     """
     path = _path_of(root, key)
     try:
-        return RunFolder(path, _identity.decode((path / "spec.json").read_bytes()))
+        return RunFolder(path, _identity.decode(_read(path / "spec.json", SPEC_BYTES)))
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
 
@@ -313,8 +341,8 @@ class DataFolder:
         """Returns every run of the runner, open or closed; removes folders that are not runs."""
         for path in sorted((self.root / "runs").iterdir()):
             try:
-                identity = _identity.decode((path / "spec.json").read_bytes())
-            except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+                identity = _identity.decode(_read(path / "spec.json", SPEC_BYTES))
+            except (FileNotFoundError, NotADirectoryError, NotPlain, msgspec.MsgspecError):
                 if not (path / "earlier.json").exists():
                     _remove_tree(path)
                 continue
@@ -325,8 +353,10 @@ class DataFolder:
         for path in sorted((self.root / "runs").iterdir()):
             if (path / "spec.json").exists():
                 continue
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
-                identity = _identity.decode((path / "earlier.json").read_bytes())
+            with contextlib.suppress(
+                FileNotFoundError, NotADirectoryError, NotPlain, msgspec.MsgspecError
+            ):
+                identity = _identity.decode(_read(path / "earlier.json", SPEC_BYTES))
                 yield RunFolder(path, identity)
 
 
@@ -337,7 +367,7 @@ def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
     for runner, root in roots.items():
         path = Path(root)
         try:
-            if not path.is_absolute() or (path / "id").read_text().strip() != runner:
+            if not path.is_absolute() or _read(path / "id").decode().strip() != runner:
                 continue
             found = open_run(path, key)
         except (OSError, ValueError):
@@ -345,7 +375,7 @@ def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
         if found is None:
             continue
         try:
-            return OtherRun(found, (path / "secret").read_text().strip().encode())
+            return OtherRun(found, _read(path / "secret").strip())
         except (OSError, ValueError):
             return OtherRun(found, None)
     return None

@@ -25,6 +25,7 @@ from admittance.runner.machine import (
 from admittance.runner.output.log_reader import LogReader, read_logs
 from admittance.runner.service import expired
 from admittance.runtime.errors import SetupError
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 
@@ -171,6 +172,26 @@ def test_a_folder_is_read_only_where_it_is_the_runners_own(
         assert (other.folder.identity, other.secret) == (run.identity, folder.secret)
     assert find_run({runner: "relative"}, run.identity.key) is None
     assert find_run({folder.runner: str(folder.root)}, "team.nothing.1") is None
+    folder.close()
+
+
+@pytest.mark.parametrize("name", ["journal", "stop", "shim", "alive", "spec.json", "id"])
+def test_a_pipe_in_place_of_a_file_keeps_no_runner_waiting(tmp_path: Path, name: str) -> None:
+    """A job with the runner's Unix user can put it there, and so can another runner in the folder
+    that it announces."""
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    path = (folder.root if name == "id" else run.path) / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert not run.read_journal()
+    assert run.stop_note() is None
+    assert (run.shim_pid(), run.fork_server().pid) == (0, 0)
+    assert not run.shim_lives()
+    lost = name in ("spec.json", "id")
+    assert (find_run({folder.runner: str(folder.root)}, run.identity.key) is None) is lost
+    assert len(list(folder.runs())) == (name != "spec.json")
+    assert [one.about for one in faults.take()] == ["run team.train.7"] * (name == "journal")
     folder.close()
 
 
