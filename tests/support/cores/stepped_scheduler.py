@@ -143,6 +143,10 @@ class SteppedScheduler:
         self.stored[name] = stored
         self.core.apply_workload(namespace, name, stored, self.revision, now=self.now)
 
+    def restore(self, name: str, stored: StoredWorkload) -> None:
+        """A workload as another scheduler has seen it."""
+        self._write(stored.metadata.namespace, name, stored)
+
     def change(self, workload: str, **status: Any) -> None:
         """Writes these fields of the status; conditions as type to (is true, reason)."""
         stored = self.stored[workload]

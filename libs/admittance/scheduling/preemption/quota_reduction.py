@@ -27,6 +27,7 @@ from admittance.events.shapes import Shortfall
 from admittance.quota.cell import UNLIMITED, Cell, CellNode, FlavorResource, is_over, plus
 from admittance.quota.tree import Node
 from admittance.scheduling.state import charging
+from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
     remove_all_usage,
@@ -40,6 +41,8 @@ from admittance.scheduling.state.workload_view import PROMISED
 QUOTA_CHANGED: Final = "QuotaChanged"
 FLAVORS_CHANGED: Final = "FlavorsChanged"
 EVICT: Final = "evict"
+REVOKE: Final = "revoke"
+"""The step of this module, in the error that names the workload of an exception."""
 _NOT_RUNNING: Final = frozenset({"QuotaReserved", PROMISED})
 
 
@@ -71,6 +74,7 @@ def due_revocations(state: SchedulerState, domain: Domain, now: datetime) -> lis
     stated: list[Revoked] = []
     for revocation in workloads_to_revoke(state, domain):
         workload = revocation.workload
+        state.at_work = REVOKE, workload
         state.set_in_flight(workload, domain, InFlight.REVOKED)
         state.bump_version(domain)
         stated.append(
@@ -81,6 +85,7 @@ def due_revocations(state: SchedulerState, domain: Domain, now: datetime) -> lis
                 shortfalls=revocation.shortfalls,
             )
         )
+    state.at_work = None
     if stated:
         # A search for victims prefers workloads that are being evicted, so nominations from before
         # these revocations are outdated.
@@ -116,7 +121,9 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
         restore_usage(workload)
     for workload in out:
         restore_usage(workload)
-    found += [_revocation(workload, overloads, cell) for workload, cell in taken]
+    for workload, cell in taken:
+        state.at_work = REVOKE, workload
+        found.append(_revocation(workload, overloads, cell))
     return found
 
 
@@ -137,6 +144,7 @@ def _without_flavor(state: SchedulerState, queue: Queue) -> Iterator[Revocation]
     if all(cell.named for cell in queue.node.cells.values()):
         return
     for workload in queue.holding:
+        state.at_work = REVOKE, workload
         if _may_go(state, queue, workload) and (missing := flavors_not_offered(workload)):
             names = ", ".join(f"{resource} in flavor {flavor}" for flavor, resource in missing)
             message = f"ClusterQueue {queue.name} no longer offers {names}"
@@ -144,7 +152,7 @@ def _without_flavor(state: SchedulerState, queue: Queue) -> Iterator[Revocation]
 
 
 def _may_go(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> bool:
-    if workload.in_flight:
+    if workload.in_flight or is_set_aside(workload):
         return False
     if workload.state in _NOT_RUNNING:
         return True
@@ -256,7 +264,8 @@ def _make_fit(
         evicts = _evicts(state, queue)
         for entry in queue.candidates:
             workload = entry[4]
-            if workload.in_flight or flavors_not_offered(workload):
+            state.at_work = REVOKE, workload
+            if workload.in_flight or is_set_aside(workload) or flavors_not_offered(workload):
                 continue
             if workload.state == "QuotaReserved":
                 reserved.append(workload)
@@ -266,7 +275,10 @@ def _make_fit(
             reserved += [
                 one
                 for one in queue.holding
-                if one.state == PROMISED and not one.in_flight and not flavors_not_offered(one)
+                if one.state == PROMISED
+                and not one.in_flight
+                and not is_set_aside(one)
+                and not flavors_not_offered(one)
             ]
     reserved.sort(key=_rank)
     admitted.sort(key=_rank)
@@ -278,6 +290,7 @@ def _make_fit(
         for workload in workloads:
             if workload in gone:
                 continue
+            state.at_work = REVOKE, workload
             going = [workload]
             cell = _exceeds(state, workload, away, only_borrowing=only_borrowing)
             if cell is None and workload.family_quota is not None:
@@ -299,6 +312,7 @@ def _make_fit(
     # that stay.
     for index in range(len(taken) - 2, -1, -1):
         workload = taken[index][0]
+        state.at_work = REVOKE, workload
         restore_usage(workload)
         if exceeded_cell(workload, only_borrowing=False) is None:
             del taken[index]

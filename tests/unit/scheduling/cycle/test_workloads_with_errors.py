@@ -3,18 +3,22 @@ all others get their decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from admittance.events.facts import Revoked
 from admittance.events.object_errors import ObjectError
 from admittance.scheduling.cycle import cycle, recheck, refusals
 from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.process import EntryProcessor
+from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.object_errors import Suspect
+from admittance.scheduling.state.workload_info import Inadmissible
+from admittance.workload.stored import StoredWorkload
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 Step = Callable[..., Any]
@@ -23,8 +27,8 @@ Step = Callable[..., Any]
 def raising(step: Step, name: str = "bad") -> Step:
     """The step; for the workload it raises a KeyError after it has done its work."""
 
-    def broken(*args: Any) -> Any:
-        found = step(*args)
+    def broken(*args: Any, **options: Any) -> Any:
+        found = step(*args, **options)
         if any(name_of(one) == name for one in args):
             raise KeyError("a bug")
         return found
@@ -137,6 +141,52 @@ def test_a_suspect_is_not_tried_by_the_next_state(monkeypatch: pytest.MonkeyPatc
     after.submit("good", "cq")
     assert (settled(after), errors) == (["good"], [])
     assert after.core.explain("ns", "bad", now=after.now).reason == "InternalError"
+
+
+@pytest.mark.parametrize(
+    ("step", "offered"),
+    [
+        pytest.param("_exceeds", "default", id="the search"),
+        pytest.param("_revocation", "default", id="the reason"),
+        pytest.param("flavors_not_offered", "other", id="a flavor that is gone"),
+    ],
+)
+def test_a_search_after_a_quota_cut_names_its_suspect_and_passes_over_it(
+    monkeypatch: pytest.MonkeyPatch, step: str, offered: str
+) -> None:
+    one, errors = checked()
+    stored = dict(one.stored)
+    monkeypatch.setattr(quota_reduction, step, raising(getattr(quota_reduction, step)))
+    one.queue("cq", resourceGroups=groups(**{offered: "0"}), admissionChecks=["c"])
+    with pytest.raises(Suspect) as found:
+        one.core.cycle(now=one.now)
+    assert found.value.error[:2] == ("revoke", "workload ns/bad")
+
+    after = checked(stored, {found.value.uid: found.value.problem})[0]
+    after.queue("cq", resourceGroups=groups(**{offered: "0"}), admissionChecks=["c"])
+    decided = after.core.cycle(now=after.now)
+    assert [(type(decision), decision.name) for decision in decided] == [(Revoked, "good")]
+    assert errors == []
+
+
+def checked(
+    stored: Mapping[str, StoredWorkload] = {}, suspects: Mapping[str, Inadmissible] = {}
+) -> tuple[SteppedScheduler, list[ObjectError]]:
+    """A scheduler with two reservations that wait for a check: of the stored workloads, or new."""
+    errors: list[ObjectError] = []
+    one = SteppedScheduler()
+    one.core = Scheduler(errors=errors, suspects=suspects)
+    one.admits = False
+    for flavor in ("default", "other"):
+        one.flavor(flavor)
+    one.put("AdmissionCheck", "c", {"controllerName": "example.com/c"})
+    one.queue("cq", resourceGroups=groups(default="2"), admissionChecks=["c"])
+    for name, workload in stored.items():
+        one.restore(name, workload)
+    for name in () if stored else ("bad", "good"):
+        one.submit(name, "cq")
+    settled(one)
+    return one, errors
 
 
 def test_without_a_list_of_errors_the_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
