@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from admittance.api.checks import AdmissionCheck, ObjectStatus
 from admittance.api.meta import Condition
 from admittance.control.objects import Objects, missing_parameters_text
-from admittance.events.system import CheckAlive
+from admittance.events.system import EVERY_CALL_FAILS, CheckAlive
 
 ACTIVE: Final = "Active"
 """Type of the Active condition, and the reason of that condition while its status is True."""
@@ -135,6 +135,7 @@ class Heartbeats:
                 (before.status, before.reason) == report[:2]
                 and lately
                 and not _rivals_changed(before, report)
+                and not _began_to_fail(before, report)
             ):
                 return None
         return _active(check, report, clock)
@@ -174,6 +175,15 @@ def _rivals_changed(before: Condition, report: tuple[str, str, str]) -> bool:
     """Whether rival programs appeared or disappeared between the written condition and the
     report."""
     return before.message.startswith(RIVALS) != report[2].startswith(RIVALS)
+
+
+def _began_to_fail(before: Condition, report: tuple[str, str, str]) -> bool:
+    """Whether every call of the check's function fails now, and did not when the condition was
+    written. The end of failures may wait, so that a check that fails now and then is written
+    seldom."""
+    return report[2].startswith(EVERY_CALL_FAILS) and not before.message.startswith(
+        EVERY_CALL_FAILS
+    )
 
 
 def _programs(live: list[CheckAlive]) -> tuple[str, ...]:

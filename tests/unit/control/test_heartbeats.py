@@ -17,7 +17,7 @@ from admittance.control.heartbeats import (
     active_of,
     with_active,
 )
-from admittance.events.system import CheckActive, CheckAlive
+from admittance.events.system import EVERY_CALL_FAILS, CheckActive, CheckAlive
 from support.builders import NOON
 
 CONTROLLER = "example.com/budget"
@@ -173,6 +173,13 @@ def test_a_message_that_changes_all_the_time_is_written_seldom(listening: Listen
     for second in range(600):
         listening.hear(float(second), CheckAlive(message=f"spent {second}"))
     assert 9 <= listening.writes <= 11
+
+
+def test_a_check_whose_every_call_fails_is_written_at_once(listening: Listening) -> None:
+    failing = CheckAlive(message=f"{EVERY_CALL_FAILS} (KeyError)")
+    for second, beat in enumerate((CheckAlive(), failing, CheckAlive(), failing)):
+        listening.hear(float(second), beat)
+    assert (listening.message, listening.writes) == (failing.message, 2)
 
 
 def test_the_number_of_remembered_replicas_is_bounded(listening: Listening) -> None:
