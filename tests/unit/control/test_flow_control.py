@@ -54,6 +54,24 @@ def test_namespaces_take_turns() -> None:
     assert len(taken) == IN_FLIGHT_MAX
 
 
+def test_large_facts_of_a_namespace_leave_a_quiet_one_its_turn() -> None:
+    """64 of them would keep the workload-controller busy for seconds."""
+    control = flow()
+    large = [asks("flood", size=300_000)._replace(manifest_size=300_000) for _ in range(9)]
+    for one in large:
+        control.arrive(one, 0)
+    taken = control.take()
+    assert taken == large[:2]
+    quiet = asks("quiet")
+    control.arrive(quiet, 0)
+    assert control.take() == []
+    control.stored(taken[0], 7)
+    control.dropped(taken[1])
+    assert control.take() == [large[2]]
+    control.applied(7)
+    assert control.take() == [quiet, large[3]]
+
+
 def test_quiet_namespace_is_next_when_the_first_fact_is_applied() -> None:
     control = flow()
     for _ in range(1000):
