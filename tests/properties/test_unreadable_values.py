@@ -275,3 +275,39 @@ def _decides(scheduler: Scheduler) -> None:
     scheduler.explain("ns", "w", now=NOON)
     scheduler.pending(PendingQuery())
     scheduler.queues(Queues())
+
+
+def deepest(data: bytes) -> int:
+    """The deepest level of brackets outside of strings, byte by byte."""
+    level = most = at = 0
+    in_string = False
+    while at < len(data):
+        one = data[at : at + 1]
+        if in_string:
+            at += one == b"\\"
+            in_string = one != b'"'
+        elif one == b'"':
+            in_string = True
+        elif one in b"[{":
+            level += 1
+            most = max(most, level)
+        elif one in b"]}":
+            level -= 1
+        at += 1
+    return most
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"[" * 40, b"{", b"]" * 40, b"}", b'"', b"\\", b"a", b"[]", b"{[]}"]),
+        min_size=100,
+        max_size=300,
+    ).map(b"".join)
+)
+def test_the_depth_of_any_bytes_is_that_of_their_brackets(data: bytes) -> None:
+    try:
+        check_depth(data)
+    except Unreadable:
+        assert deepest(data) > LEVELS_MAX
+    else:
+        assert deepest(data) <= LEVELS_MAX
