@@ -94,6 +94,8 @@ def heartbeat_message(message: str) -> str:
     return clipped_message(message, HEARTBEAT_MESSAGE_MAX)
 
 
+PEOPLE: Final = frozenset({"owner", "user", "approver", "viewer", "admin"})
+"""The roles of people in credentials files."""
 THREADS: Final = 16
 GRACE_SECONDS: Final = 7.0
 """Seconds that work in progress may take after a stop: less than the ten seconds after which
@@ -297,11 +299,11 @@ class Program(ABC):
     @contextmanager
     def _unless_denied(self, bus: Bus, stop: asyncio.Event) -> Iterator[asyncio.Event]:
         """Returns an event that is set with ``stop``, and when the server denies a right to a
-        program that names no login of its own: the login of the user's context is not that of a
-        program, so the program could only wait. Raises SetupError at the end of the block in that
-        case.
+        program that names no login of its own, or that of a person: the login of a person is
+        not that of a program, so the program could only wait. Raises SetupError at the end of the
+        block in that case.
         """
-        if self._has_login:
+        if self._has_login and bus.nc.role not in PEOPLE:
             yield stop
             return
         ended = asyncio.Event()

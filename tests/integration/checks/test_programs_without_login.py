@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from admittance.access.users import User
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.providers import Failed, Provider
+from admittance.runtime.auth_store import credentials_text
 from admittance.runtime.errors import SetupError
+from admittance.runtime.jwt_issuer import new_key
 from admittance.sdk.program import Program
 from support.servers import ConfiguredServer, within
 
@@ -67,3 +70,22 @@ async def test_a_program_without_a_login_ends_with_the_command_that_makes_one(
     with pytest.raises(SetupError, match="ADMIT_NATS_CREDS=FILE") as ended:
         await within(program.serve(url))
     assert command in str(ended.value)
+
+
+async def test_a_check_with_the_login_of_an_admin_ends_with_the_command_that_makes_one(
+    tmp_path: Path,
+) -> None:
+    key = new_key()
+    admin = User(name="ada", role="admin", key=key.public)
+    creds = tmp_path / "admin.creds"
+    creds.write_text(credentials_text(admin, key.seed))
+    creds.chmod(0o600)
+    users = PERSON.replace("user: person, password: secret", f"nkey: {key.public}")
+    server = ConfiguredServer(tmp_path / "server", users + 'jetstream { store_dir: "STORE" }\n')
+    await server.start()
+    try:
+        with pytest.raises(SetupError, match="ADMIT_NATS_CREDS=FILE") as ended:
+            await within(a_check().serve(server.url(), creds=str(creds)))
+    finally:
+        server.stop()
+    assert CHECK in str(ended.value)
