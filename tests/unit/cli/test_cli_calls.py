@@ -261,6 +261,18 @@ def test_a_bug_is_one_line_too(
     assert line.startswith("error: ZeroDivisionError: of course; this is a bug")
 
 
+def test_a_path_that_may_not_be_looked_for_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "/closed/x")
+
+    monkeypatch.delenv("ADMIT_DEBUG", raising=False)
+    monkeypatch.setattr(program, "outer_call", refused)
+    assert invoke(["doctor"]) == 1
+    assert capsys.readouterr().err == "error: cannot read /closed/x: Permission denied\n"
+
+
 # Global options. ------------------------------------------------------------------------
 
 

@@ -11,6 +11,11 @@ from admittance.cli.support.rights import missing_right
     ("subject", "right"),
     [
         ("admit.api.objects._", "list objects of all namespaces"),
+        (
+            "admit.api.objects",
+            "list objects of all namespaces or without a namespace, of which it may read one by "
+            "its name",
+        ),
         ("admit.api.objects.team-b", "list objects of namespace team-b"),
         ("admit.api.pending", "list pending workloads of all namespaces"),
         ("admit.api.logs.team-b", "read the output of jobs of namespace team-b"),

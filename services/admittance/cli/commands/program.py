@@ -104,6 +104,10 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
             return 1
         if os.environ.get("ADMIT_DEBUG"):
             raise
+        if isinstance(error, PermissionError) and error.filename:
+            # A path below a folder that the user may not search cannot even be looked for.
+            _complain(error, f"cannot read {error.filename}: {error.strerror}")
+            return 1
         _complain(
             error, f"{type(error).__name__}: {error}; this is a bug, ADMIT_DEBUG=1 shows where"
         )

@@ -40,6 +40,11 @@ def missing_right(role: str, namespaces: Sequence[str], denial: str) -> str:
 
 def _words(subject: str, *, subscribe: bool) -> str:
     match subject.split("."):
+        case ["admit", "api", "objects"]:
+            return (
+                "list objects of all namespaces or without a namespace, of which it may read one "
+                "by its name"
+            )
         case ["admit", "api", what] if what in ASKING:
             return f"{ASKING[what]} of all namespaces"
         case ["admit", "api", what, namespace] if what in ASKING:
