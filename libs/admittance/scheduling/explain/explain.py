@@ -22,7 +22,7 @@ from admittance.events.shapes import Refusal
 from admittance.quota.catalog import inactive_because
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
 from admittance.scheduling.cycle.decisions import NAMED_MAX
-from admittance.scheduling.cycle.refusals import refusal_of, workload_reason
+from admittance.scheduling.cycle.refusals import refusal_of
 from admittance.scheduling.explain import family_summary, remedies
 from admittance.scheduling.explain.flavor_report import (
     VICTIMS_MAX,
@@ -32,7 +32,7 @@ from admittance.scheduling.explain.flavor_report import (
     report_flavors,
 )
 from admittance.scheduling.explain.preemption_blockers import count_with_noun
-from admittance.scheduling.explain.queue_status import is_parked
+from admittance.scheduling.explain.queue_status import is_parked, why_inactive
 from admittance.scheduling.state import charging, in_flight
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.equivalence import Key
@@ -211,18 +211,15 @@ def why_not_considered(
     state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
 ) -> Refusal | None:
     """Returns why no cycle considers the workload; None: cycles consider it."""
-    activity = state.catalog.local_queue_activity(*workload.local_queue)
     if workload.problem is not None:
         return Refusal(reason=workload.problem.reason, message=workload.problem.message)
     if not workload.competes:
         return Refusal(
             reason=workload.status_reason or "Suspended", message="It does not compete for quota"
         )
-    if not activity.active:
-        of_queue = state.catalog.activity(queue.name) if queue is not None else None
-        if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
-            return Refusal(reason=of_queue.reason, message=of_queue.message)
-        return Refusal(reason=workload_reason(activity.reason), message=activity.message)
+    inactive = why_inactive(state, workload, queue)
+    if inactive is not None:
+        return inactive
     if not workload.is_due(now):
         at = workload.requeue_at
         until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""

@@ -15,7 +15,7 @@ from admittance.family import STOPPED, ActivityReason, DesiredState, begins, cha
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.refusals import SEVERITY, blocked_head_of
-from admittance.scheduling.explain.queue_status import is_parked
+from admittance.scheduling.explain.queue_status import is_parked, why_inactive
 from admittance.scheduling.explain.remedies import REMEDIES_MAX
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import position_in
@@ -45,7 +45,7 @@ def explain(
         for one in found
         if queue is not None
     )
-    phase, reason, message = _phase_and_reason(state, parent, now)
+    phase, reason, message = _phase_and_reason(state, parent, queue, now)
     waits = parent.competes
     name = queue.name if queue is not None else ""
     position = position_in(queue, parent) if queue is not None and waits else 0
@@ -77,7 +77,7 @@ def explain(
 
 
 def _phase_and_reason(
-    state: SchedulerState, parent: WorkloadInfo, now: datetime
+    state: SchedulerState, parent: WorkloadInfo, queue: Queue | None, now: datetime
 ) -> tuple[str, str, str]:
     """Returns phase, reason and message for the explanation of a parent."""
     family = parent.family
@@ -98,10 +98,7 @@ def _phase_and_reason(
     phase = "Pending" if parent.is_due(now) else "Backoff"
     if not parent.competes:
         return phase, parent.status_reason or "Suspended", "It does not compete for quota"
-    activity = state.catalog.local_queue_activity(*parent.local_queue)
-    if not activity.active:
-        return phase, activity.reason, activity.message
-    refusal = family_refusal(state, parent)
+    refusal = why_inactive(state, parent, queue) or family_refusal(state, parent)
     if refusal is None:
         return phase, EVALUATED_NEXT, "The next cycle tries one of its variants"
     return phase, refusal.reason, refusal.message

@@ -14,8 +14,10 @@ from admittance.events.requests import (
     QueuesReply,
     QueueStatus,
 )
+from admittance.events.shapes import Refusal
 from admittance.quota.cell import Cell, FlavorResource, available
 from admittance.quota.tree import Node
+from admittance.scheduling.cycle.refusals import workload_reason
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -24,6 +26,20 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
 RUNS: Final = frozenset({"Admitted", "Evicting"})
+
+
+def why_inactive(
+    state: SchedulerState, workload: WorkloadInfo, queue: Queue | None
+) -> Refusal | None:
+    """Why no cycle considers the queue of the workload; None: cycles consider it. ``queue``: the
+    ClusterQueue, whose reason says more than that of the LocalQueue."""
+    activity = state.catalog.local_queue_activity(*workload.local_queue)
+    if activity.active:
+        return None
+    of_queue = state.catalog.activity(queue.name) if queue is not None else None
+    if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
+        return Refusal(reason=of_queue.reason, message=of_queue.message)
+    return Refusal(reason=workload_reason(activity.reason), message=activity.message)
 
 
 def is_parked(workload: WorkloadInfo) -> bool:

@@ -247,3 +247,18 @@ def test_a_family_with_delayed_variants_only_waits_for_its_family() -> None:
     until = "inactive (createDelay) until 2026-01-01T12:01:40Z"
     assert found.message == f"fast: {until}; slow: {until}"
     assert len(found.unblocked_by) == 2
+
+
+def test_a_family_in_an_inactive_queue_has_the_reason_of_the_queue() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.put(
+        "AdmissionCheck",
+        "room",
+        {"controllerName": "ctl"},
+        status={"conditions": [{"type": "Active", "status": "False", "reason": "ControllerLost"}]},
+    )
+    scheduler.families(admissionChecks=["room"])
+    scheduler.family("a")
+    found = scheduler.why("a")
+    assert found.reason == "AdmissionCheckInactive"
+    assert found.message.endswith("references inactive AdmissionCheck(s): room.")
