@@ -68,9 +68,9 @@ def _of_queue(queue: ClusterQueue, catalog: Catalog, sharing: Sharing) -> Iterat
     yield from _rounded(spec.resource_groups)
     flavors = [flavor.name for group in spec.resource_groups for flavor in group.flavors]
     if missing := _listed(one for one in flavors if one not in catalog.flavors):
-        yield f"ResourceFlavor {missing} doesn't exist: until then the queue admits nothing"
+        yield f"ResourceFlavor {missing} {_absent(missing)}: until then the queue admits nothing"
     if missing := _listed(one for one in named_checks(spec) if one not in catalog.checks):
-        yield f"AdmissionCheck {missing} doesn't exist: until then the queue admits nothing"
+        yield f"AdmissionCheck {missing} {_absent(missing)}: until then the queue admits nothing"
     for name in flavors:
         if name in catalog.flavors:
             yield from _of_flavor(catalog.flavors[name], catalog)
@@ -143,6 +143,10 @@ def _rounded(groups: Iterable[ResourceGroup]) -> Iterator[str]:
 
 def _no_sharing(field: str) -> str:
     return f"spec.fairSharing has no effect: the configuration of this deployment has no {field}"
+
+
+def _absent(names: str) -> str:
+    return "don't exist" if ", " in names else "doesn't exist"
 
 
 def _listed(names: Iterable[str]) -> str:

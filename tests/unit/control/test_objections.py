@@ -240,7 +240,7 @@ def a_cohort(name: str, parent: str, **spec: Any) -> dict[str, Any]:
         pytest.param([a_queue()], ["ResourceFlavor f doesn't exist"], id="a missing flavor"),
         pytest.param(
             [a_flavor("f"), a_queue("a", flavor=("b",))],
-            ["AdmissionCheck a, b doesn't exist"],
+            ["AdmissionCheck a, b don't exist"],
             id="missing checks",
         ),
         pytest.param(
