@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.api.workload import Kept
+from admittance.api.workload import Kept, noted_completions
 from admittance.events.system import RunnerStarts
 
 PATTERNS_MAX: Final = 200
@@ -56,8 +56,10 @@ class AnnouncedRunners:
             if starts is None or starts_job(starts, user, namespace)
         ]
         if allowing or not responsible:
-            return _image_refusal(allowing, namespace, manifest) or _input_refusal(
-                allowing, namespace, manifest
+            return (
+                _image_refusal(allowing, namespace, manifest)
+                or _input_refusal(allowing, namespace, manifest)
+                or _pods_refusal(allowing, namespace, manifest)
             )
         return (
             f"no runner has a Unix user for jobs of the user {user} in namespace {namespace}: an "
@@ -102,6 +104,21 @@ def _input_refusal(runners: list[RunnerStarts | None], namespace: str, manifest:
         if name in wanted:
             return f"no runner of namespace {namespace} {_LACKING[name]}"
     return ""
+
+
+def _pods_refusal(runners: list[RunnerStarts | None], namespace: str, manifest: bytes) -> str:
+    """Why the workload has more pods at once than any of the runners starts; "": one of them starts
+    so many."""
+    limits = [one.pods if one is not None else 0 for one in runners]
+    if not limits or not all(limits):
+        return ""
+    pods, most = pods_of(manifest), max(limits)
+    if pods <= most:
+        return ""
+    return (
+        f"the job runs {pods:,} pods at once, and no runner of namespace {namespace} starts more "
+        f"than {most:,}: ask for fewer, or an admin raises the runner's --pod-limit"
+    )
 
 
 def _first_wrong(patterns: Iterable[str], images: Iterable[str]) -> str:
@@ -152,11 +169,18 @@ class _PodSpec(Kept, frozen=True, kw_only=True):
     volumes: tuple[_Volume, ...] = ()
 
 
+class _Metadata(Kept, frozen=True, kw_only=True):
+    annotations: dict[str, str] | None = None
+
+
 class _Template(Kept, frozen=True, kw_only=True):
+    metadata: _Metadata | None = None
     spec: _PodSpec = _PodSpec()
 
 
 class _PodSet(Kept, frozen=True, kw_only=True):
+    count: int | None = None
+    min_count: int | None = None
     template: _Template = _Template()
 
 
@@ -177,11 +201,28 @@ def images_of(manifest: bytes) -> list[str]:
     return [c.image for pod in _pods(manifest) for c in _containers(pod) if c.image]
 
 
-def _pods(manifest: bytes) -> list[_PodSpec]:
+def _pod_sets(manifest: bytes) -> tuple[_PodSet, ...]:
     try:
-        return [one.template.spec for one in _manifest.decode(manifest).spec.pod_sets]
+        return _manifest.decode(manifest).spec.pod_sets
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return []
+        return ()
+
+
+def _pods(manifest: bytes) -> list[_PodSpec]:
+    return [one.template.spec for one in _pod_sets(manifest)]
+
+
+def pods_of(manifest: bytes) -> int:
+    """The fewest pods of a submitted workload that run at once after an admission."""
+    return sum(map(_least, _pod_sets(manifest)))
+
+
+def _least(pod_set: _PodSet) -> int:
+    count = 1 if pod_set.count is None else pod_set.count
+    least = count if pod_set.min_count is None else min(count, pod_set.min_count)
+    metadata = pod_set.template.metadata
+    completions = noted_completions((metadata and metadata.annotations) or {})
+    return min(least, completions) if completions else least
 
 
 def _containers(pod: _PodSpec) -> tuple[_Container, ...]:

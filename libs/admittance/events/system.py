@@ -64,7 +64,8 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
     the jobs of all submitters. ``unknown``: whether it starts the jobs of unknown submitters.
     ``every``: whether it starts the jobs of all submitters. ``images``: patterns of the images that
     it may run; empty: all images. ``lacks``: what no job gets from it: ``hostPath``, and ``values``
-    of ConfigMaps and Secrets.
+    of ConfigMaps and Secrets. ``pods``: the most pods at once of a job that it starts; 0: any
+    number.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -75,6 +76,7 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
     every: bool = False
     images: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
+    pods: int = 0
 
 
 class RunnerAnnouncement(SystemMessage, frozen=True, kw_only=True):

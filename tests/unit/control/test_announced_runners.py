@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from admittance.api.workload import COMPLETIONS
 from admittance.control.runner_rules import PATTERNS_MAX, AnnouncedRunners
 from admittance.events.system import RunnerStarts
 
@@ -120,6 +121,44 @@ def test_a_workload_that_gets_an_input_from_no_runner_is_refused(
     assert bool(said) == bool(refusal)
     known.note("two", RunnerStarts(every=True))
     assert known.refusal("ada", "team", submitted) == ""
+
+
+def of_pods(count: int | None, least: int | None = None, completions: int = 0) -> dict[str, Any]:
+    noted = {"annotations": {COMPLETIONS: str(completions)}} if completions else None
+    sized = {} if count is None else {"count": count}
+    return {**sized, "minCount": least, "template": {"metadata": noted}}
+
+
+@pytest.mark.parametrize(
+    ("limits", "pod_sets", "refusal"),
+    [
+        pytest.param([4], [of_pods(4)], "", id="as many as the limit"),
+        pytest.param([4], [of_pods(1_005)], "1,005 pods at once, and no runner", id="more"),
+        pytest.param([4], [of_pods(2), of_pods(3)], "5 pods", id="all pod sets run at once"),
+        pytest.param([4], [of_pods(4), of_pods(None)], "5 pods", id="a pod set has one pod"),
+        pytest.param([4], [of_pods(9, 4)], "", id="it may start with fewer"),
+        pytest.param([4], [of_pods(9, 5)], "5 pods", id="it may not start with few enough"),
+        pytest.param([4], [of_pods(9, 0)], "", id="it may start with none"),
+        pytest.param([4], [of_pods(9, completions=3)], "", id="fewer completions"),
+        pytest.param([4], [of_pods(9, completions=30)], "9 pods", id="more completions"),
+        pytest.param([4, 8], [of_pods(9)], "team starts more than 8:", id="the largest limit"),
+        pytest.param([4, 9], [of_pods(9)], "", id="another runner starts it"),
+        pytest.param([4, 0], [of_pods(9)], "", id="another runner has no limit"),
+        pytest.param([4], [{"count": "9"}], "", id="invalid"),
+    ],
+)
+def test_a_job_of_more_pods_than_any_runner_starts_is_refused(
+    limits: list[int], pod_sets: list[dict[str, Any]], refusal: str
+) -> None:
+    known = AnnouncedRunners()
+    for number, pods in enumerate(limits):
+        known.note(str(number), RunnerStarts(every=True, pods=pods))
+    # A runner that starts no job of the user does not count.
+    known.note("other", RunnerStarts(submitters=("eve",), pods=10_000))
+    said = known.refusal("ada", "team", json.dumps({"spec": {"podSets": pod_sets}}).encode())
+    assert refusal in said
+    assert said.endswith("or an admin raises the runner's --pod-limit" if refusal else "")
+    assert bool(said) == bool(refusal)
 
 
 def test_a_runner_with_thousands_of_patterns_costs_submissions_nothing() -> None:

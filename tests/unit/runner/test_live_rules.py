@@ -15,6 +15,7 @@ import pytest
 from admittance.events.facts import Admitted
 from admittance.events.system import RunnerStarts
 from admittance.runner.jobs import live_rules
+from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser, UnixUsers
 from admittance.runner.jobs.live_rules import HEAD, LiveRules, rule_with, with_rule, without_rule
 from admittance.runner.jobs.rule_options import RuleTexts, check_unix_users, rules_of
@@ -231,13 +232,14 @@ def test_runner_that_is_not_root_has_no_group_rule(monkeypatch: pytest.MonkeyPat
 )
 def test_runner_announces_whose_jobs_it_starts(rules: JobRules, starts: RunnerStarts) -> None:
     lacks = ("hostPath", "values")
-    assert rules.starts() == msgspec.structs.replace(starts, lacks=lacks)
-    mounts = msgspec.structs.replace(rules, host_paths=("/srv",))
-    assert mounts.starts() == msgspec.structs.replace(starts, lacks=("values",))
+    assert rules.starts() == msgspec.structs.replace(starts, lacks=lacks, pods=500)
+    other = msgspec.structs.replace(rules, host_paths=("/srv",), limits=JobLimits(pods=7))
+    assert other.starts() == msgspec.structs.replace(starts, lacks=("values",), pods=7)
 
 
 def test_runner_that_starts_everything_announces_no_limits() -> None:
-    assert JobRules(host_paths=("/srv",), env_files="/values").starts() is None
+    rules = JobRules(host_paths=("/srv",), env_files="/values", limits=JobLimits(pods=0))
+    assert rules.starts() is None
 
 
 def test_edited_file_keeps_comments_and_other_rules() -> None:

@@ -116,15 +116,19 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def starts(self) -> RunnerStarts | None:
-        """Which jobs the runner starts, by submitter, namespace, image and what they get; None: all
-        jobs."""
+        """Which jobs the runner starts, by submitter, namespace, image, what they get and their
+        number of pods; None: all jobs."""
         has = {"hostPath": self.host_paths, "values": self.env_files}
         lacks = tuple(name for name, given in has.items() if not given)
         if not self.names_unix_users:
-            if not (self.namespaces or self.images or lacks):
+            if not (self.namespaces or self.images or lacks or self.limits.pods):
                 return None
             return RunnerStarts(
-                namespaces=self.namespaces, images=self.images, every=True, lacks=lacks
+                namespaces=self.namespaces,
+                images=self.images,
+                every=True,
+                lacks=lacks,
+                pods=self.limits.pods,
             )
         broken = {key[5:] for key in self.broken if key.startswith("user:")}
         named = {"user": self.members.keys() - broken, "namespace": set[str]()}
@@ -141,6 +145,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
             every=EVERY in self.run_as,
             images=self.images,
             lacks=lacks,
+            pods=self.limits.pods,
         )
 
     def check_image(self, image: str) -> None:
