@@ -62,6 +62,9 @@ def random_manifest(rng: random.Random, name: str) -> dict[str, Any]:
         metadata["namespace"] = "default"
     if kind == "Job":
         metadata["labels"] = {**(metadata.get("labels") or {}), QUEUE_LABEL: "main"}
+        pods = ((value.get("spec") or {}).get("template") or {}).get("spec")
+        if isinstance(pods, dict):
+            pods.setdefault("restartPolicy", "Never")
     value.pop("status", None)
     if kind == "Workload" and rng.random() < 0.95:
         # Only the variant-controller submits variants.

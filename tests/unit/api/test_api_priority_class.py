@@ -164,7 +164,7 @@ def test_the_priority_of_a_job_comes_from(
     label: str, pod_class: str, priority: int | None, want: int
 ) -> None:
     pods = pods_of(pod_class)
-    pods["spec"]["priority"] = priority
+    pods["spec"] |= {"priority": priority, "restartPolicy": "Never"}
     labels = {"kueue.x-k8s.io/queue-name": "q"}
     if label:
         labels["kueue.x-k8s.io/priority-class"] = label

@@ -121,7 +121,8 @@ def warnings_about(
 
 
 def template(**spec: Any) -> Mapping[str, Any]:
-    return {"spec": {"containers": [{"name": "a", "command": ["true"]}], **spec}}
+    containers = [{"name": "a", "command": ["true"]}]
+    return {"spec": {"restartPolicy": "Never", "containers": containers, **spec}}
 
 
 def test_a_pod_field_without_effect_causes_a_warning_that_says_why() -> None:
@@ -195,7 +196,7 @@ def test_a_variable_from_a_field_that_no_runner_has_causes_a_warning(
 ) -> None:
     variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": path}}}
     container = {"name": "a", "command": ["true"], "env": [variable]}
-    found = warnings_about("Job", template={"spec": {"containers": [container]}})
+    found = warnings_about("Job", template=template(containers=[container]))
     assert ["fieldPath works in part: " in one for one in found] == ([True] if warns else [])
 
 

@@ -130,6 +130,7 @@ def success(completions: int = 4, **rule: Any) -> dict[str, Any]:
     ("spec", "says"),
     [
         ({"restart": "Always"}, "restartPolicy: must be Never or OnFailure, not 'Always'"),
+        ({"restart": ""}, "restartPolicy: must be set: Never or OnFailure"),
         ({"managedBy": "example.com/x"}, "must be kubernetes.io/job-controller or left out"),
         ({"completionMode": "Indexed"}, "must be set while completionMode is Indexed"),
         ({"completionMode": "Both"}, "is not one of NonIndexed, Indexed"),
@@ -214,6 +215,7 @@ metadata: {{name: j, labels: {{kueue.x-k8s.io/queue-name: main}}}}
 spec:
   template:
     spec:
+      restartPolicy: Never
       volumes: [{{name: s, secret: {{secretName: s, defaultMode: {written}}}}}]
       containers: [{{name: c, command: ["true"]}}]
 """
@@ -223,6 +225,45 @@ spec:
     secret = job.spec.template.spec.volumes[0].secret
     assert secret is not None
     assert secret.default_mode == mode
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        *((one, f"true or false ({one!r})") for one in ("true", "False", "yes", "off")),
+        *((one, f"a number ({one!r})") for one in ("1", "-2", "012", "0x1F", "1.10", "1.5e+3")),
+        *(
+            (one, "")
+            for one in ('"1"', "'true'", "!!str 1", "", "1.10.0", "1e3", "09", "v1", "1Gi")
+        ),
+    ],
+)
+def test_the_value_of_a_variable_needs_quotes_where_kubernetes_wants_them(
+    written: str, says: str
+) -> None:
+    text = f"""
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: j, labels: {{kueue.x-k8s.io/queue-name: main}}}}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: c
+        command: ["true"]
+        env:
+        - name: A
+          value: {written}
+"""
+    said = ""
+    try:
+        read(text.encode(), "x.yaml")
+    except ManifestError as error:
+        [problem] = error.problems
+        said = str(problem)
+    where = "spec.template.spec.containers[0].env[0].value: must be a string, not "
+    assert said == (f"{where}{says}: write it in quotes" if says else "")
 
 
 @pytest.mark.parametrize("written", ["512", "01000", "-1", "rw", "true"])

@@ -159,7 +159,7 @@ def test_a_plain_scalar_gets_the_type_of_its_field() -> None:
             containers:
             - name: c
               args: [sleep, 60, true, ~x]
-              env: [{name: N, value: 012}]
+              env: [{name: N, value: 1.10.0}]
               resources: {requests: {cpu: 1.50, memory: 1e3}}
               ports: [{containerPort: 80, name: on}]
     """
@@ -172,7 +172,7 @@ def test_a_plain_scalar_gets_the_type_of_its_field() -> None:
     assert workload.spec.queue_name == "007"
     container = workload.spec.pod_sets[0].template.spec.containers[0]
     assert container.args == ("sleep", "60", "true", "~x")
-    assert container.env[0].value == "012"
+    assert container.env[0].value == "1.10.0"
     assert container.resources.requests == {"cpu": "1.50", "memory": "1e3"}
     assert container.ports == [{"containerPort": 80, "name": "on"}]
 

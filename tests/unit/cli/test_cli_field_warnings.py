@@ -12,7 +12,9 @@ JOBS = "\n---\n".join(
     f"""apiVersion: batch/v1
 kind: Job
 metadata: {{name: job-{number}, labels: {{kueue.x-k8s.io/queue-name: main}}}}
-spec: {{template: {{spec: {{containers: [{{name: a, command: ["true"]}}], hostNetwork: true}}}}}}
+spec:
+  template:
+    spec: {{restartPolicy: Never, containers: [{{name: a, command: ["true"]}}], hostNetwork: true}}
 """
     for number in range(3)
 )

@@ -2,8 +2,9 @@
 
 msgspec stops at the first error, but users want all errors of a manifest at once, with suggestions
 for misspelled fields. So this module reads again a manifest that msgspec has refused. Nulls count
-as absent, as in Kubernetes. A scalar without quotes (`Plain`) gets the type of its field. The
-module does not import the YAML parser, which takes long, since objects from the bus are JSON.
+as absent, as in Kubernetes. A scalar without quotes (`Plain`) gets the type of its field; only the
+value of a variable needs its quotes, since Kubernetes refuses `value: true`. The module does not
+import the YAML parser, which takes long, since objects from the bus are JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from admittance.api.pods import EnvVar
 from admittance.api.problems import REQUIRED, TYPE, UNKNOWN, Problem, shown
 from admittance.api.struct_types import struct_type
 
@@ -40,6 +42,10 @@ _TRUTH: Final = {
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
     **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
 }
+_NUMBER_OF_YAML: Final = re.compile(
+    r"[-+]?(0|[1-9][0-9]*|0[0-7]+|0x[0-9a-fA-F]+|[0-9]+\.[0-9]*([eE][-+][0-9]+)?)", re.ASCII
+)
+"""What every reader of YAML takes for a number, and no writer of YAML leaves without quotes."""
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _INT64: Final = 2**63
 
@@ -188,6 +194,12 @@ def _fit(value: Any, kind: inspect.Type, path: str, problems: list[Problem]) -> 
 
 
 def _struct(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
+    given = value.get("value") if kind.cls is EnvVar and isinstance(value, dict) else None
+    if type(given) is Plain and (given in _TRUTH or _NUMBER_OF_YAML.fullmatch(given)):
+        what = "true or false" if given in _TRUTH else "a number"
+        message = f"must be a string, not {what} ({shown(str(given))}): write it in quotes"
+        problems.append(Problem(f"{path}.value", message, TYPE))
+        value = {**value, "value": None}
     return _fields(value, _shape(kind.cls), path, problems)
 
 

@@ -335,7 +335,7 @@ def parse_yaml(text: str, source: str) -> list[Parsed]:
 
     A scalar without quotes stays a text, marked as `Plain`, until the type of its field is known:
     ``version: 1.10`` is the string "1.10" in a field for strings, and ``on`` is true only in a
-    field for booleans.
+    field for booleans. Only the value of a variable must have quotes then.
     """
     if len(text) > SIZE_MAX:
         raise ManifestError(

@@ -32,7 +32,10 @@ def check_job_spec(job: Job) -> list[Problem]:
     spec = job.spec
     found: list[Problem] = []
     restart = spec.template.spec.restart_policy
-    if restart not in ("", "Never", "OnFailure"):
+    if not restart:
+        message = "must be set: Never or OnFailure, as Kubernetes wants of a Job"
+        found.append(Problem("spec.template.spec.restartPolicy", message, REQUIRED))
+    elif restart not in ("Never", "OnFailure"):
         message = f"must be Never or OnFailure, not {shown(restart)}"
         found.append(Problem("spec.template.spec.restartPolicy", message, NOT_SUPPORTED))
     if spec.managed_by not in (None, JOB_CONTROLLER):
