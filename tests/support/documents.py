@@ -60,17 +60,20 @@ def console_blocks(page: Path) -> list[Block]:
     ]
 
 
-def differences(shown: str, printed: str) -> str:
+def differences(shown: str, printed: str, *, gaps: bool = False) -> str:
     """How the output of a program differs from what a page shows; empty if it does not.
 
     ``…`` in ``shown`` stands for any text of a line, and on a line of its own for any lines. Times,
-    spans of time, ports and the widths of columns do not count."""
+    spans of time, ports and the widths of columns do not count. ``gaps``: further lines may stand
+    between those of the page, as other events may happen between those of a story."""
     shown, printed = _settled(shown), _settled(printed)
     parts = []
     for line in shown.splitlines():
         if line == "…":
             parts.append(r"(?:.*\n)*?")
         else:
+            if gaps:
+                parts.append(r"(?:.*\n)*?")
             parts.append(".*".join(re.escape(part) for part in line.split("…")) + r"\n")
     if re.fullmatch("".join(parts), printed):
         return ""

@@ -45,7 +45,7 @@ def play(environment: dict[str, str], folder: Path) -> None:
         for command, shown in others:
             done = subprocess.run(
                 # Long enough for the explanation of a job that waits for the end of the others.
-                ["bash", "-c", command.replace("sleep 20", "sleep 6")],
+                ["bash", "-c", command.replace("sleep 20", "sleep 15")],
                 env={**environment, "COLUMNS": "200"},
                 cwd=folder,
                 stdout=subprocess.PIPE,

@@ -18,6 +18,11 @@ def test_a_console_block_names_the_test_that_compares_it(block: Block) -> None:
     assert block.page.name in source, f"{block.test} does not read the page"
 
 
+def test_with_gaps_other_lines_may_stand_between() -> None:
+    assert differences("a\nb\n", "a\nc\nb\n", gaps=True) == ""
+    assert differences("a\nb\n", "b\na\n", gaps=True) != ""
+
+
 @pytest.mark.parametrize(
     ("shown", "printed", "same"),
     [
