@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -19,7 +19,8 @@ from admittance.providers.status_store import CANCELLED, StoredStatus, status_of
 from admittance.runtime import chance
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import StaleRevision
+from admittance.runtime.errors import AdmittanceError, StaleRevision
+from admittance.runtime.telemetry.object_faults import faults
 
 INSTALLATION: Final = "admittance.dev/installation"
 """Label of an object that a provider created: the name of its Admittance installation."""
@@ -34,7 +35,49 @@ functions only wait, or make calls with a time limit.
 """
 
 
+T = TypeVar("T")
+
+
+class ObjectSteps(NamedTuple):
+    """Performs the steps of a built-in provider that concern one request each, so that an exception
+    of one step ends neither the process nor the steps for other requests. ``service``: the name of
+    the provider's service; ``expected``: the errors of the place where the provider obtains
+    capacity: the caller handles them, as it handles every AdmittanceError.
+    """
+
+    service: str
+    expected: tuple[type[Exception], ...] = ()
+
+    @property
+    def _handled(self) -> tuple[type[Exception], ...]:
+        return (AdmittanceError, *self.expected)
+
+    async def attempt(self, step: str, request_id: str, work: Awaitable[object]) -> None:
+        """Awaits a step for one request. Raises only expected errors; records any other exception
+        as a fault of the request.
+        """
+        try:
+            await work
+        except self._handled:
+            raise
+        except Exception as error:
+            faults.record(self.service, step, f"request {request_id}", error)
+
+    async def call(self, step: str, request_id: str, work: Awaitable[T]) -> T:
+        """Awaits a step for one request and returns its result. Records an exception that is not
+        expected as a fault of the request, and raises it: for a caller that repeats the step.
+        """
+        try:
+            return await work
+        except self._handled:
+            raise
+        except Exception as error:
+            faults.record(self.service, step, f"request {request_id}", error)
+            raise
+
+
 def provider_of(
+    steps: ObjectSteps,
     provisioning_class: str,
     obtain: Callable[[Request], Awaitable[Status]],
     free: Callable[[Cancellation], Awaitable[None]],
@@ -45,8 +88,15 @@ def provider_of(
     ``free``, which frees it.
     """
     provider = Provider(provisioning_class, parameters=parameters, grace_seconds=GRACE_SECONDS)
-    provider.requested(obtain)
-    provider.cancelled(free)
+
+    async def requested(request: Request) -> Status:
+        return await steps.call("obtain capacity", request.id, obtain(request))
+
+    async def cancelled(cancellation: Cancellation) -> None:
+        await steps.call("free capacity", cancellation.id, free(cancellation))
+
+    provider.requested(requested)
+    provider.cancelled(cancelled)
     return provider
 
 
@@ -110,12 +160,14 @@ class OrphanSweep:
     def __init__(
         self,
         bus: Bus,
+        steps: ObjectSteps,
         classes: Collection[str],
         in_progress: Container[str] = (),
         *,
         only_cancelled: bool = False,
     ) -> None:
         self._bus = bus
+        self._steps = steps
         self._classes = classes
         self._in_progress = in_progress
         self._only_cancelled = only_cancelled
@@ -125,13 +177,14 @@ class OrphanSweep:
     ) -> dict[str, StoredRequest]:
         """Removes the objects among ``listed`` that have no live request. ``listed``: for each
         object the id of its request, and the call that removes the object. Returns the stored
-        requests, by id.
+        requests, by id. If a call raises an error that the provider does not expect, the error is
+        recorded as a fault, and the other objects are removed.
         """
         stored = await stored_requests(self._bus, self._classes)
         for request_id, remove in listed:
             found = stored.get(request_id)
             if self.is_orphan(request_id, found.status if found is not None else None):
-                await remove()
+                await self._steps.attempt("remove an orphan", request_id, remove())
         return stored
 
     def is_orphan(self, request_id: str, status: StoredStatus | None) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from admittance.provider_aws.parameters import CLASS
 from admittance.provider_aws.reservations import Reservation, reservation_of
 from admittance.providers import Failed
-from admittance.providers.builtin import REQUEST
+from admittance.providers.builtin import REQUEST, ObjectSteps
 from admittance.runtime.errors import SetupError
 
 MESSAGE_MAX: Final = 500
@@ -98,6 +98,9 @@ class Ec2Error(Exception):
         super().__init__(f"{code}: {message}"[:MESSAGE_MAX])
         self.code = code
         self.fault = fault_of(code, status)
+
+
+STEPS: Final = ObjectSteps("provider-aws", (Ec2Error,))
 
 
 def fault_of(code: str, status: int) -> ErrorCause:

@@ -12,6 +12,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from admittance.events.object_errors import ObjectError
 from admittance.provider_aws.parameters import token_of
 from admittance.providers import CapacityRevoked, Failed, Provisioned, Status
 from admittance.providers.builtin import REQUEST
@@ -135,12 +136,14 @@ class Booking(NamedTuple):
 
 class Observation(NamedTuple):
     """What the provider must do after a listing of EC2: give ``answers`` to waiting requests and
-    report revocations, both with their request ids, and cancel reservations.
+    report revocations, both with their request ids, and cancel reservations. ``errors``: exceptions
+    that concerned one request each.
     """
 
     answers: list[tuple[str, Status]]
     revoked: list[tuple[str, CapacityRevoked]]
     cancel: list[Reservation]
+    errors: list[ObjectError]
 
 
 class TrackedReservations:
@@ -210,7 +213,7 @@ class TrackedReservations:
         """Compares the bookings with ``listed``, the reservations that EC2 lists; returns what the
         provider must do."""
         found: dict[str, Reservation] = {}
-        observation = Observation([], [], [])
+        observation = Observation([], [], [], [])
         for one in listed:
             if not one.token:
                 continue
@@ -223,24 +226,38 @@ class TrackedReservations:
                 found[one.token] = one
             if one.token in self._seen_at:
                 self._seen_at[one.token] = now
-        for token, booking in self.waiting.items():
-            reservation = found.get(token)
-            answer = initial_answer(reservation) if reservation is not None else None
-            if reservation is None and self._is_lost(token, now):
-                answer = Failed(f"EC2 does not list capacity reservation {booking.reservation}")
-            if answer is not None:
-                observation.answers.append((booking.request_id, answer))
-        for token, booking in self.here.items():
-            reservation = found.get(token)
-            revoked = (
-                revocation(reservation, booking.instances) if reservation is not None else None
-            )
-            if reservation is None and self._is_lost(token, now):
-                message = f"EC2 does not list capacity reservation {booking.reservation} any more"
-                revoked = CapacityRevoked(message)
-            if revoked is not None:
-                observation.revoked.append((booking.request_id, revoked))
+        for step, bookings, compare in (
+            ("compare a coming reservation", self.waiting, self._add_answer),
+            ("compare a reservation", self.here, self._add_revocation),
+        ):
+            for token, booking in bookings.items():
+                try:
+                    compare(observation, booking, found.get(token), self._is_lost(token, now))
+                except Exception as error:
+                    about = f"request {booking.request_id}"
+                    observation.errors.append(ObjectError(step, about, error))
         return observation
+
+    @staticmethod
+    def _add_answer(
+        observation: Observation, booking: Booking, found: Reservation | None, is_lost: bool
+    ) -> None:
+        answer = initial_answer(found) if found is not None else None
+        if found is None and is_lost:
+            answer = Failed(f"EC2 does not list capacity reservation {booking.reservation}")
+        if answer is not None:
+            observation.answers.append((booking.request_id, answer))
+
+    @staticmethod
+    def _add_revocation(
+        observation: Observation, booking: Booking, found: Reservation | None, is_lost: bool
+    ) -> None:
+        revoked = revocation(found, booking.instances) if found is not None else None
+        if found is None and is_lost:
+            message = f"EC2 does not list capacity reservation {booking.reservation} any more"
+            revoked = CapacityRevoked(message)
+        if revoked is not None:
+            observation.revoked.append((booking.request_id, revoked))
 
     def _is_lost(self, token: str, now: float) -> bool:
         return now - self._seen_at.get(token, now) > self._unseen_seconds

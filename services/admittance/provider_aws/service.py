@@ -22,7 +22,7 @@ from admittance.api.names import name_error
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.lease import aws_domain
-from admittance.provider_aws.ec2 import Ec2, Ec2Error, failed_answer
+from admittance.provider_aws.ec2 import STEPS, Ec2, Ec2Error, failed_answer
 from admittance.provider_aws.parameters import Parameters, TooLarge, token_of
 from admittance.provider_aws.reservation_calls import (
     CANCEL,
@@ -60,7 +60,7 @@ from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.sdk.threads import Threads
 
-SERVICE: Final = "provider-aws"
+SERVICE: Final = STEPS.service
 
 DEFAULT_CLASS: Final = "ec2-capacity-reservation.admittance.dev"
 SECONDS_MIN: Final = 0.05
@@ -111,7 +111,7 @@ class AwsReconciler:
         self._aws = aws
         self._ec2 = ec2
         self._provider = provider = provider_of(
-            aws.provisioning_class, self.obtain, self.free, parameters=Parameters
+            STEPS, aws.provisioning_class, self.obtain, self.free, parameters=Parameters
         )
         self._service = ProviderService(provider, bus, settings)
         self._threads = Threads(1)
@@ -245,6 +245,7 @@ class AwsReconciler:
 
     def _act_on(self, listed: list[Reservation]) -> None:
         observation = self.booked.observe(listed, clock.monotonic())
+        faults.record_all(SERVICE, observation.errors)
         for request_id, answer in observation.answers:
             waiting = self._waiting.get(token_of(request_id))
             if waiting is not None and not waiting.done():

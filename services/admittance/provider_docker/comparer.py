@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
+from admittance.provider_docker.engine import STEPS, Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.workers import (
     HOST_DETAIL,
     ListedWorker,
@@ -27,7 +27,6 @@ from admittance.providers.status_store import StoredStatus
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.tasks import set_within
-from admittance.runtime.telemetry.object_faults import faults
 
 
 class EventListener(threading.Thread):
@@ -97,7 +96,7 @@ class WorkerComparer:
         self._engine = engine
         self._installation = installation
         self._providers = providers
-        self._orphans = OrphanSweep(bus, providers, in_progress)
+        self._orphans = OrphanSweep(bus, STEPS, providers, in_progress)
         self._others = OtherInstallations(installation, "workers_of_others")
         self._reasons = reasons
         self._due = asyncio.Event()
@@ -158,12 +157,8 @@ class WorkerComparer:
             booked = mine.get(status.id, [])
             # The store of requests was read before the list of the engine's containers, so a worker
             # of a provisioned request that is not in the list is lost.
-            try:
-                await self._compare_with(name, status, booked)
-            except (AdmittanceError, Away, Denied):
-                raise
-            except Exception as error:
-                faults.record("provider-docker", "compare workers", f"request {status.id}", error)
+            work = self._compare_with(name, status, booked)
+            await STEPS.attempt("compare workers", status.id, work)
         await self._orphans.sweep(
             [(one.request_id, partial(self._remove, one)) for each in mine.values() for one in each]
         )

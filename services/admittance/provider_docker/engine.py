@@ -18,7 +18,7 @@ from admittance.provider_docker.workers import (
     WorkerSpec,
     worker_of,
 )
-from admittance.providers.builtin import INSTALLATION, REQUEST
+from admittance.providers.builtin import INSTALLATION, REQUEST, ObjectSteps
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import number, object_names, whole_number
 from admittance.sdk.threads import run_to_completion
@@ -41,6 +41,9 @@ class Denied(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+STEPS: Final = ObjectSteps("provider-docker", (Away, Denied))
 
 
 class Engine:

@@ -15,7 +15,7 @@ import structlog
 
 from admittance.lease import PROVIDER_DOCKER
 from admittance.provider_docker.comparer import ENGINE, WorkerComparer
-from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
+from admittance.provider_docker.engine import STEPS, Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.workers import (
     ListedWorker,
     NoRoom,
@@ -64,7 +64,7 @@ class DockerReconciler:
         self._engine = engine
         self._installation = installation
         self._providers = {
-            name: provider_of(name, self.obtain, self.free) for name in docker.classes
+            name: provider_of(STEPS, name, self.obtain, self.free) for name in docker.classes
         }
         self._booking = asyncio.Lock()
         """The lock that is held while the provider looks for room for a request and starts its
@@ -188,7 +188,7 @@ class DockerReconciler:
         await asyncio.gather(*(self._engine.remove(one.container) for one in found))
 
 
-SERVICE: Final = "provider-docker"
+SERVICE: Final = STEPS.service
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:

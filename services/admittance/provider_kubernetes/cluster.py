@@ -16,6 +16,7 @@ import msgspec
 
 from admittance.provider_kubernetes.objects import API
 from admittance.provider_kubernetes.settings import KubeSettings, bad_kubeconfig, login
+from admittance.providers.builtin import ObjectSteps
 from admittance.runtime.errors import SetupError
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ soon after that time.
 NEEDED: Final = (
     "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"
 )
+STEPS: Final = ObjectSteps("provider-kubernetes", (Away, Denied))
 
 
 class Cluster:

@@ -17,7 +17,7 @@ import structlog
 
 from admittance.events.requests import HealthReply
 from admittance.provider_kubernetes import objects
-from admittance.provider_kubernetes.cluster import Cluster, connect
+from admittance.provider_kubernetes.cluster import STEPS, Cluster, connect
 from admittance.provider_kubernetes.object_maker import ClusterRights, ObjectMaker
 from admittance.provider_kubernetes.object_watch import ObjectWatch
 from admittance.provider_kubernetes.objects import ObjectIdentity, status_of
@@ -50,7 +50,9 @@ class KubernetesReconciler:
         self._settings = settings
         self._kube = kube
         self._installation = installation
-        self._providers = {name: provider_of(name, self.obtain, self.free) for name in kube.classes}
+        self._providers = {
+            name: provider_of(STEPS, name, self.obtain, self.free) for name in kube.classes
+        }
         self._reasons = InactiveReasons(self._providers.values())
         self._rights = ClusterRights(cluster, self._reasons)
         self._maker = ObjectMaker(cluster, installation, self._rights)
@@ -192,7 +194,7 @@ class KubernetesReconciler:
             self._reasons.end(WATCH)
 
 
-SERVICE: Final = "provider-kubernetes"
+SERVICE: Final = STEPS.service
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from admittance.provider_kubernetes import objects
-from admittance.provider_kubernetes.cluster import REQUESTS, TEMPLATES, Away, Cluster, Denied
+from admittance.provider_kubernetes.cluster import REQUESTS, STEPS, TEMPLATES, Away, Cluster, Denied
 from admittance.provider_kubernetes.object_maker import ObjectMaker
 from admittance.provider_kubernetes.object_watch import ObjectWatch
 from admittance.provider_kubernetes.objects import Seen, end_of
@@ -64,7 +64,7 @@ class ObjectSweeper:
         self._watch = watch
         self._providers = providers
         self._in_progress = in_progress
-        self._orphans = OrphanSweep(bus, providers, in_progress)
+        self._orphans = OrphanSweep(bus, STEPS, providers, in_progress)
         self._others = OtherInstallations(installation, "objects_of_others")
         self._looking: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,9 +128,7 @@ class ObjectSweeper:
                     log.warning("look_failed", id=request_id, reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
         except Exception as error:
-            faults.record(
-                "provider-kubernetes", "look at an object", f"request {request_id}", error
-            )
+            faults.record(STEPS.service, "look at an object", f"request {request_id}", error)
         finally:
             self._looking.discard(request_id)
 
@@ -170,9 +168,12 @@ class ObjectSweeper:
         in that listing.
         """
         for one in seen:
-            is_lost = one.uid not in listed and self._watch.seen.get(one.id) is one
-            if is_lost and not await self._maker.is_there(one):
-                self._watch.gone(one.id)
+            if one.uid not in listed and self._watch.seen.get(one.id) is one:
+                await STEPS.attempt("look for an object", one.id, self._find_out(one))
+
+    async def _find_out(self, unlisted: Seen) -> None:
+        if not await self._maker.is_there(unlisted):
+            self._watch.gone(unlisted.id)
 
     async def _sweep(self) -> None:
         seen = list(self._watch.seen.values())
@@ -194,14 +195,8 @@ class ObjectSweeper:
         stored = await self._orphans.sweep(listed)
         for one in mine:
             found = stored.get(one.id)
-            try:
-                await self._report_end(one, found.status if found is not None else None)
-            except (AdmittanceError, Away, Denied):
-                raise
-            except Exception as error:
-                faults.record(
-                    "provider-kubernetes", "report the end of capacity", f"request {one.id}", error
-                )
+            work = self._report_end(one, found.status if found is not None else None)
+            await STEPS.attempt("report the end of capacity", one.id, work)
 
     async def _delete_template(self, metadata: Mapping[str, Any]) -> None:
         name, uid = metadata["name"], metadata["uid"]

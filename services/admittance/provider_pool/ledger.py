@@ -24,12 +24,14 @@ from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.bookings import Booking, Bookings, NoRoom, Pods
 from admittance.provider_pool.manifests import LEADER, Pool, key_of, pattern_of, pool_of_key
 from admittance.providers import BookingExpired, CapacityRevoked, Provider, Request
-from admittance.providers.builtin import OrphanSweep
+from admittance.providers.builtin import ObjectSteps, OrphanSweep
 from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Fenced, Superseded
 from admittance.runtime.telemetry.logger import log_set_aside
+
+STEPS: Final = ObjectSteps("provider-pool")
 
 log = structlog.get_logger()
 
@@ -105,7 +107,7 @@ class Ledger:
                 continue
             found.append(PooledBooking(pool, booking))
         classes = {one.booking.provisioning_class for one in found} - {""}
-        orphans = OrphanSweep(self._bus, classes, only_cancelled=True)
+        orphans = OrphanSweep(self._bus, STEPS, classes, only_cancelled=True)
         stored = await orphans.sweep(
             [(one.booking.id, partial(self._delete_orphan, one)) for one in found]
         )

@@ -16,7 +16,7 @@ from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
 from admittance.lease import PROVIDER_POOL
 from admittance.provider_pool.bookings import Booking, Bookings, Pods
-from admittance.provider_pool.ledger import BookingEnder, Ledger, PooledBooking
+from admittance.provider_pool.ledger import STEPS, BookingEnder, Ledger, PooledBooking
 from admittance.provider_pool.manifests import POOLS, BadPool, Pool, pool_of, pool_of_manifest
 from admittance.providers import (
     Accepted,
@@ -41,7 +41,7 @@ from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.workload.bucket_reader import read_manifest
 
-SERVICE: Final = "provider-pool"
+SERVICE: Final = STEPS.service
 TICK_SECONDS: Final = 1.0
 
 log = structlog.get_logger()
@@ -187,7 +187,7 @@ class PoolReconciler:
         while True:
             classes = self._ledger.classes() | self._ender.classes()
             for name in sorted(classes - self._providers.keys()):
-                provider = self._providers[name] = provider_of(name, self.obtain, self.free)
+                provider = self._providers[name] = provider_of(STEPS, name, self.obtain, self.free)
                 service = ProviderService(provider, self._bus, self._settings)
                 tasks.create_task(service.run(self._stop), name=name)
             self._changed.clear()

@@ -102,7 +102,7 @@ def test_a_cancelled_reservation_is_not_cancelled_again() -> None:
 def test_reservations_of_unknown_requests_are_left_alone() -> None:
     """Reservations of another installation with the same class, and untagged ones."""
     look = booked().observe([listed("theirs"), Reservation("cr-x", "", "active", 1)], 1e6)
-    assert look == ([], [], [])
+    assert look == ([], [], [], [])
 
 
 def test_an_older_status_does_not_revive_a_cancelled_request() -> None:

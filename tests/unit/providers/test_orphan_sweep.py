@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from admittance.providers import builtin
-from admittance.providers.builtin import OrphanSweep, StoredRequest
+from admittance.providers.builtin import ObjectSteps, OrphanSweep, StoredRequest
 from admittance.providers.status_store import StoredStatus
 
 ID = "u/c/1/1"
+STEPS = ObjectSteps("provider")
 
 
 def stored(status: str, id: str = ID) -> StoredStatus:
@@ -31,9 +32,9 @@ def stored(status: str, id: str = ID) -> StoredStatus:
 def test_an_object_is_an_orphan_of(status: str | None, expected: bool) -> None:
     bus: Any = None
     found = stored(status) if status is not None else None
-    assert OrphanSweep(bus, ()).is_orphan(ID, found) is expected
-    assert not OrphanSweep(bus, (), in_progress={ID}).is_orphan(ID, found)
-    only_cancelled = OrphanSweep(bus, (), only_cancelled=True)
+    assert OrphanSweep(bus, STEPS, ()).is_orphan(ID, found) is expected
+    assert not OrphanSweep(bus, STEPS, (), in_progress={ID}).is_orphan(ID, found)
+    only_cancelled = OrphanSweep(bus, STEPS, (), only_cancelled=True)
     assert only_cancelled.is_orphan(ID, found) is (status == "cancelled")
 
 
@@ -56,7 +57,7 @@ async def test_a_sweep_removes_the_orphans_among_the_listed_objects(
         removed.append(id)
 
     listed = [(id, lambda id=id: remove(id)) for id in ("a", "b", "unknown", "here")]
-    sweep = OrphanSweep(bus, ["class"], in_progress=["here"])
+    sweep = OrphanSweep(bus, STEPS, ["class"], in_progress=["here"])
     assert await sweep.sweep(listed) == found
 
     assert removed == ["a", "unknown"]
