@@ -414,6 +414,21 @@ async def test_jobs_of_a_new_colleague_run_without_a_restart(folder: Folder, ada
     wait = ("--creds", file, "wait", "workload", "ben-1", "--for", "Finished")
     assert (await folder.admit(*wait))[0] == 0
     assert (await folder.admit("logs", "workload", "ben-1"))[1] == f"{uid}\n"
+
+    large = ("--cpu", "100000", "--anyway", "--name", "ben-2", "--", "true")
+    assert (await folder.admit("--creds", file, "submit", "-q", "research", *large))[0] == 0
+    explain = ("--creds", file, "explain", "workload", "ben-2")
+    assert "no runner" not in (await folder.admit(*explain))[1]
+    without = ("auth", "run-as", "user:ben", "--remove", "--dir", str(folder.auth))
+    assert (await folder.admit(*without))[0] == 0
+
+    async def is_said() -> bool:
+        said = (await folder.admit(*explain))[1]
+        needed = "besides: a Unix user for its job: `admit auth run-as user:ben=UNIX_USER`"
+        return "its job will fail: no runner has a Unix user" in said and needed in said
+
+    await eventually(is_said, LIMIT)
+    assert (await folder.admit(*rule))[0] == 0
     gone = await folder.admit("auth", "revoke", "ben", "--dir", str(folder.auth))
     assert f"removed the rule user:ben={uid}" in gone[1]
 

@@ -210,6 +210,7 @@ SUBJECTS = """
     admit.api.settled admit.api.settled.{namespace}
     admit.api.objects admit.api.objects.{namespace}
     admit.api.events admit.api.events.{namespace}
+    admit.api.runners.{namespace}
     admit.api.explain.{namespace}
     admit.api.fit.{namespace}
     admit.api.pending admit.api.pending.{namespace}

@@ -49,7 +49,8 @@ ADMIN_REQUESTS: Final = ("apply", "delete")
 """Requests ``admit.user.<user>.<request>``: the subject names the user that sends the request."""
 RUNNER_FACTS: Final = ("started", "pods_ready", "pods_not_ready", "finished", "stopped")
 NAMESPACE_QUESTIONS: Final = (
-    *("events", "explain", "fit", "logs", "objects", "pending", "queues", "settled", "simulate"),
+    *("events", "explain", "fit", "logs", "objects", "pending", "queues", "runners", "settled"),
+    "simulate",
 )
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
@@ -232,7 +233,7 @@ def approver(user: User) -> Permissions:
     """The permissions of the role approver: a person that gives the verdicts of approval checks in
     some namespaces."""
     workloads = namespaced_keys(user, "workload")
-    asked = ("events", "explain", "objects", "settled")
+    asked = ("events", "explain", "objects", "runners", "settled")
     spaces = user.namespace_tokens
     publish = (
         *CONNECT,

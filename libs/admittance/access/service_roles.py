@@ -124,6 +124,7 @@ def workload_controller(user: User) -> Permissions:
             "answer requests",
             *each("admit.api.{}", ("apply", "delete", "events", "settled", "objects")),
             *each("admit.api.{}.*", ("apply", "delete", "events", "settled", "objects")),
+            "admit.api.runners.*",
             *each(f"{subjects.RUNNER_CONSUMER}{{}}", ("*", "*.*")),
             subjects.TELEMETRY_CONSUMER,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,18 @@ from admittance.events.system import RunnerStarts
 PATTERNS_MAX: Final = 200
 """The most patterns of images of one runner that are looked at: each image of a submission is
 compared with all of them. A runner with more refuses images only when it would start the job."""
+
+
+class RunnerRefusal(NamedTuple):
+    """Why no runner starts a job. ``advice``: what the submitter or an admin does, as the rest of
+    the sentence; ``needed``: what would let a runner start the job, with its command or option."""
+
+    why: str
+    advice: str
+    needed: str
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.advice}"
 
 
 def starts_job(rules: RunnerStarts, user: str, namespace: str) -> bool:
@@ -42,9 +54,9 @@ class AnnouncedRunners:
         """Forgets a runner of which nothing was heard for days."""
         self._known.pop(runner, None)
 
-    def refusal(self, user: str, namespace: str, manifest: bytes = b"") -> str:
-        """Why no runner starts a job of the user in the namespace, as a sentence; "": a runner
-        starts it, or no runner of the namespace is known. ``manifest``: the submitted workload."""
+    def refusal(self, user: str, namespace: str, manifest: bytes = b"") -> RunnerRefusal | None:
+        """Why no runner starts a job of the user in the namespace; None: a runner starts it, or no
+        runner of the namespace is known. ``manifest``: the workload, as submitted or stored."""
         responsible = [
             starts
             for starts in self._known.values()
@@ -61,63 +73,81 @@ class AnnouncedRunners:
                 or _input_refusal(allowing, namespace, manifest)
                 or _pods_refusal(allowing, namespace, manifest)
             )
-        return (
-            f"no runner has a Unix user for jobs of the user {user} in namespace {namespace}: an "
-            f"admin names one with `admit auth run-as user:{user}=UNIX_USER`, or with the option "
-            "--run-as of the runner"
+        by = f"the user {user}" if user else "an unknown submitter"
+        key = f"user:{user}" if user else f"namespace:{namespace}"
+        rule = f"`admit auth run-as {key}=UNIX_USER`"
+        return RunnerRefusal(
+            f"no runner has a Unix user for jobs of {by} in namespace {namespace}",
+            f"an admin names one with {rule}, or with the option --run-as of the runner",
+            f"a Unix user for its job: {rule}, or --run-as of a runner",
         )
 
 
-def _image_refusal(runners: list[RunnerStarts | None], namespace: str, manifest: bytes) -> str:
-    """Why none of the runners may run the images of a workload; "": one of them may."""
+def _image_refusal(
+    runners: list[RunnerStarts | None], namespace: str, manifest: bytes
+) -> RunnerRefusal | None:
+    """Why none of the runners may run the images of a workload; None: one of them may."""
     limits = [one.images if one is not None else () for one in runners]
     if not all(limits):
-        return ""
+        return None
     images = images_of(manifest)
     wrong = [_first_wrong(patterns, images) for patterns in limits]
     if not wrong or not all(wrong):
-        return ""
+        return None
     allowed = ", ".join(sorted({pattern for patterns in limits for pattern in patterns}))
-    return f"no runner of namespace {namespace} may run the image {wrong[0]}: allowed are {allowed}"
+    return RunnerRefusal(
+        f"no runner of namespace {namespace} may run the image {wrong[0]}",
+        f"allowed are {allowed}",
+        "a runner that may run its image: --job-image of the runner",
+    )
 
 
 _LACKING = {
     "hostPath": (
-        "mounts a hostPath, which the workload asks for: an admin allows folders with the "
-        "option --allow-host-path"
+        "mounts a hostPath, which the workload asks for",
+        "an admin allows folders with the option --allow-host-path",
+        "a runner that mounts its hostPath: --allow-host-path of the runner",
     ),
     "values": (
-        "has values of ConfigMaps and Secrets, which the workload asks for: an admin gives them "
-        "with the option --env-files"
+        "has values of ConfigMaps and Secrets, which the workload asks for",
+        "an admin gives them with the option --env-files",
+        "a runner with its ConfigMaps and Secrets: --env-files of the runner",
     ),
 }
 
 
-def _input_refusal(runners: list[RunnerStarts | None], namespace: str, manifest: bytes) -> str:
-    """Why the workload gets something that it asks for from none of the runners; "": it gets
+def _input_refusal(
+    runners: list[RunnerStarts | None], namespace: str, manifest: bytes
+) -> RunnerRefusal | None:
+    """Why the workload gets something that it asks for from none of the runners; None: it gets
     it."""
     if not runners:
-        return ""
+        return None
     lacking = [name for name in _LACKING if all(one and name in one.lacks for one in runners)]
     wanted = inputs_of(manifest) if lacking else frozenset()
     for name in lacking:
         if name in wanted:
-            return f"no runner of namespace {namespace} {_LACKING[name]}"
-    return ""
+            why, advice, needed = _LACKING[name]
+            return RunnerRefusal(f"no runner of namespace {namespace} {why}", advice, needed)
+    return None
 
 
-def _pods_refusal(runners: list[RunnerStarts | None], namespace: str, manifest: bytes) -> str:
-    """Why the workload has more pods at once than any of the runners starts; "": one of them starts
-    so many."""
+def _pods_refusal(
+    runners: list[RunnerStarts | None], namespace: str, manifest: bytes
+) -> RunnerRefusal | None:
+    """Why the workload has more pods at once than any of the runners starts; None: one of them
+    starts so many."""
     limits = [one.pods if one is not None else 0 for one in runners]
     if not limits or not all(limits):
-        return ""
+        return None
     pods, most = pods_of(manifest), max(limits)
     if pods <= most:
-        return ""
-    return (
+        return None
+    return RunnerRefusal(
         f"the job runs {pods:,} pods at once, and no runner of namespace {namespace} starts more "
-        f"than {most:,}: ask for fewer, or an admin raises the runner's --pod-limit"
+        f"than {most:,}",
+        "ask for fewer, or an admin raises the runner's --pod-limit",
+        f"fewer pods at once, or --pod-limit {pods} of a runner",
     )
 
 

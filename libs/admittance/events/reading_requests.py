@@ -42,6 +42,21 @@ class ObjectsReply(Reply, frozen=True, kw_only=True):
     parts: int = 1
 
 
+class Runners(Request, frozen=True, kw_only=True):
+    """``admit.api.runners.<ns>``: whether a runner would start the job of a workload that waits."""
+
+    name: str
+
+
+class RunnersReply(Reply, frozen=True, kw_only=True):
+    """``why``: why no runner would start the job, as a sentence. ``needed``: what would let a
+    runner start it. Both are "" if a runner starts it, or if no runner of the namespace has
+    announced which jobs it starts."""
+
+    why: str = ""
+    needed: str = ""
+
+
 class RunnerConsumer(Request, frozen=True, kw_only=True):
     """``admit.api.consumer.runner.<runner>[.<namespaces>]``: makes the consumer of the runner anew,
     since runners may not create consumers. ``<namespaces>``: the namespaces of the runner, sorted

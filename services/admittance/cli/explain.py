@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from admittance.api.units import render
 from admittance.cli.get import find
-from admittance.cli.show import sections, tables
+from admittance.cli.show import runner_waits, sections, tables
 from admittance.cli.show.families import (
     Family,
     FamilyMember,
@@ -23,7 +23,6 @@ from admittance.cli.show.families import (
     parent_of,
 )
 from admittance.cli.show.objects import Found, field
-from admittance.cli.show.runner_waits import NO_RUNNER, START_A_RUNNER, waits_on_runner
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
@@ -65,17 +64,12 @@ async def explain(call: Call, name: str) -> None:
         family = await family_of(bus, found) if is_parent(workload) else None
         parent = await parent_of(bus, found) if is_variant(workload) else None
         waits = await _capacity(bus, found, family, now)
-        held_back = await waits_on_runner(bus, workload, now)
+        held_back = await runner_waits.waits_on_runner(bus, workload, now)
+        refused = await runner_waits.refused_by_runners(bus, workload, now)
     if reply.error:
         raise AnswerIsNo(reply.error)
-    if held_back == NO_RUNNER:
-        # Another program may run workloads too, but none of ours will.
-        reply = replace(
-            reply,
-            message=f"{reply.message}; {NO_RUNNER}",
-            unblocked_by=(*reply.unblocked_by, START_A_RUNNER),
-        )
     reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
+    reply = runner_waits.with_runners(reply, held_back, refused)
     rows = field(found.plain(), "status", "admissionChecks", default=[])
     checks = sections.check_values(rows, workload)
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
@@ -83,13 +77,15 @@ async def explain(call: Call, name: str) -> None:
         value["capacityAwaitedOf"] = waits
     if held_back:
         value["waitsOnRunner"] = held_back
+    if refused.why:
+        value["noRunnerStarts"] = refused.why
     value["phase"] = reply.phase or str(phase(workload, now))
     if output.show_value(value, call.output):
         return
     if call.output is Output.WIDE:
         output.cut_nothing()
-    _show(found, reply, value["phase"], family)
-    if held_back and held_back != NO_RUNNER:
+    _show(found, reply, value["phase"], family, refused.why)
+    if held_back and held_back != runner_waits.NO_RUNNER:
         output.say(f"its runner has not started it yet: {output.clean(held_back)}")
     _list("Waits for capacity", waits)
 
@@ -188,7 +184,9 @@ def _retry(workload: StoredWorkload, now: datetime) -> str:
     return f"its retry at {stamp(until)} (in {span((until - now).total_seconds())})"
 
 
-def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | None) -> None:
+def _show(
+    found: Found, reply: ExplainReply, shown_phase: str, family: Family | None, refused: str
+) -> None:
     now = clock.now()
     reason, message = reply.reason, reply.message
     if not reason:
@@ -197,6 +195,8 @@ def _show(found: Found, reply: ExplainReply, shown_phase: str, family: Family | 
     output.say(
         f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")
     )
+    if refused:
+        output.say(f"after its admission its job will fail: {output.clean(refused)}")
     if user := found.workload().status.submitted_by:
         output.say(f"submitted by {output.clean(user)}")
     if reply.parent:

@@ -24,9 +24,11 @@ from admittance.control.manifest_changes import (
     users_of_object,
     warnings_about,
 )
+from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events.codec import encode
 from admittance.events.names import plain, token
 from admittance.events.reader import Unreadable
+from admittance.events.reading_requests import Runners, RunnersReply
 from admittance.events.requests import (
     Apply,
     ApplyReply,
@@ -35,7 +37,7 @@ from admittance.events.requests import (
     Settled,
     SettledReply,
 )
-from admittance.events.subjects import CAPACITY, USER_REQUESTS, object_key
+from admittance.events.subjects import CAPACITY, USER_REQUESTS, object_key, workload_key
 from admittance.provisioning.records import read_record
 from admittance.quota.references import BOTH, Sharing
 from admittance.runtime import clock
@@ -70,6 +72,7 @@ class Endpoints:
         heartbeats: HeartbeatListener,
         settled: Callable[[int], Awaitable[SettledReply]],
         outcome: OutcomeOf,
+        runners: AnnouncedRunners,
         manifest_bytes: int = MANIFEST_BYTES_MAX,
         sharing: Sharing = BOTH,
     ) -> None:
@@ -79,6 +82,7 @@ class Endpoints:
         self._heartbeats = heartbeats
         self._wait_settled = settled
         self._outcome = outcome
+        self._runners = runners
         self._manifest_bytes = manifest_bytes
         self._sharing = sharing
         self._service: micro.Serving | None = None
@@ -98,6 +102,7 @@ class Endpoints:
                 f"{USER_REQUESTS}*.apply.*": self._apply,
                 f"{USER_REQUESTS}*.delete": self._delete,
                 f"{USER_REQUESTS}*.delete.*": self._delete,
+                "admit.api.runners.*": self._runners_of,
                 "admit.api.settled": self._settled,
                 "admit.api.settled.*": self._settled,
                 **reading_endpoints(self._bus, self._outcome, self._family),
@@ -113,6 +118,19 @@ class Endpoints:
     def _family(self, namespace: str, name: str) -> list[str]:
         """The names of all workloads in the workload's family: the parent and its variants."""
         return self._manifests.controller.workloads.family_names(namespace, name)
+
+    async def _runners_of(self, data: bytes, subject: str) -> RunnersReply:
+        request = msgspec.json.decode(data, type=Runners)
+        namespace = namespace_of(subject)
+        key = workload_key(namespace, request.name)
+        workload = self._manifests.controller.workloads.get(key).workload
+        if workload is None:
+            return RunnersReply(error=f'workload "{request.name}" does not exist')
+        manifest = msgspec.json.encode({"spec": workload.spec})
+        refusal = self._runners.refusal(workload.status.submitted_by, namespace, manifest)
+        if refusal is None:
+            return RunnersReply()
+        return RunnersReply(why=refusal.why, needed=refusal.needed)
 
     # Manifests. ---------------------------------------------------------------------
 

@@ -177,6 +177,7 @@ class ActiveController:
         heartbeats = self._heartbeats = HeartbeatListener(bus, manifests, settings.beat_seconds)
         deletions = self._deletions = Deletions(manifests)
         limits = settings.configuration.user_limits
+        runners, runners_known = AnnouncedRunners(), asyncio.Event()
         self._endpoints = Endpoints(
             bus,
             settings.instance,
@@ -184,10 +185,10 @@ class ActiveController:
             heartbeats,
             self.settled,
             self.outcome,
+            runners,
             limits.max_manifest_bytes,
             sharing_of(settings.configuration),
         )
-        runners, runners_known = AnnouncedRunners(), asyncio.Event()
         people = self._people = UserRequests(bus, controller, limits, self._metrics, runners)
         following = follow_manifests(bus, controller, durables, self._on_written)
         # If one of the tasks fails, all end: for instance, without the task that follows manifests

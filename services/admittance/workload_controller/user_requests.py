@@ -176,9 +176,9 @@ class UserRequests:
             self._refuse(answer_to, Refusal(CONFLICT, NOT_OWNER, why), named)
             return
         if isinstance(fact, facts.Submitted) and (
-            why := self._runners.refusal(person, fact.namespace, fact.workload)
+            unstarted := self._runners.refusal(person, fact.namespace, fact.workload)
         ):
-            self._refuse(answer_to, Refusal(CONFLICT, "NoRunner", why), named)
+            self._refuse(answer_to, Refusal(CONFLICT, "NoRunner", str(unstarted)), named)
             return
         if isinstance(fact, facts.Verdict) and (why := self._unfit(fact)):
             self._refuse(answer_to, Refusal(CONFLICT, "NoApproval", why), named)

@@ -49,13 +49,13 @@ def test_submission_that_no_runner_starts_is_refused(
     known = AnnouncedRunners()
     for number, starts in enumerate(runners):
         known.note(str(number), starts)
-    said = known.refusal(user, "team")
+    said = str(known.refusal(user, "team") or "")
     assert bool(said) == is_refused
     if said and user:
         assert f"no runner has a Unix user for jobs of the user {user} in namespace team" in said
     for number in range(len(runners)):
         known.forget(str(number))
-    assert known.refusal(user, "team") == ""
+    assert known.refusal(user, "team") is None
 
 
 def manifest(*images: str) -> bytes:
@@ -85,7 +85,7 @@ def test_image_that_no_runner_may_run_is_refused(
         known.note(str(number), RunnerStarts(every=True, images=images))
     # A runner that starts no job of the user does not count.
     known.note("other", RunnerStarts(submitters=("eve",)))
-    said = known.refusal("ada", "team", submitted)
+    said = str(known.refusal("ada", "team", submitted) or "")
     start = "no runner of namespace team may run the image "
     assert said == (f"{start}{refusal}" if refusal else "")
 
@@ -115,12 +115,12 @@ def test_a_workload_that_gets_an_input_from_no_runner_is_refused(
     submitted = json.dumps({"spec": {"podSets": [{"template": {"spec": pod}}]}}).encode()
     known = AnnouncedRunners()
     known.note("one", RunnerStarts(every=True, lacks=tuple(lacks)))
-    said = known.refusal("ada", "team", submitted)
+    said = str(known.refusal("ada", "team", submitted) or "")
     start = "no runner of namespace team "
     assert said.startswith(f"{start}{refusal}" if refusal else "")
     assert bool(said) == bool(refusal)
     known.note("two", RunnerStarts(every=True))
-    assert known.refusal("ada", "team", submitted) == ""
+    assert known.refusal("ada", "team", submitted) is None
 
 
 def of_pods(count: int | None, least: int | None = None, completions: int = 0) -> dict[str, Any]:
@@ -155,15 +155,40 @@ def test_a_job_of_more_pods_than_any_runner_starts_is_refused(
         known.note(str(number), RunnerStarts(every=True, pods=pods))
     # A runner that starts no job of the user does not count.
     known.note("other", RunnerStarts(submitters=("eve",), pods=10_000))
-    said = known.refusal("ada", "team", json.dumps({"spec": {"podSets": pod_sets}}).encode())
+    submitted = json.dumps({"spec": {"podSets": pod_sets}}).encode()
+    said = str(known.refusal("ada", "team", submitted) or "")
     assert refusal in said
     assert said.endswith("or an admin raises the runner's --pod-limit" if refusal else "")
     assert bool(said) == bool(refusal)
 
 
+@pytest.mark.parametrize(
+    ("user", "starts", "submitted", "needed"),
+    [
+        ("ada", RunnerStarts(), b"", "`admit auth run-as user:ada=UNIX_USER`"),
+        ("", RunnerStarts(), b"", "`admit auth run-as namespace:team=UNIX_USER`"),
+        ("ada", RunnerStarts(every=True, images=("y",)), manifest("x"), "--job-image"),
+        (
+            "ada",
+            RunnerStarts(every=True, pods=1),
+            json.dumps({"spec": {"podSets": [of_pods(1_200)]}}).encode(),
+            "--pod-limit 1200",
+        ),
+    ],
+)
+def test_refusal_names_the_rule_that_would_let_the_job_start(
+    user: str, starts: RunnerStarts, submitted: bytes, needed: str
+) -> None:
+    known = AnnouncedRunners()
+    known.note("one", starts)
+    refusal = known.refusal(user, "team", submitted)
+    assert refusal is not None
+    assert needed in refusal.needed
+
+
 def test_a_runner_with_thousands_of_patterns_costs_submissions_nothing() -> None:
     known = AnnouncedRunners()
     known.note("a", RunnerStarts(every=True, images=tuple(map(str, range(PATTERNS_MAX)))))
-    assert known.refusal("ada", "team", manifest("other")) != ""
+    assert known.refusal("ada", "team", manifest("other")) is not None
     known.note("a", RunnerStarts(every=True, images=tuple(map(str, range(PATTERNS_MAX + 1)))))
-    assert known.refusal("ada", "team", manifest("other")) == ""
+    assert known.refusal("ada", "team", manifest("other")) is None

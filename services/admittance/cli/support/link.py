@@ -77,6 +77,7 @@ ANSWERED_BY: Final = {
     "settled": "workload-controller",
     "events": "workload-controller",
     "objects": "workload-controller",
+    "runners": "workload-controller",
     "explain": "scheduler",
     "fit": "scheduler",
     "pending": "scheduler",
