@@ -92,7 +92,7 @@ async def change(call: Call, name: str, command: str, words: str = "", **fields:
     word = "unchanged" if reply.outcome == "ignored" else known.done.format(words)
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", word)
     if reply.outcome == "ignored" and reply.message:
-        output.note(reply.message)
+        output.note(f'workload "{name}": {reply.message}')
     elif is_variant(found.workload()):
         parent, _ = owner_of(found.workload())
         output.note(f'{name} is one variant of workload "{parent}", {VARIANT_FOLLOWS[command]}')

@@ -12,6 +12,7 @@ from admittance.runtime import contexts
 from admittance.runtime.contexts import Context
 
 DEAD = "nats://127.0.0.1:1"
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="groups are for a runner that is root")
 
 
 @pytest.fixture
@@ -47,6 +48,27 @@ def test_users_of_the_server_of_the_current_context_are_shown_by_default(
     contexts.write(os.environ, Context(name="local", url=DEAD, creds=str(folder / "ada.creds")))
     assert invoke(["auth", "list", "-o", "name"]) == 0
     assert capsys.readouterr().out == "ada\n"
+
+
+def test_users_of_the_folder_of_the_credentials_go_before_those_of_the_context(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = tmp_path / "other"
+    assert invoke(["auth", "init", str(other)]) == 0
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    contexts.write(os.environ, Context(name="local", url=DEAD, creds=str(folder / "ada.creds")))
+    monkeypatch.delenv("ADMIT_AUTH_DIR")
+    monkeypatch.setenv("ADMIT_NATS_CREDS", str(other / "ben.creds"))
+    rule = f"user:ben={os.geteuid() or 65534}"
+    assert invoke(["auth", "run-as", rule]) == 0
+    assert rule in (other / "run-as").read_text()
+    assert not (folder / "run-as").exists()
+    monkeypatch.setenv("ADMIT_AUTH_DIR", str(folder))
+    assert invoke(["auth", "run-as"]) == 0
+    assert f"no rules in {folder}/run-as" in capsys.readouterr().err
 
 
 def test_completed_roles_are_those_of_the_table() -> None:
@@ -201,6 +223,7 @@ def test_check_says_which_rule_allows(
         (["run-as", "user:a=7\n*=7"], 2, "cannot be a line of"),
         (["add", "user", "a#", "-n", "x", "--unix", "7"], 2, "cannot be a line of"),
         (["run-as", "@no-such-group"], 2, "there is no Unix group 'no-such-group'"),
+        pytest.param(["run-as", "@root"], 2, "the Unix group root has no member", marks=ONLY_ROOT),
         (["run-as", "user:ada", "--remove"], 2, "has no rule user:ada"),
         (["add", "viewer", "x", "--class", "gpu"], 2, "the role viewer takes no --class"),
         (["add", "viewer", "x", "--expires", "soon"], 2, '--expires "soon" is not a duration'),

@@ -15,7 +15,7 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
-from admittance.cli.up.up import refuse_unprotected, refuse_unused
+from admittance.cli.up.up import Options, refuse_unprotected, refuse_unused, refuse_wrong
 from admittance.runner.jobs.rule_options import RuleTexts
 from admittance.runtime import contexts
 from admittance.runtime.auth_store import AuthStore
@@ -63,6 +63,19 @@ def test_options_of_a_connection_are_refused_beside_an_own_server(option: str) -
     with pytest.raises(BadInput, match=f"^{option} is for a server that runs already: name that"):
         refuse_unused(Call(given={name: "file"}))
     refuse_unused(Call(given={name: None}, environ={"ADMIT_NATS_CREDS": "file"}))
+
+
+def test_a_data_folder_of_another_unix_user_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = tmp_path.stat().st_uid
+    refuse_wrong(Options(tmp_path), None)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(BadInput) as caught:
+        refuse_wrong(Options(tmp_path), None)
+    assert str(caught.value).startswith(f"cannot use the data folder {tmp_path}: ")
+    assert f"(it belongs to the Unix user {owner}); choose another" in str(caught.value)
 
 
 def test_users_and_their_keys_stay_from_start_to_start(tmp_path: Path) -> None:

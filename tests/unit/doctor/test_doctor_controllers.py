@@ -10,6 +10,7 @@ from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStat
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.cli.doctor.controllers import controller_finding
 from admittance.cli.doctor.finding import OK
+from admittance.events.system import EVERY_CALL_FAILS
 
 
 def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionCheck:
@@ -34,6 +35,13 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
             False,
             "5 redelivered: it does not acknowledge in time",
             id="one that never acknowledges",
+        ),
+        pytest.param(
+            {"num_redelivered": 5},
+            a_check("True", "Active", f"{EVERY_CALL_FAILS} (ValueError): see the log"),
+            False,
+            "5 redelivered: every call fails",
+            id="one whose every call raises",
         ),
         pytest.param(
             {"num_pending": 5_000}, a_check(), False, "5,000 not read", id="one that never reads"

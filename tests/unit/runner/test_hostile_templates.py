@@ -86,6 +86,7 @@ def test_a_random_template_is_refused_or_planned_or_said_not_to_run() -> None:
     ("container", "says"),
     [
         pytest.param({"workingDir": "\0"}, "workingDir: must have no zero byte", id="folder"),
+        pytest.param({"workingDir": "a/b"}, "workingDir: must be an absolute path", id="relative"),
         pytest.param({"command": ["a\0"]}, "command: must have no zero byte", id="program"),
         pytest.param({"args": ["a", "\0"]}, "args: must have no zero byte", id="argument"),
         pytest.param({"image": "\0"}, "image: must have no zero byte", id="image"),

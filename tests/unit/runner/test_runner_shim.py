@@ -18,7 +18,14 @@ from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.jobs.inputs.volumes import VolumePlan
 from admittance.runner.jobs.journal import JOURNAL_MAX
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan
-from admittance.runner.jobs.pod_process import expand, pod_env
+from admittance.runner.jobs.pod_process import (
+    expand,
+    find_program,
+    pod_env,
+    start_code,
+    start_problem,
+    start_process,
+)
 from admittance.runner.jobs.policy_plan import FailureRulePlan, PolicyPlan, SuccessRulePlan
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.launcher import FORK_SERVER
@@ -184,21 +191,49 @@ def test_a_failing_pod_fails_the_job_and_ends_the_others(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "cwd", "why"),
+    ("program", "cwd", "code", "why"),
     [
-        ("no-such-program", "", "no folder of PATH has the program no-such-program"),
-        ("/etc/passwd", "", "cannot start /etc/passwd: Permission denied"),
-        ("true", "/no/dir", "cannot enter the working folder /no/dir: No such file or directory"),
+        ("no-such-program", "", 127, "no folder of PATH has the program no-such-program"),
+        ("/no/program", "", 127, "cannot start /no/program: No such file or directory"),
+        ("/etc/passwd", "", 126, "cannot start /etc/passwd: Permission denied"),
+        ("/tmp", "", 126, "cannot start /tmp: Permission denied"),
+        ("true", "/no/dir", 127, "cannot enter the working folder /no/dir: No such file or dir"),
     ],
 )
 def test_a_program_that_cannot_start_fails_the_job(
-    bench: Bench, program: str, cwd: str, why: str
+    bench: Bench, program: str, cwd: str, code: int, why: str
 ) -> None:
     run = bench.start(ContainerPlan(name="c", argv=(program,), cwd=cwd))
     kind, message = bench.outcome(run)
-    assert (kind, run.journal.exit_code) == ("failed", 127)
-    assert message == f"pod main-0 failed: {why}"
+    assert (kind, run.journal.exit_code) == ("failed", code)
+    assert message.startswith(f"pod main-0 failed: {why}")
     assert bench.output(run) == f"admittance: {message}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as others")
+@pytest.mark.parametrize(("program", "code"), [("/etc/passwd", 126), ("/no/program", 127)])
+def test_a_process_of_another_unix_user_that_cannot_start_has_the_status_of_shells(
+    tmp_path: Path, program: str, code: int
+) -> None:
+    user = {"uid": 65534, "gid": 65534, "groups": []}
+    with (tmp_path / "output").open("wb") as output, pytest.raises(OSError) as caught:
+        start_process(program, [program], {}, ("/", "/"), output.fileno(), user)
+    assert start_code(caught.value) == code
+    assert start_problem(caught.value).startswith(f"cannot start {program}: ")
+
+
+def test_a_file_on_the_path_that_may_not_be_executed_is_no_missing_program(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    (folders[0] / "prog").write_text("")
+    env = {"PATH": ":".join(map(str, folders))}
+    with pytest.raises(PermissionError) as caught:
+        find_program("prog", env, "/")
+    assert start_code(caught.value) == 126
+    assert start_problem(caught.value) == f"cannot start {folders[0]}/prog: Permission denied"
+    (folders[1] / "prog").symlink_to("/bin/true")
+    assert find_program("prog", env, "/") == str(folders[1] / "prog")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def _container(container: Container, volumes: Set[str], path: str) -> list[Probl
     found = [
         *_texts([container.image], f"{path}.image"),
         *_texts([container.working_dir], f"{path}.workingDir"),
+        *_absolute(container.working_dir, f"{path}.workingDir"),
         *_texts(container.command, f"{path}.command"),
         *_texts(container.args, f"{path}.args"),
     ]
@@ -51,6 +52,13 @@ def _container(container: Container, volumes: Set[str], path: str) -> list[Probl
 def _texts(texts: Iterable[str], field: str) -> list[Problem]:
     if any("\0" in text for text in texts):
         return [Problem(field, "must have no zero byte: no program can be started with it")]
+    return []
+
+
+def _absolute(folder: str, field: str) -> list[Problem]:
+    """A relative working folder would be below a folder that nobody chose, or below none."""
+    if folder and not folder.startswith("/"):
+        return [Problem(field, f"must be an absolute path, not {shown(folder)}")]
     return []
 
 

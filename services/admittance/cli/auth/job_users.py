@@ -91,8 +91,7 @@ def refuse_rule(store: AuthStore, rule: str) -> None:
     try:
         wanted = parse_run_as((rule,), "run-as")
         named = {key: unix_users(text, "run-as") for key, text in wanted.users.items()}
-        for group in wanted.groups:
-            members_of(group)
+        empty = [group for group in wanted.groups if not members_of(group)]
     except SetupError as error:
         raise BadInput(str(error)) from None
     owner = store.folder.stat().st_uid
@@ -104,6 +103,11 @@ def refuse_rule(store: AuthStore, rule: str) -> None:
             raise BadInput(f"{rule}: the runner is {_name(owner)}; {ONLY_ROOT}")
     if owner != 0 and wanted.groups:
         raise BadInput(f"{rule}: the runner is {_name(owner)}; {ONLY_ROOT}")
+    for group in empty:
+        raise BadInput(
+            f"{rule}: the Unix group {group} has no member that jobs can run as (root does not "
+            "count): add its members first"
+        )
 
 
 def _name(uid: int) -> str:

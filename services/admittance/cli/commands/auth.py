@@ -46,20 +46,29 @@ FolderOption = Annotated[
     typer.Option(
         "--dir",
         metavar="DIR",
-        help="The folder of users. Default: $ADMIT_AUTH_DIR, that of the current context's server, "
-        "or auth in the data folder",
+        help="The folder of users. Default: $ADMIT_AUTH_DIR, that of --creds or of the current "
+        "context's server, or auth in the data folder",
     ),
 ]
 UserName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the user.")]
 
 
-def _folder(typed: Path | None) -> Path:
+def _folder(call: Call, typed: Path | None) -> Path:
     if typed is not None:
         return typed
     chosen = os.environ.get("ADMIT_AUTH_DIR")
     if chosen:
         return Path(chosen)
-    return _folder_of_context() or data_folder(None) / "auth"
+    creds = call.given.get("creds") or call.environ.get("ADMIT_NATS_CREDS")
+    return _folder_of_creds(creds) or _folder_of_context() or data_folder(None) / "auth"
+
+
+def _folder_of_creds(creds: object) -> Path | None:
+    """The folder of users that has the credentials file; None if there is no such folder."""
+    folder = Path(str(creds)).parent if creds else None
+    with suppress(OSError):
+        return folder if folder is not None and (folder / "users.json").exists() else None
+    return None
 
 
 def _folder_of_context() -> Path | None:
@@ -69,9 +78,7 @@ def _folder_of_context() -> Path | None:
 
     with suppress(BadContext, OSError):
         used = current(os.environ)
-        if used is not None and used.creds:
-            folder = Path(used.creds).parent
-            return folder if (folder / "users.json").exists() else None
+        return _folder_of_creds(used.creds) if used is not None else None
     return None
 
 
@@ -178,7 +185,7 @@ def add(
     wanted = auth.NewUser(
         role, name, namespace or (), controller, provisioning_class, span, file, unix
     )
-    run(auth.add(call, _folder(folder), wanted))
+    run(auth.add(call, _folder(call, folder), wanted))
 
 
 @with_options(call_options_without_output)
@@ -186,7 +193,7 @@ def revoke(call: Call, name: UserName, folder: FolderOption = None) -> None:
     """Remove a user; the servers close its connections within seconds."""
     from admittance.cli.auth import auth
 
-    run(auth.revoke(call, _folder(folder), name))
+    run(auth.revoke(call, _folder(call, folder), name))
 
 
 @with_options(call_options_without_output)
@@ -197,7 +204,7 @@ def reload(call: Call, folder: FolderOption = None) -> None:
     """
     from admittance.cli.auth import auth
 
-    run(auth.write_again(call, _folder(folder)))
+    run(auth.write_again(call, _folder(call, folder)))
 
 
 @with_options(call_options_without_output)
@@ -218,13 +225,12 @@ def run_as(
     """
     from admittance.cli.auth import job_users
 
-    del call
     if rule is not None:
-        job_users.change(_folder(folder), rule, remove=remove)
+        job_users.change(_folder(call, folder), rule, remove=remove)
     elif remove:
         raise BadInput("--remove: name the rule")
     else:
-        job_users.show(_folder(folder))
+        job_users.show(_folder(call, folder))
 
 
 @with_options(call_options_without_output)
@@ -235,7 +241,7 @@ def expire(call: Call, folder: FolderOption = None) -> None:
     """
     from admittance.cli.auth import expiry
 
-    run_forever(expiry.expire(call, _folder(folder)))
+    run_forever(expiry.expire(call, _folder(call, folder)))
 
 
 @with_options()
@@ -243,7 +249,7 @@ def list_(call: Call, folder: FolderOption = None) -> None:
     """List the users."""
     from admittance.cli.auth import auth
 
-    auth.list_users(call, _folder(folder))
+    auth.list_users(call, _folder(call, folder))
 
 
 @with_options()
@@ -251,7 +257,7 @@ def show(call: Call, name: UserName, folder: FolderOption = None) -> None:
     """Show a user and what it may do, in words and subjects."""
     from admittance.cli.auth import auth
 
-    auth.show(call, _folder(folder), name)
+    auth.show(call, _folder(call, folder), name)
 
 
 @with_options(call_options_without_output)
@@ -267,8 +273,7 @@ def check(
     """Say whether a user may publish a subject, and by which rule; status 1 if not."""
     from admittance.cli.auth import auth
 
-    del call
-    if status := auth.check(_folder(folder), subject, name, subscribe=subscribe):
+    if status := auth.check(_folder(call, folder), subject, name, subscribe=subscribe):
         raise typer.Exit(status)
 
 

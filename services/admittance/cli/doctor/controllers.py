@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
+from admittance.api.meta import Condition
 from admittance.cli.doctor.consumers import backlog, unread_since
 from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding
 from admittance.cli.show.capacity_requests import is_provider_answering, record_of
@@ -51,6 +52,11 @@ async def check_controllers(bus: Link) -> list[Finding]:
     ]
 
 
+def _active(check: AdmissionCheck) -> Condition | None:
+    conditions = check.status.conditions if check.status else ()
+    return next((one for one in conditions if one.type == "Active"), None)
+
+
 def controller_finding(
     controller: str, durable: Mapping[str, Any] | None, checks: Iterable[AdmissionCheck]
 ) -> Finding:
@@ -61,6 +67,8 @@ def controller_finding(
     parts: list[str] = []
     fine, passes = True, True
     named = list(checks)
+    states = [(check, _active(check)) for check in named]
+    fails = any(one and one.message.startswith(EVERY_CALL_FAILS) for _, one in states)
     if durable is None:
         parts.append("no durable consumer: requests do not reach it")
         fine = False
@@ -69,7 +77,8 @@ def controller_finding(
         again = durable.get("num_redelivered", 0)
         parts.append(text)
         if again:
-            parts.append(f"{again:,} redelivered: it does not acknowledge in time")
+            why = "every call fails" if fails else "it does not acknowledge in time"
+            parts.append(f"{again:,} redelivered: {why}")
         silent = unread_since(durable)
         if silent:
             parts.append(f"no program has read them for {silent:.0f} s")
@@ -78,11 +87,7 @@ def controller_finding(
     if not named:
         parts.append("no AdmissionCheck names it")
         fine = False
-    for check in named:
-        active = next(
-            (c for c in (check.status.conditions if check.status else ()) if c.type == "Active"),
-            None,
-        )
+    for check, active in states:
         if active is None:
             parts.append(f"{check.metadata.name}: no heartbeat yet")
         elif active.status == "True":

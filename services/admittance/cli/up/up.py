@@ -105,6 +105,13 @@ def refuse_wrong(options: Options, executor: str | None) -> None:
     data_dir = options.data_dir
     if data_dir.exists() and not data_dir.is_dir():
         raise BadInput(f"--data-dir {data_dir} is not a folder")
+    if data_dir.exists() and not os.access(data_dir, os.R_OK | os.W_OK | os.X_OK):
+        owner = data_dir.stat().st_uid
+        whose = "" if owner == os.geteuid() else f" (it belongs to the Unix user {owner})"
+        raise BadInput(
+            f"cannot use the data folder {data_dir}: your Unix user may not read and write it"
+            f"{whose}; choose another with --data-dir"
+        )
     if executor is not None and executor not in EXECUTORS:
         raise BadInput(f"--executor {executor}: use one of {', '.join(EXECUTORS)}")
     for name, value, variable, read in (

@@ -6,6 +6,7 @@ module, so the module imports little.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 SIGNALS = (signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that the shim handles or ignores, and that a pod's process gets with their defaults."""
+NOT_EXECUTABLE = (errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.E2BIG, errno.ETXTBSY)
+"""Errors of a program that is there and cannot be executed."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 
@@ -84,15 +87,26 @@ def _grown(size: int, word: str) -> int:
 
 
 def find_program(name: str, env: dict[str, str], cwd: str) -> str:
-    """The path of a program on the pod's PATH. Raises FileNotFoundError if no folder of PATH has
-    the program."""
+    """The path of a program on the pod's PATH. Raises OSError if no folder of PATH has the program:
+    PermissionError if a folder has a file of that name that may not be executed."""
     if "/" in name:
         return os.path.join(cwd, name)
+    refused = ""
     for folder in env.get("PATH", os.defpath).split(":"):
         path = os.path.join(cwd, folder, name)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            refused = refused or path
+    if refused:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), refused)
     raise FileNotFoundError(f"no folder of PATH has the program {name}")
+
+
+def start_code(error: Exception) -> int:
+    """The exit status of a process that did not start, as of shells: 126 where the program is there
+    but cannot be executed, else 127."""
+    return 126 if isinstance(error, OSError) and error.errno in NOT_EXECUTABLE else 127
 
 
 def start_problem(error: Exception) -> str:
@@ -106,8 +120,7 @@ def _enter(folder: str) -> None:
     try:
         os.chdir(folder)
     except OSError as error:
-        problem = f"cannot enter the working folder {folder}: {error.strerror}"
-        raise OSError(problem) from None
+        raise OSError(f"cannot enter the working folder {folder}: {error.strerror}") from None
 
 
 def make_scratch(path: str, user: dict[str, Any] | None) -> str:
@@ -187,7 +200,8 @@ def _start_as(
             _become(user, *folders, output)
             os.execve(program, argv, env)
         except (OSError, ValueError) as error:
-            os.write(report, start_problem(error).encode())
+            code = getattr(error, "errno", None) or 0
+            os.write(report, f"{code} {start_problem(error)}".encode())
         finally:
             os._exit(127)
     os.close(report)
@@ -195,7 +209,10 @@ def _start_as(
         problem = file.read()
     if problem:
         os.waitpid(pid, 0)
-        raise OSError(problem.decode())
+        number, _, text = problem.decode().partition(" ")
+        failed = OSError(text)
+        failed.errno = int(number)
+        raise failed
     return pid
 
 

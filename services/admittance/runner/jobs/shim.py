@@ -56,6 +56,7 @@ from admittance.runner.jobs.pod_process import (
     pod_env,
     program_words,
     signal_group,
+    start_code,
     start_problem,
     start_process,
     start_time,
@@ -170,7 +171,7 @@ class Shim:
         except Exception as error:
             # If the shim died of it, the job would count as lost and start again. Python raises
             # ValueError for a zero byte in a word, and for an equals sign in a variable's name.
-            self.fail(pod, container, 127, start_problem(error))
+            self.fail(pod, container, start_code(error), start_problem(error))
             if self.why_ending == "failed" and pod.code:
                 # Nothing else would be in the output of the pod.
                 self.output.note(pod.name, f"admittance: {self.message}")
