@@ -428,6 +428,8 @@ async def test_jobs_of_a_new_colleague_run_without_a_restart(folder: Folder, ada
         return "its job will fail: no runner has a Unix user" in said and needed in said
 
     await eventually(is_said, LIMIT)
+    warned = (await folder.admit("--creds", file, "simulate", "-f", str(SAMPLES / "job.yaml")))[2]
+    assert "its submission would be refused: no runner has a Unix user for jobs of" in warned
     assert (await folder.admit(*rule))[0] == 0
     gone = await folder.admit("auth", "revoke", "ben", "--dir", str(folder.auth))
     assert f"removed the rule user:ben={uid}" in gone[1]

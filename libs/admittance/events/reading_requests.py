@@ -43,17 +43,25 @@ class ObjectsReply(Reply, frozen=True, kw_only=True):
 
 
 class Runners(Request, frozen=True, kw_only=True):
-    """``admit.api.runners.<ns>``: whether a runner would start the job of a workload that waits."""
+    """``admit.api.runners.<ns>``: whether a runner would start the job of a workload that waits, or
+    of one that is not submitted.
 
-    name: str
+    ``name``: the workload that waits; "": ``workload`` is the manifest of one that is not
+    submitted, and ``user`` the person that would submit it."""
+
+    name: str = ""
+    workload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    user: str = ""
 
 
 class RunnersReply(Reply, frozen=True, kw_only=True):
-    """``why``: why no runner would start the job, as a sentence. ``needed``: what would let a
-    runner start it. Both are "" if a runner starts it, or if no runner of the namespace has
-    announced which jobs it starts."""
+    """``why``: why no runner would start the job, as a sentence. ``advice``: what the submitter or
+    an admin does, as the rest of the sentence. ``needed``: what would let a runner start it. All
+    are "" if a runner starts it, or if no runner of the namespace has announced which jobs it
+    starts."""
 
     why: str = ""
+    advice: str = ""
     needed: str = ""
 
 

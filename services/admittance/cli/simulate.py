@@ -18,6 +18,7 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
+from admittance.events.reading_requests import Runners, RunnersReply
 from admittance.events.requests import Applied, Delete
 from admittance.events.shapes import Admission
 from admittance.events.whatif import (
@@ -66,8 +67,10 @@ async def simulate(
             limit=most,
         )
         parts = await _ask(bus, request)
+        notes = await _unstarted(bus, submissions)
         await fit.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
     reply = joined_reply(parts)
+    reply = msgspec.structs.replace(reply, warnings=(*reply.warnings, *notes))
     if reply.problems:
         raise BadInput(*reply.problems)
     if reply.error:
@@ -92,6 +95,28 @@ async def _ask(bus: Link, request: Simulate) -> list[SimulateReply]:
     return await bus.ask_at_length(
         "simulate", request, SimulateReply, timeout=SECONDS, namespace=bus.call.namespace
     )
+
+
+async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
+    """A sentence for each workload that is refused when it is submitted, because no runner would
+    start its job. Without an answer from the workload-controller there are none."""
+    if not bus.user:
+        return []
+    notes: list[str] = []
+    for one in submissions[: fit.ASKED_MAX]:
+        workload = one.workload
+        asked = Runners(workload=msgspec.Raw(encode(workload)), user=bus.user)
+        try:
+            reply = await bus.ask(
+                "runners", asked, RunnersReply, namespace=workload.metadata.namespace
+            )
+        except AnswerIsNo:
+            break
+        if reply.why:
+            notes.append(
+                f"{one.subject}: its submission would be refused: {reply.why}: {reply.advice}"
+            )
+    return notes
 
 
 def _parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Submission]]:

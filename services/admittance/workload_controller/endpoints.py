@@ -122,15 +122,18 @@ class Endpoints:
     async def _runners_of(self, data: bytes, subject: str) -> RunnersReply:
         request = msgspec.json.decode(data, type=Runners)
         namespace = namespace_of(subject)
-        key = workload_key(namespace, request.name)
-        workload = self._manifests.controller.workloads.get(key).workload
-        if workload is None:
-            return RunnersReply(error=f'workload "{request.name}" does not exist')
-        manifest = msgspec.json.encode({"spec": workload.spec})
-        refusal = self._runners.refusal(workload.status.submitted_by, namespace, manifest)
-        if refusal is None:
-            return RunnersReply()
-        return RunnersReply(why=refusal.why, needed=refusal.needed)
+        user, manifest = request.user, bytes(request.workload or b"")
+        if request.name:
+            key = workload_key(namespace, request.name)
+            workload = self._manifests.controller.workloads.get(key).workload
+            if workload is None:
+                return RunnersReply(error=f'workload "{request.name}" does not exist')
+            user = workload.status.submitted_by
+            manifest = msgspec.json.encode({"spec": workload.spec})
+        elif not manifest:
+            raise ValueError("the request has neither name nor workload")
+        refusal = self._runners.refusal(user, namespace, manifest)
+        return RunnersReply() if refusal is None else RunnersReply(**refusal._asdict())
 
     # Manifests. ---------------------------------------------------------------------
 
