@@ -418,6 +418,8 @@ def test_users_stop_activate_hold_and_release(admit: Up) -> None:
     assert state() != ("Pending", "OnHold")
     admit.ok("stop", "workload", "mine")
     assert state()[0] == "Deactivated"
+    again = admit("cancel", "workload", "mine")
+    assert (again.status, again.err) == (0, 'workload "mine": it is not active\n')
     assert "`admit activate workload mine`" in admit.ok("explain", "workload", "mine").out
     waited = admit("wait", "workload", "mine", "--for", "Admitted")
     assert waited.status == 1
