@@ -18,7 +18,7 @@ from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
 from admittance.runner.decide import MESSAGE_MAX
 from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
-from admittance.runner.processes import ProcessRef
+from admittance.runner.processes import ProcessRef, tag_of
 
 
 class RunOutcome(NamedTuple):
@@ -99,7 +99,8 @@ class RunJournal:
 
 class Spec(RunPlan, frozen=True, kw_only=True):
     """What a shim reads at its start: the plan of a run and the identity of the run. ``mark`` is
-    the value of ADMITTANCE_RUN in the environment of every process of the run. ``lease_stop`` and
+    the value of ADMITTANCE_RUN in the environment of every process of the run; ``tag``: the number
+    that processes of the run inherit whatever their environment is; 0: none. ``lease_stop`` and
     ``lease_kill``: how many seconds after the last renewal of the lease the shim sends SIGTERM and
     SIGKILL to its pods.
     """
@@ -115,6 +116,7 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     lease_stop: float
     lease_kill: float
     pods: int = 1
+    tag: int = 0
 
 
 def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float) -> Spec:
@@ -137,6 +139,7 @@ def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float
         lease_stop=stop,
         lease_kill=kill,
         pods=identity.pods,
+        tag=tag_of(identity.mark),
     )
 
 

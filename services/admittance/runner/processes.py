@@ -3,6 +3,9 @@
 `/proc/PID/environ` is empty as soon as the kernel begins to free the memory of a killed process,
 which takes a second for some gigabytes, and longer for the memory of a GPU. So the mark in the
 environment finds processes, but only the state of a process says that it is gone.
+
+A program may start others without the mark, and their parents may be gone, shim and fork server
+included. So every process of a run also has the run's tag (`jobs/strays.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,6 +29,8 @@ GONE_SECONDS: Final = 20.0
 LOOK_SECONDS: Final = 0.02
 MODULE: Final = b"admittance.runner.jobs.fork_server"
 """A part of the command line of every fork server."""
+TAG_LINE: Final = b"\nMax file locks "
+"""What comes before the tag in `/proc/PID/limits`."""
 
 
 class ProcessRef(NamedTuple):
@@ -33,6 +39,11 @@ class ProcessRef(NamedTuple):
 
     pid: int
     ticks: int
+
+
+def tag_of(mark: str) -> int:
+    """The tag of the processes of a run: a number so high that it limits nothing."""
+    return 1 << 62 | int.from_bytes(blake2b(mark.encode(), digest_size=8).digest()) >> 2
 
 
 async def end_processes(
@@ -45,7 +56,8 @@ async def end_processes(
     """Kills the remaining processes of a run, and waits until they are gone, at most ``seconds``;
     returns whether they are gone.
 
-    ``mark``: the run's mark in the environment of its processes. ``processes``: the first processes
+    ``mark``: the run's mark in the environment of its processes, from which their tag follows, too.
+    ``processes``: the first processes
     of the run's process groups, with their start times. ``fork_server``: the fork server that
     forked the shim; it kills what neither has a known process group nor the mark.
     """
@@ -68,25 +80,42 @@ def _kill(mark: str, processes: Mapping[int, int]) -> set[ProcessRef]:
     # The search for processes with the mark is repeated while it finds one: a killed process may
     # have forked just before.
     for _ in range(SWEEPS_MAX):
-        found = _kill_marked(f"ADMITTANCE_RUN={mark}".encode())
-        killed |= found
-        if not found:
+        found = _kill_marked(f"ADMITTANCE_RUN={mark}".encode(), tag_of(mark))
+        if found <= killed:
             break
+        killed |= found
     return killed
 
 
-def _kill_marked(needle: bytes) -> set[ProcessRef]:
+def _kill_marked(mark: bytes, tag: int) -> set[ProcessRef]:
     found = set()
     for each in psutil.process_iter():
-        try:
-            environ = Path(f"/proc/{each.pid}/environ").read_bytes()
-        except OSError:
-            continue
-        if needle in environ.split(b"\0"):
-            found.add(ProcessRef(each.pid, _stat(each.pid)[1]))
-            with contextlib.suppress(psutil.Error):
+        is_marked = mark in _read(each.pid, "environ").split(b"\0")
+        if is_marked or _tag(each.pid) == tag:
+            process = ProcessRef(each.pid, _stat(each.pid)[1])
+            try:
                 each.kill()
+            except psutil.NoSuchProcess:
+                continue
+            except psutil.Error:
+                # This process may not end a process of another user.
+                if not is_marked:
+                    continue
+            if is_alive(process):
+                found.add(process)
     return found
+
+
+def _tag(pid: int) -> int:
+    soft = _read(pid, "limits").partition(TAG_LINE)[2].split(maxsplit=1)[:1]
+    return int(soft[0]) if soft and soft[0].isdigit() else 0
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
 
 
 def is_alive(process: ProcessRef) -> bool:

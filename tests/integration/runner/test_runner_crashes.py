@@ -192,6 +192,26 @@ async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(testbed: Runn
         )
 
 
+async def test_the_next_runner_ends_a_job_whose_shim_fork_server_and_runner_were_killed(
+    testbed: RunnerTestbed,
+) -> None:
+    async with RunnerProcess(testbed, testbed.tmp / "a") as first:
+        orphan = "(cd /; setsid env -i /bin/sleep 67 <&- >&- 2>&- & echo $!)"
+        await testbed.admit("train", f"{orphan}; echo on; sleep 68")
+        await said(testbed, "on")
+        left = psutil.Process(int((the_run(testbed) / "out/main-0.log").read_text().split()[0]))
+        await until(lambda: not left.environ(), "the empty environment")
+        shim, _, fork_server, _ = map(int, (the_run(testbed) / "shim").read_text().split())
+        await first.kill()
+        os.kill(fork_server, signal.SIGKILL)
+        os.kill(shim, signal.SIGKILL)
+    assert left.is_running()
+    async with testbed.runner():
+        stopped = await testbed.wait_for_fact("stopped", "train")
+    assert stopped.reason == "NodeFailures"
+    assert not left.is_running() or left.status() == psutil.STATUS_ZOMBIE
+
+
 async def test_a_job_that_removes_the_folder_of_its_run_fails_and_others_go_on(
     testbed: RunnerTestbed,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -31,6 +32,7 @@ from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.launcher import FORK_SERVER
 from admittance.runner.machine import RunIdentity, Spec, StopNote
 from admittance.runner.output.log_reader import read_logs
+from admittance.runner.processes import end_processes, tag_of
 
 LIMIT_SECONDS = 10.0
 
@@ -44,6 +46,10 @@ def until(truth: Callable[[], object], what: str) -> None:
 
 def sh(script: str, **env: str) -> ContainerPlan:
     return ContainerPlan(name="c", argv=("/bin/sh", "-c", script), env=tuple(env.items()))
+
+
+def mark_of(key: str) -> str:
+    return f"test.{os.getpid()}.{key}"
 
 
 class Bench:
@@ -78,7 +84,8 @@ class Bench:
         found.write(
             Spec(
                 key=key,
-                mark=f"test.{os.getpid()}.{key}",
+                mark=mark_of(key),
+                tag=tag_of(mark_of(key)),
                 **of,  # type: ignore[arg-type]
                 sets=(
                     PodSetPlan(
@@ -452,6 +459,27 @@ def test_the_fork_server_ends_whatever_a_killed_shim_leaves(bench: Bench) -> Non
     left = [*map(int, bench.output(run).split()), *run.journal.processes]
     os.kill(run.shim_pid(), signal.SIGKILL)
     until(lambda: not any(map(alive, left)), "the end of what it left")
+
+
+def test_what_a_killed_shim_and_its_killed_fork_server_leave_is_found(bench: Bench) -> None:
+    """Also an orphan of another session, without mark, open files and folder of the run."""
+    orphan = "(cd /; setsid env -i /bin/sleep 69 <&- >&- 2>&- & echo $!)"
+    run, other = (bench.start(sh(f"{orphan}; echo; sleep 70")) for _ in range(2))
+    until(lambda: all(bench.output(one).endswith("\n\n") for one in (run, other)), "the starts")
+    left, of_other = (int(bench.output(one)) for one in (run, other))
+    run.read_journal()
+    os.kill(bench.fork_server.pid, signal.SIGKILL)
+    os.kill(run.shim_pid(), signal.SIGKILL)
+    until(lambda: not run.shim_lives(), "the end of the shim")
+    until(lambda: not Path(f"/proc/{left}/environ").read_bytes(), "the empty environment")
+    assert alive(left)
+    mark = mark_of(run.identity.key)
+    assert asyncio.run(end_processes(mark, run.journal.processes, run.fork_server()))
+    assert not alive(left)
+    assert alive(of_other)
+    os.kill(other.shim_pid(), signal.SIGTERM)
+    assert bench.outcome(other)[0] == "stopped"
+    assert not alive(of_other)
 
 
 def test_a_fork_server_without_a_runner_ends_with_its_last_shim(bench: Bench) -> None:

@@ -61,7 +61,7 @@ from admittance.runner.jobs.pod_process import (
     start_process,
     start_time,
 )
-from admittance.runner.jobs.strays import adopt_strays, end_strays
+from admittance.runner.jobs.strays import adopt_strays, end_strays, tag_processes
 from admittance.runner.output.collector import OutputCollector
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
@@ -90,6 +90,8 @@ class Shim:
     def __init__(self, folder: str) -> None:
         with open(os.path.join(folder, "spec.json"), "rb") as file:
             self.spec = json.load(file)
+        if self.spec.get("tag"):
+            tag_processes(self.spec["tag"])
         if self.spec.get("noNewPrivs"):
             forbid_new_privileges()
         self.folder = folder
