@@ -1,4 +1,4 @@
-"""Services beside a nats-server in a container that somebody else runs."""
+"""Services on this machine, with a nats-server in a container."""
 
 from __future__ import annotations
 

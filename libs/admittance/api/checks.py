@@ -165,7 +165,7 @@ class Foreign(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def not_run(self) -> str:
-        """A sentence for users who expect that a job of this kind is started."""
+        """Says to users that no runner starts a job of this kind."""
         return (
             f"objects of the kind {self.kind} are not run; submit a batch/v1 Job, or a Workload "
             "with a pod set for each kind of pod"

@@ -74,8 +74,8 @@ class NotPlain(OSError):
 
 def open_plain(path: Path) -> BinaryIO:
     """Opens a file for reading. Raises NotPlain, and another OSError if it cannot be opened: a job
-    with the runner's Unix user can put a pipe there, on which the runner would wait for ever, and
-    another runner can announce a folder with such files."""
+    with the runner's Unix user can put a pipe there, on which the runner would wait without end,
+    and another runner can announce a folder with such files."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(file).st_mode):
         return os.fdopen(file, "rb")

@@ -38,8 +38,8 @@ def set_aside(
     now: datetime,
 ) -> None:
     """Parks a waiting workload, because the step raised an exception for it; the workload is tried
-    again when it changes. Raises the exception if nobody records it, and Suspect if the usage
-    of the domain may be wrong."""
+    again when it changes. Raises the exception if no list of errors is given, and Suspect if
+    the usage of the domain may be wrong."""
     if state.errors is None:
         raise error
     if not _correct_usage(domain):

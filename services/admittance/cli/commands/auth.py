@@ -219,7 +219,7 @@ def run_as(
     remove: Annotated[bool, typer.Option("--remove", help="Remove the rule.")] = False,
     folder: FolderOption = None,
 ) -> None:
-    """Store which Unix user runs the jobs of whom; without RULE: list the rules.
+    """Store a rule for the Unix user of jobs; without RULE: list the rules.
 
     The runner of `admit up`, or with --run-as-file DIR/run-as, reads them within seconds.
     """

@@ -34,9 +34,9 @@ def missing_right(role: str, namespaces: Sequence[str], denial: str) -> str:
     objects of namespace team-b``. ``denial``: what the server refused, which ends with the subject.
     ``role`` "" and no ``namespaces``: unknown."""
     subject = denial.rpartition(" ")[2]
-    who = f"role {role}" if role else "this login"
+    login = f"role {role}" if role else "this login"
     of = f" of {', '.join(namespaces)}" if role and namespaces else ""
-    return f"{who}{of} may not {_words(subject, subscribe='subscribe' in denial)}"
+    return f"{login}{of} may not {_words(subject, subscribe='subscribe' in denial)}"
 
 
 def _words(subject: str, *, subscribe: bool) -> str:
