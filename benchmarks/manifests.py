@@ -80,6 +80,12 @@ class Trial:
 
         await asyncio.gather(*(worker() for _ in range(WORKERS)))
 
+    def _found_wrong(self, answer: str) -> None:
+        """Records an answer that the table does not explain, and prints it at once: a run that is
+        stopped early must not lose it."""
+        self.wrong.append(answer)
+        sys.stderr.write(f"not explained: {answer}\n")
+
     async def _batch(self, manifests: list[dict[str, Any]]) -> None:
         objects: list[Document] = []
         runs: list[Document] = []
@@ -88,15 +94,15 @@ class Trial:
             want, (document, problems) = expected(one), read_one(one)
             if document is None:
                 if not all(problem.message for problem in problems):
-                    self.wrong.append(f"refused without a reason: {one}")
+                    self._found_wrong(f"refused without a reason: {one}")
                 bad.append(one)
                 continue
             if want.refused:
-                self.wrong.append(f"accepted with {want.refused}: {one}")
+                self._found_wrong(f"accepted with {want.refused}: {one}")
             told = " ".join(document.warnings)
             for path in want.warned:
                 if _plain(path) not in _plain(told):
-                    self.wrong.append(f"no warning about {path}: {one}")
+                    self._found_wrong(f"no warning about {path}: {one}")
             self.counts["warned" if want.warned else "without a warning"] += 1
             run = isinstance(document.manifest, Workload | Job)
             (runs if run else objects).append(document)
@@ -113,7 +119,7 @@ class Trial:
         named = {int(found.group(1)) for line in reply.problems if (found := _OBJECT.search(line))}
         for number, one in enumerate(bad, 1):
             if number not in named:
-                self.wrong.append(f"not refused by the endpoint: {one}")
+                self._found_wrong(f"not refused by the endpoint: {one}")
 
     async def _applied(self, documents: list[Document]) -> None:
         if not documents:
@@ -127,12 +133,12 @@ class Trial:
         if reply.error:
             self.counts["refused because of other objects"] += 1
             if ":" not in reply.error:
-                self.wrong.append(f"refused without a field: {reply.error}")
+                self._found_wrong(f"refused without a field: {reply.error}")
             return
         for one, result in zip(documents, reply.results, strict=True):
             missing = set(one.warnings) - set(result.warnings)
             if missing:
-                self.wrong.append(f"the answer lacks {missing}: {one.raw!r}")
+                self._found_wrong(f"the answer lacks {missing}: {one.raw!r}")
             self.counts["with more warnings"] += len(result.warnings) > len(one.warnings)
         await asyncio.gather(*map(self._is_stored, documents))
         await asyncio.gather(*map(self._delete, documents))
@@ -141,15 +147,15 @@ class Trial:
         key = key_of(one.manifest)
         entry = await get(self._bus, key)
         if entry is None or entry.value is None:
-            self.wrong.append(f"not stored: {one.raw!r}")
+            self._found_wrong(f"not stored: {one.raw!r}")
             return
         stored: Any = decode_object(entry.value).manifest
         written: Any = one.manifest
         for field in ("spec", "value", "global_default", "description"):
             if getattr(stored, field, None) != getattr(written, field, None):
-                self.wrong.append(f"stored with another {field}: {one.raw!r}")
+                self._found_wrong(f"stored with another {field}: {one.raw!r}")
         if stored.metadata.labels != written.metadata.labels:
-            self.wrong.append(f"stored with other labels: {one.raw!r}")
+            self._found_wrong(f"stored with other labels: {one.raw!r}")
         self.counts["stored as written"] += 1
 
     async def _delete(self, one: Document) -> None:
@@ -159,7 +165,7 @@ class Trial:
         answer = await self._ask("admit.api.delete", data)
         reply = msgspec.json.decode(answer, type=DeleteReply)
         if reply.outcome not in ("deleted", "deferred"):
-            self.wrong.append(f"not deleted: {reply.error}: {one.raw!r}")
+            self._found_wrong(f"not deleted: {reply.error}: {one.raw!r}")
 
     async def _submitted(self, documents: list[Document]) -> None:
         await asyncio.gather(*map(self._submit, documents))
@@ -183,7 +189,7 @@ class Trial:
         elif reply.message:
             self.counts["refused at the submission"] += 1
         else:
-            self.wrong.append(f"{reply.outcome} {reply.error}: {one.raw!r}")
+            self._found_wrong(f"{reply.outcome} {reply.error}: {one.raw!r}")
 
     async def _apply(self, raws: list[bytes]) -> ApplyReply:
         data = msgspec.json.encode(Apply(objects=tuple(map(msgspec.Raw, raws))))
