@@ -207,6 +207,10 @@ class Unavailable(AdmittanceError):
     """
 
 
+class NoResponders(Unavailable):
+    """Nothing subscribes to the subject of a request, so the request was not carried out."""
+
+
 class NoServer(Unavailable):
     """No nats-server answers at the address. A service retries the connection: the server may be
     about to start.

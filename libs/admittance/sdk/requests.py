@@ -206,7 +206,8 @@ class RequestConsumer:
         missing = self._pull.missing_count
         if missing:
             since = clock.monotonic() - self._logged_missing
-            if since >= MISSING_LOG_SECONDS or not self._logged_missing:
+            # After one failure the server may only read its configuration again.
+            if missing > 1 and (since >= MISSING_LOG_SECONDS or not self._logged_missing):
                 self._logged_missing = clock.monotonic()
                 log.warning("durable_missing", durable=name, reason=self._source.why_missing)
             await asyncio.sleep(min(0.05 * 2 ** min(missing, 8), MISSING_PAUSE_MAX))

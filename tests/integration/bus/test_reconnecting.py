@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import nats.errors
 import psutil
@@ -11,10 +12,16 @@ from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import last_by_direct_get
 from admittance.runtime.errors import Unavailable
-from support.servers import TestServer, paused, until, within
+from support.servers import ConfiguredServer, TestServer, paused, until, within
 
 pytestmark = pytest.mark.bus
+ACCOUNTS = """jetstream { store_dir: "STORE" }
+accounts { MAIN { jetstream: enabled, users: [
+  { user: main, password: p }
+] } }
+"""
 
 
 def reconnections(bus: Bus) -> list[None]:
@@ -178,3 +185,26 @@ async def test_closing_does_not_wait_for_a_server_that_does_not_read(
             await within(bus.publish_unacknowledged(("anywhere", b"x" * 1_000_000)))
         await within(bus.close())
     assert bus.nc.is_closed
+
+
+async def test_requests_to_jetstream_outlast_a_new_configuration_of_the_server(
+    tmp_path: Path,
+) -> None:
+    server = ConfiguredServer(tmp_path, ACCOUNTS)
+    await server.start()
+    bus = await within(Bus.connect(server.url("main:p"), name="reload"))
+    try:
+        await bus.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "allow_direct": True})
+        await bus.publish(Outgoing("s", b"x"))
+        users = ACCOUNTS.splitlines()[2].strip()
+        for number in range(15):
+            more = f"{users}, {{ user: u{number}, password: p }}"
+            server.reload(users, more)
+            users = more
+            for _ in range(10):
+                asking = [bus.api("STREAM.INFO.S") for _ in range(4)]
+                reading = [last_by_direct_get(bus, "s", stream="S") for _ in range(4)]
+                await within(asyncio.gather(*asking, *reading))
+    finally:
+        await bus.close()
+        server.stop()

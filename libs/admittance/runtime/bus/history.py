@@ -20,7 +20,9 @@ import nats.errors
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+from admittance.runtime.bus.connection import NO_RESPONDERS
+from admittance.runtime.bus.jetstream import PAUSE_SECONDS, RELOAD_SECONDS
+from admittance.runtime.errors import AccessDenied, NoResponders, Refused, Unavailable
 from admittance.runtime.wire import Headers, description, parse_headers, status, text_of
 
 ANSWER_SECONDS: Final = 5.0
@@ -82,7 +84,8 @@ async def batched_direct_get(
 async def _ask(bus: Bus, subject: str, data: bytes, *, several: bool) -> list[tuple[bytes, bytes]]:
     """The data and headers of each answer; with ``several`` the last answer is the server's
     status."""
-    deadline = clock.monotonic() + ANSWER_SECONDS
+    began = clock.monotonic()
+    deadline = began + ANSWER_SECONDS
     while True:
         await bus.connected(max(0.0, deadline - clock.monotonic()))
         try:
@@ -96,9 +99,11 @@ async def _ask(bus: Bus, subject: str, data: bytes, *, several: bool) -> list[tu
             raise Unavailable(f"no answer on {subject}: {why}") from None
         except nats.errors.Error as error:
             raise Unavailable(f"no answer on {subject}: {error}") from None
-        if status(answers[-1][1]) == "503":
-            raise Unavailable(f"no responder on {subject}")
-        return answers
+        if status(answers[-1][1]) != NO_RESPONDERS:
+            return answers
+        if clock.monotonic() >= began + RELOAD_SECONDS:
+            raise NoResponders(f"no responder on {subject}")
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def _attempt(

@@ -15,8 +15,16 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 import nats.errors
 
+from admittance.runtime import clock
 from admittance.runtime.bus.connection import Connection, PermissionDenied
-from admittance.runtime.errors import NO_ANSWER, AccessDenied, Refused, Unavailable, refusal
+from admittance.runtime.errors import (
+    NO_ANSWER,
+    AccessDenied,
+    NoResponders,
+    Refused,
+    Unavailable,
+    refusal,
+)
 from admittance.runtime.wire import status
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
@@ -186,24 +194,39 @@ NOT_REPEATED: Final = ("STREAM.PURGE.", "STREAM.DELETE.", "STREAM.SNAPSHOT.", "S
 messages that were published after the first copy, or would begin anew."""
 
 
+RELOAD_SECONDS: Final = 2.0
+"""For so long a request that nothing responds to is sent again. A server that reads its
+configuration again, for example for a new user, has no responder for JetStream for some
+milliseconds.
+"""
+PAUSE_SECONDS: Final = 0.02
+
+
 async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) -> bytes:
     """The answer to the request ``$JS.API.<what>``. Raises Unavailable or AccessDenied."""
     subject = f"$JS.API.{what}"
-    if what.startswith(NOT_REPEATED):
-        asking = nc.request(subject, data, timeout=timeout)
-    else:
-        asking = nc.request_repeatedly(subject, data, timeout, every=RESEND_SECONDS)
-    answer: bytes = (await answer_to(subject, asking)).data
-    return answer
+    every = inf if what.startswith(NOT_REPEATED) else RESEND_SECONDS
+    give_up_at = clock.monotonic() + min(timeout, RELOAD_SECONDS)
+    while True:
+        try:
+            asking = nc.request_repeatedly(subject, data, timeout, every=every)
+            answer: bytes = (await answer_to(subject, asking)).data
+        except NoResponders:
+            # The server says that no request reached anything, so a copy is safe for all requests.
+            if clock.monotonic() >= give_up_at:
+                raise
+            await asyncio.sleep(PAUSE_SECONDS)
+        else:
+            return answer
 
 
 async def answer_to(subject: str, asking: Awaitable[T]) -> T:
-    """The result of a request on the subject. Raises Unavailable if nothing responds or no answer
-    comes in time, and AccessDenied."""
+    """The result of a request on the subject. Raises NoResponders if nothing responds, Unavailable
+    if no answer comes in time, and AccessDenied."""
     try:
         return await asking
     except nats.errors.NoRespondersError:
-        raise Unavailable(f"no responder on {subject}") from None
+        raise NoResponders(f"no responder on {subject}") from None
     except PermissionDenied as error:
         raise AccessDenied(str(error)) from None
     except (nats.errors.Error, TimeoutError) as error:
