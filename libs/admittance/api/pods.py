@@ -127,7 +127,7 @@ class HostPathVolume(Strict, frozen=True, kw_only=True):
 
 class EmptyDirVolume(Strict, frozen=True, kw_only=True):
     medium: Any = None
-    size_limit: Any = None
+    size_limit: Quantity | None = None
 
 
 class Volume(Strict, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 ```text
 runner/
+  trash/    what a program of its own removes: `admittance.runner.disk.trash`
   id        the runner's name; it never changes
   lock      held while a runner uses the folder
   lease     time of the last renewal of all claims, in seconds since boot
@@ -27,15 +28,14 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
+from admittance.runner.disk.trash import throw_away, trash_of
 from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runner.processes import ProcessRef
 from admittance.runtime import chance
@@ -96,18 +96,6 @@ def _make_folder(path: Path) -> None:
     path.chmod(0o700 if os.geteuid() else 0o711)
 
 
-def _remove_tree(path: Path) -> None:
-    """Removes the folder ``path`` with all files that jobs have written there, as far as possible.
-    Follows no symbolic link."""
-    # `shutil.rmtree` calls itself for each folder in a folder, and a job may nest thousands of
-    # folders.
-    with contextlib.suppress(RecursionError):
-        shutil.rmtree(path, ignore_errors=True)
-    if path.is_dir():
-        with contextlib.suppress(OSError):
-            subprocess.run(["rm", "-rf", "--", path], check=False, stderr=subprocess.DEVNULL)
-
-
 def name_of(root: Path) -> str:
     """The name of the runner with the data folder ``root``; the name stays the same until the
     folder is deleted. Raises OSError."""
@@ -125,6 +113,7 @@ class RunFolder:
         self.path = path
         self.identity = identity
         self.journal = RunJournal()
+        self._trash = trash_of(path.parent.parent)
 
     def write(self, spec: Spec) -> None:
         """Creates the folder of the run, with its spec. No process of the run may start before this
@@ -207,7 +196,7 @@ class RunFolder:
     def _clear(self) -> None:
         for name in ("journal", "stop", "shim", "alive", "said"):
             (self.path / name).unlink(missing_ok=True)
-        _remove_tree(self.path / "scratch")
+        throw_away(self.path / "scratch", self._trash)
 
     def closed_at(self) -> float:
         """When the run was closed or given back, in seconds since 1970. Raises FileNotFoundError if
@@ -224,7 +213,7 @@ class RunFolder:
         """
         with contextlib.suppress(FileNotFoundError):
             (self.path / "said").touch()
-        _remove_tree(self.path / "scratch")
+        throw_away(self.path / "scratch", self._trash)
 
     def mark_published(self) -> None:
         """Marks all facts of the run as published by another runner."""
@@ -243,7 +232,7 @@ class RunFolder:
         # even if the runner is interrupted now.
         for name in ("spec.json", "earlier.json"):
             (self.path / name).unlink(missing_ok=True)
-        _remove_tree(self.path)
+        throw_away(self.path, self._trash)
 
 
 def _path_of(root: Path, key: str) -> Path:
@@ -344,7 +333,7 @@ class DataFolder:
                 identity = _identity.decode(_read(path / "spec.json", SPEC_BYTES))
             except (FileNotFoundError, NotADirectoryError, NotPlain, msgspec.MsgspecError):
                 if not (path / "earlier.json").exists():
-                    _remove_tree(path)
+                    throw_away(path, trash_of(self.root))
                 continue
             yield RunFolder(path, identity)
 

@@ -20,6 +20,7 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Stage
+from admittance.runner.disk.trash import TrashRemover
 from admittance.runner.fact_handlers import (
     admit,
     admit_current,
@@ -246,6 +247,7 @@ async def _serve(
         )
         limiting = _limit_output(manager, rules.current.limits.namespace_output)
         tasks.append(asyncio.create_task(limiting, name="runner limits output"))
+        tasks.append(asyncio.create_task(_empty_trash(manager), name="runner empties trash"))
         if rules.can_change:
             tasks.append(asyncio.create_task(_follow_rules(manager, rules), name="runner rules"))
         if ready is not None:
@@ -400,6 +402,13 @@ async def _limit_output(manager: RunManager, limit: int) -> None:
         if old:
             log.info("output_removed", runs=len(old), reason="--namespace-output-limit")
             await remove_output(manager, closed, old)
+        await asyncio.sleep(CHECK_SECONDS)
+
+
+async def _empty_trash(manager: RunManager) -> None:
+    remover = TrashRemover(manager.folder.root)
+    while True:
+        await remover.empty()
         await asyncio.sleep(CHECK_SECONDS)
 
 

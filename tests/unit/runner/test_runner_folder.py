@@ -12,6 +12,7 @@ import pytest
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.requests import Logs, LogsReply
 from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
+from admittance.runner.disk.trash import TrashRemover, trash_of
 from admittance.runner.folder import DataFolder, RunFolder, find_run
 from admittance.runner.machine import (
     ClosedRuns,
@@ -393,8 +394,9 @@ async def test_the_output_of_an_earlier_run_is_found_by_its_revision(tmp_path: P
     folder.close()
 
 
-def test_folders_that_a_job_nested_a_thousand_deep_are_removed(tmp_path: Path) -> None:
-    run = a_run(DataFolder.open(tmp_path / "data"))
+async def test_folders_that_a_job_nested_a_thousand_deep_are_removed(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path / "data")
+    run = a_run(folder)
     kept = tmp_path / "kept"
     kept.mkdir()
     scratch = run.path / "scratch" / "main-0"
@@ -409,4 +411,6 @@ def test_folders_that_a_job_nested_a_thousand_deep_are_removed(tmp_path: Path) -
     os.close(at)
     run.close()
     assert not (run.path / "scratch").exists()
+    await TrashRemover(folder.root).empty()
+    assert list(trash_of(folder.root).iterdir()) == []
     assert kept.exists()

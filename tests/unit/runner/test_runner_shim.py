@@ -76,6 +76,7 @@ class Bench:
         policy: PolicyPlan | None = None,
         deadline: float = 0.0,
         volumes: tuple[VolumePlan, ...] = (),
+        scratch_limit: int = 0,
     ) -> RunFolder:
         self.count += 1
         of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
@@ -108,6 +109,7 @@ class Bench:
                 lease_kill=lease[1],
                 no_new_privs=no_new_privs,
                 output_limit=output_limit,
+                scratch_limit=scratch_limit,
             )
         )
         return found
@@ -565,6 +567,29 @@ def test_folders_of_ended_pods_are_removed_while_the_run_goes_on(bench: Bench) -
     until(lambda: run.read_journal() and len(run.journal.ended) == 65, "65 ends")
     until(lambda: len(list(scratch.iterdir())) <= 2, "the removal of the folders of 64 pods")
     assert (scratch / "main-65").is_dir()
+
+
+def test_pods_with_more_files_than_they_may_have_fail_and_others_go_on(bench: Bench) -> None:
+    cache = VolumePlan(name="cache", variable="CACHE", limit=1 << 20, limit_text="1Mi")
+    fills = (
+        "[ $ADMITTANCE_ATTEMPT = 1 ] && exit; dd bs=1M count=3 if=/dev/zero of=$CACHE/f; sleep 60"
+    )
+    again = PolicyPlan(backoff_limit=1, restart=True, delays=(0.01, 0.01))
+    retried = bench.start(sh(fills), volumes=(cache,), policy=again)
+    failed = bench.start(sh(fills), volumes=(cache,))
+    whole = bench.start(sh("dd bs=1M count=3 if=/dev/zero of=f; sleep 60"), scratch_limit=2 << 20)
+    others = bench.start(
+        sh("[ ! -e $CACHE/f ] && sleep 1.5"), volumes=(cache,), scratch_limit=2 << 20
+    )
+    over = 'pod main-0 failed: usage of EmptyDir volume "cache" exceeds the limit "1Mi"'
+    assert bench.outcome(failed) == ("failed", over)
+    assert (failed.journal.reason, failed.journal.exit_code) == ("DiskLimitExceeded", 137)
+    kind, message = bench.outcome(whole)
+    assert (kind, whole.journal.reason) == ("failed", "DiskLimitExceeded")
+    assert "more than 2Mi of files (--scratch-limit" in message
+    assert bench.outcome(retried) == ("succeeded", "")
+    assert over in bench.output(retried)
+    assert bench.outcome(others) == ("succeeded", "")
 
 
 def test_a_run_with_a_full_journal_fails(bench: Bench) -> None:

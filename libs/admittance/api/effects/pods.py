@@ -187,7 +187,7 @@ PODS: Final[Table] = {
     },
     EmptyDirVolume: {
         "medium": no_effect("the volume is a folder on the disk of the runner"),
-        "sizeLimit": no_effect("the volume may fill the disk of the runner"),
+        "sizeLimit": works("a pod that exceeds it fails; the runner measures every few seconds"),
     },
     HostPathVolume: {
         **all_work("path"),

@@ -1,8 +1,11 @@
 """The options of a runner: which jobs it starts, as which Unix users, and how much they may use."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from admittance.runner.jobs.job_limits import LimitTexts
 
 RunAsOption = Annotated[
     list[str] | None,
@@ -105,6 +108,15 @@ NamespaceOutputLimitOption = Annotated[
         "Default: $ADMIT_NAMESPACE_OUTPUT_LIMIT, or 10Gi",
     ),
 ]
+ScratchLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scratch-limit",
+        metavar="SIZE",
+        help="Files of one run in its scratch folders and emptyDir volumes; a job with more fails; "
+        "0: any number. Default: $ADMIT_SCRATCH_LIMIT, or 50Gi",
+    ),
+]
 FreeSpaceOption = Annotated[
     str | None,
     typer.Option(
@@ -122,3 +134,12 @@ AllowPrivilegeEscalationOption = Annotated[
         "Default: $ADMIT_ALLOW_PRIVILEGE_ESCALATION, or no",
     ),
 ]
+
+
+def limit_texts(privilege_escalation: bool | None, **given: str | None) -> "LimitTexts":
+    """The limits of a runner as its options say; None: the option was not given."""
+    from admittance.runner.jobs.job_limits import LimitTexts
+
+    escalation = {None: "", True: "1", False: "0"}[privilege_escalation]
+    texts = {name: text or "" for name, text in given.items()}
+    return LimitTexts(**texts, privilege_escalation=escalation)

@@ -22,6 +22,8 @@ from admittance.cli.commands.runner_options import (
     ProcessLimitOption,
     RunAsFileOption,
     RunAsOption,
+    ScratchLimitOption,
+    limit_texts,
 )
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import (
@@ -87,6 +89,7 @@ def service_options(
     process_limit: ProcessLimitOption = None,
     output_limit: OutputLimitOption = None,
     namespace_output_limit: NamespaceOutputLimitOption = None,
+    scratch_limit: ScratchLimitOption = None,
     free_space: FreeSpaceOption = None,
     allow_privilege_escalation: AllowPrivilegeEscalationOption = None,
     config: Annotated[
@@ -120,18 +123,8 @@ def service_options(
 ) -> "tuple[Call, Options]":
     """The options of `up` and `serve`."""
     from admittance.cli.up.up import Options
-    from admittance.runner.jobs.job_limits import LimitTexts
     from admittance.runner.jobs.rule_options import RuleTexts
 
-    escalation = {None: "", True: "1", False: "0"}[allow_privilege_escalation]
-    limits = LimitTexts(
-        pods=pod_limit or "",
-        processes=process_limit or "",
-        output=output_limit or "",
-        namespace_output=namespace_output_limit or "",
-        free_space=free_space or "",
-        privilege_escalation=escalation,
-    )
     return call_of(ctx, nats, namespace), Options(
         data_dir=data_folder(data_dir),
         folder_chosen=data_dir is not None,
@@ -148,7 +141,15 @@ def service_options(
             folders=tuple(job_folder or ()),
             host_paths=tuple(allow_host_path or ()),
             env_files=(env_files,) if env_files else (),
-            limits=limits,
+            limits=limit_texts(
+                allow_privilege_escalation,
+                pods=pod_limit,
+                processes=process_limit,
+                output=output_limit,
+                namespace_output=namespace_output_limit,
+                scratch=scratch_limit,
+                free_space=free_space,
+            ),
         ),
     )
 

@@ -33,6 +33,14 @@ def client_error(output: bytes) -> str:
     return ""
 
 
+def end_text(code: int, output: bytes) -> str:
+    """How a process ended that failed, as a clause. ``code``: negative for a signal. ``output``:
+    the end of its output, if it is the client of an engine."""
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    said = client_error(output) if code in CLIENT_CODES else ""
+    return f"{said} ({how})" if said else how
+
+
 def run_program(argv: list[str], folder: str) -> None:
     """Runs a program in the folder to its end, whatever its status."""
     try:

@@ -16,6 +16,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "processes": "ADMIT_PROCESS_LIMIT",
     "output": "ADMIT_OUTPUT_LIMIT",
     "namespace_output": "ADMIT_NAMESPACE_OUTPUT_LIMIT",
+    "scratch": "ADMIT_SCRATCH_LIMIT",
     "free_space": "ADMIT_FREE_SPACE",
     "privilege_escalation": "ADMIT_ALLOW_PRIVILEGE_ESCALATION",
 }
@@ -25,6 +26,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "processes": "--process-limit",
     "output": "--output-limit",
     "namespace_output": "--namespace-output-limit",
+    "scratch": "--scratch-limit",
     "free_space": "--free-space",
     "privilege_escalation": "--allow-privilege-escalation",
 }
@@ -40,7 +42,8 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     ``pods``: pods of one namespace that run at once. ``processes``: processes and threads that each
     other Unix user of `JobRules.run_as` may have (RLIMIT_NPROC), or each container. ``output``:
     bytes of output that are kept of one run. ``namespace_output``: bytes of output that are kept of
-    all runs of one namespace. ``free_space``: bytes that must be free on the disk of the runner's
+    all runs of one namespace. ``scratch``: bytes of files of one run in its scratch folders and
+    ``emptyDir`` volumes. ``free_space``: bytes that must be free on the disk of the runner's
     data folder when a job starts. ``privilege_escalation``: whether programs such as ``sudo`` may
     give a job more rights.
     """
@@ -49,6 +52,7 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 16_384
     output: int = 100 << 20
     namespace_output: int = 10 << 30
+    scratch: int = 50 << 30
     free_space: int = 256 << 20
     privilege_escalation: bool = False
 
@@ -69,6 +73,7 @@ class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
     processes: str = ""
     output: str = ""
     namespace_output: str = ""
+    scratch: str = ""
     free_space: str = ""
     privilege_escalation: str = ""
 
@@ -82,7 +87,7 @@ def limits_of(texts: LimitTexts, env: Mapping[str, str]) -> JobLimits:
     }
     sizes = {
         name: _size(name, given[name])
-        for name in ("output", "namespace_output", "free_space")
+        for name in ("output", "namespace_output", "scratch", "free_space")
         if given[name].strip()
     }
     flag = given["privilege_escalation"].strip()

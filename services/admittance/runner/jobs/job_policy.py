@@ -17,6 +17,7 @@ MAX_FAILED_INDEXES_EXCEEDED = "MaxFailedIndexesExceeded"
 FAILED_INDEXES = "FailedIndexes"
 POD_FAILURE_POLICY = "PodFailurePolicy"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
+DISK_LIMIT_EXCEEDED = "DiskLimitExceeded"
 
 
 def delay(failures: int, base: float, longest: float) -> float:
@@ -54,7 +55,9 @@ class PodSetProgress:
         self.succeeded = 0
         self.failed_indexes: list[int] = []
         self.failures: dict[int, int] = {}
-        """For each index the failures of its pods."""
+        """For each index the failures of its pods and of their containers."""
+        self.earlier_pods: dict[int, int] = {}
+        """For each index how many of its pods have failed as a whole."""
         self._counted: dict[int, int] = {}
         self._counted_all = 0
         self._in_a_row = 0
@@ -138,6 +141,10 @@ class PodSetProgress:
             # As in Kubernetes no pod of the job starts before this time, unless a pod succeeds.
             self._not_before = self._due[index] = now + delay(self._in_a_row, base, longest)
         return None
+
+    def count_failed_pod(self, index: int) -> None:
+        """Records that the index's pod has failed as a whole: another pod may follow."""
+        self.earlier_pods[index] = self.earlier_pods.get(index, 0) + 1
 
     def _action(self, container: str, code: int) -> str:
         for rule in self.policy.get("failureRules", ()):

@@ -1,7 +1,7 @@
-# ruff: noqa: PTH118
+# ruff: noqa: PTH118, PTH123
 # (pathlib and contextlib are not worth their import time here)
-"""Writes the journal of a run. The shim imports this module, so the module imports little; what the
-lines mean: `admittance.runner.jobs.shim`.
+"""Writes the journal of a run, and reads the lease of its runner. The shim imports this module, so
+the module imports little; what the lines of a journal mean: `admittance.runner.jobs.shim`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,15 @@ import os
 JOURNAL_MAX = 128 << 20
 """The size in bytes of a journal that is full: the runner keeps the ends of all pods in memory. A
 million pods have about as many bytes."""
+
+
+def read_lease(path: str) -> float:
+    """When the runner began its last renewal of all claims, in seconds since boot; 0: not known."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return float(file.read())
+    except (OSError, ValueError):
+        return 0.0
 
 
 class JournalWriter:

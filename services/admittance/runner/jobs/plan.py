@@ -105,6 +105,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``no_new_privs``: whether programs such as ``sudo`` cannot give a process more rights.
     ``output_limit``: the most bytes of output that are kept; 0: any number.
     ``deadline``: the most seconds of the run, after which the job fails; 0: any number.
+    ``scratch_limit``: the most bytes of files in scratch folders and volumes of the run; 0: any
+    number.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -116,6 +118,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     no_new_privs: bool = False
     output_limit: int = 0
     deadline: float = 0.0
+    scratch_limit: int = 0
 
 
 class PodInputs(NamedTuple):
@@ -449,4 +452,9 @@ def with_limits(plan: RunPlan, limits: JobLimits) -> RunPlan:
     problem = limits.too_many_pods(sum(each.parallel for each in plan.sets))
     if problem:
         raise CannotRun(problem)
-    return msgspec.structs.replace(plan, output_limit=limits.output, process_limit=limits.processes)
+    return msgspec.structs.replace(
+        plan,
+        output_limit=limits.output,
+        process_limit=limits.processes,
+        scratch_limit=limits.scratch,
+    )

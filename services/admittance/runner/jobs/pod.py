@@ -23,9 +23,8 @@ class Pod:
     def __init__(self, pod_set: PodSetProgress, index: int, now: float) -> None:
         self.set = pod_set
         self.index = index
-        self.attempt = pod_set.failures.get(index, 0)
         self.name = f"{pod_set.spec['name']}-{index}"
-        again = 0 if pod_set.restarts else self.attempt
+        again = pod_set.earlier_pods.get(index, 0)
         self.scratch = f"{self.name}.{again}" if again else self.name
         self.earlier_scratch = (
             (f"{self.name}.{again - 1}" if again > 1 else self.name) if again else ""
@@ -43,6 +42,24 @@ class Pod:
         self.code = 0
         self.kill_at = NEVER
         self.end_by: float = now + (pod_set.policy.get("podDeadline") or NEVER)
+
+    @property
+    def volumes(self) -> list[dict[str, Any]]:
+        """The plans of the pod's volumes."""
+        return self.set.spec.get("volumes") or []
+
+    def variables(self, mark: str, container: str) -> dict[str, str]:
+        """The variables that a container of the pod gets from the shim. ``mark``: that of the
+        run."""
+        return {
+            **self.set.spec["env"],
+            "JOB_COMPLETION_INDEX": str(self.index),
+            "ADMITTANCE_POD_INDEX": str(self.index),
+            "ADMITTANCE_POD": self.name,
+            "ADMITTANCE_ATTEMPT": str(self.set.failures.get(self.index, 0)),
+            "ADMITTANCE_RUN": mark,
+            "ADMITTANCE_CONTAINER": container,
+        }
 
     def next_time(self) -> float:
         """When the shim must look at the pod if none of its processes ends before."""

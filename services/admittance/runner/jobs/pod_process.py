@@ -137,16 +137,6 @@ def make_scratch(path: str, user: dict[str, Any] | None) -> str:
     return path
 
 
-def discard(paths: list[str]) -> None:
-    """Removes the scratch folders and the volumes of pods that ended, without waiting for the end
-    of the removal."""
-    argv = ["rm", "-rf", "--", *paths, *(path + ".volumes" for path in paths)]
-    try:
-        os.posix_spawn("/bin/rm", argv, {}, setsid=True)
-    except OSError:
-        pass  # the runner removes the folder when it closes the run
-
-
 def start_process(
     program: str,
     argv: list[str],
@@ -244,6 +234,21 @@ def _become(user: dict[str, Any], scratch: str, cwd: str, output: int) -> None:
     os.setresuid(user["uid"], user["uid"], user["uid"])
     if cwd != scratch:
         _enter(cwd)
+
+
+def handle_signals(asked: list[int]) -> int:
+    """Adds the numbers of signals that ask this process to end to ``asked``; returns a file that
+    can be read after any signal, also of the end of a child."""
+    wake, poke = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(poke, False)
+    signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: asked.append(number))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    return wake
 
 
 def start_time(pid: int) -> int:

@@ -31,27 +31,28 @@ the policy that failed the job, or ""}``.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
 import signal
 import time
 
-from admittance.runner.jobs.engine_programs import (
-    CLIENT_CODES,
-    client_error,
-    ended_containers,
-    run_program,
-)
+from admittance.runner.disk.scratch import ScratchDisk
+from admittance.runner.disk.walk import VOLUMES
+from admittance.runner.jobs.engine_programs import end_text, ended_containers, run_program
 from admittance.runner.jobs.inputs.pod_volumes import make_volumes
-from admittance.runner.jobs.job_policy import DEADLINE_EXCEEDED, NEVER, PodSetProgress
-from admittance.runner.jobs.journal import JournalWriter
+from admittance.runner.jobs.job_policy import (
+    DEADLINE_EXCEEDED,
+    DISK_LIMIT_EXCEEDED,
+    NEVER,
+    PodSetProgress,
+)
+from admittance.runner.jobs.journal import JournalWriter, read_lease
 from admittance.runner.jobs.pod import Pod
 from admittance.runner.jobs.pod_process import (
-    discard,
     expand,
     find_program,
+    handle_signals,
     make_scratch,
     pod_env,
     program_words,
@@ -61,7 +62,12 @@ from admittance.runner.jobs.pod_process import (
     start_process,
     start_time,
 )
-from admittance.runner.jobs.strays import adopt_strays, end_strays, tag_processes
+from admittance.runner.jobs.strays import (
+    adopt_strays,
+    end_strays,
+    forbid_new_privileges,
+    tag_processes,
+)
 from admittance.runner.output.collector import OutputCollector
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
@@ -75,9 +81,8 @@ MESSAGE_MAX = 1_000
 """The most characters of a message: the name of a program may have a hundred thousand."""
 STARTS_MAX = 64
 """The most pods that start before the shim looks at its lease, at signals and at output again."""
-DISCARDED_AT_ONCE = 64
-"""The ended pods whose folders one process removes."""
-NO_NEW_PRIVS = 38  # the number of PR_SET_NO_NEW_PRIVS in linux/prctl.h
+FULL_GRACE_SECONDS = 1.0
+"""The grace period of a pod that has written more than it may: it would go on writing."""
 
 
 def boot_seconds() -> float:
@@ -99,7 +104,6 @@ class Shim:
         self.pods: dict[int, Pod] = {}
         self.timed: dict[str, Pod] = {}  # pods with a time at which the shim must look at them
         self.asked: list[int] = []
-        self.unneeded: list[str] = []  # scratch folders of pods that have ended for good
         self.ready_said = False
         # why the run ends: "succeeded", "failed", "stopped" or "lost"; "" until it ends
         self.why_ending = ""
@@ -109,6 +113,9 @@ class Shim:
         self.kill_at = NEVER
         self.job_deadline = NEVER
         self.journal = JournalWriter(folder)
+        self.disk = ScratchDisk(
+            os.path.join(folder, "scratch"), self.spec.get("scratchLimit", 0), boot_seconds
+        )
         self.output = OutputCollector(
             os.path.join(folder, "out"),
             self.spec.get("outputLimit", 0),
@@ -137,7 +144,7 @@ class Shim:
                 pod = Pod(each, index, now)
                 self.watch(pod)
                 if pod.earlier_scratch:
-                    discard([os.path.join(self.folder, "scratch", pod.earlier_scratch)])
+                    self.disk.discard(pod.earlier_scratch, at_once=True)
                 self.advance(pod)
                 if each.next_index % 32 == 0:
                     self.flush()
@@ -178,10 +185,20 @@ class Shim:
                 # Nothing else would be in the output of the pod.
                 self.output.note(pod.name, f"admittance: {self.message}")
 
-    def fail(self, pod: Pod, container: dict[str, Any] | None, code: int, how: str) -> None:
+    def fail(
+        self,
+        pod: Pod,
+        container: dict[str, Any] | None,
+        code: int,
+        how: str,
+        *,
+        reason: str = "",
+        until: float = NEVER,
+    ) -> None:
         """Records a failed container, or a failed pod if ``container`` is None: the container or
-        the pod runs again later, or the job fails. The failure of a pod that was told to stop says
-        nothing about the job."""
+        the pod runs again later, or the job fails, with the ``reason`` if no policy has one. The
+        grace period of the pod ends at the latest at ``until``. The failure of a pod that was told
+        to stop says nothing about the job."""
         if pod.code:
             return
         if pod.told_to_stop or (self.why_ending and self.why_ending not in STOPS):
@@ -192,7 +209,7 @@ class Shim:
         why = pod.set.fail(pod.index, container["name"] if container else "", code, now)
         if why is not None:
             pod.code = code
-            self.fail_job(message, why, code)
+            self.fail_job(message, (why[0] or reason, why[1]), code, until=until)
         elif self.why_ending:
             pod.code = code  # the shim notices only after a stop that the container had failed
         elif container is not None and pod.set.restarts:
@@ -203,13 +220,16 @@ class Shim:
         else:
             self.note_in_output(pod, f"{message}; {pod.set.retry_text(pod.index, now)}")
             pod.code = code
+            pod.set.count_failed_pod(pod.index)
             if pod.running:
-                pod.kill_at = now + self.spec["grace"]
+                pod.kill_at = min(now + self.spec["grace"], until)
                 self.watch(pod)
                 for pid in pod.running:
                     signal_group(pid, signal.SIGTERM)
 
-    def fail_job(self, message: str, why: tuple[str, str], code: int = 0) -> None:
+    def fail_job(
+        self, message: str, why: tuple[str, str], code: int = 0, *, until: float = NEVER
+    ) -> None:
         """Ends the run as failed, with the reason and the explanation ``why``."""
         self.reason, explanation = why
         self.code = code
@@ -218,7 +238,7 @@ class Shim:
             # The failure came before the stop; the shim notices the failure only now.
             self.why_ending, self.message = "failed", message
         else:
-            self.end_all("failed", message)
+            self.end_all("failed", message, until=until)
 
     def note_in_output(self, pod: Pod, text: str) -> None:
         self.output.note(pod.name, f"admittance: {text}")
@@ -231,10 +251,7 @@ class Shim:
         self.timed.pop(pod.name, None)
         whole = pod.main_started and not pod.code and not pod.told_to_stop
         if whole or pod.set.due(pod.index) == NEVER:
-            self.unneeded.append(self.scratch_of(pod))
-            if len(self.unneeded) >= DISCARDED_AT_ONCE:
-                discard(self.unneeded)
-                self.unneeded.clear()
+            self.disk.discard(pod.scratch)
         pod.set.end(pod.index, whole=whole)
         self.write(durable=True, e="end", p=pod.name, code=pod.code, whole=whole)
 
@@ -245,14 +262,8 @@ class Shim:
         user = self.spec.get("runAs")
         scratch = make_scratch(self.scratch_of(pod), user)
         own = {
-            **pod.set.spec["env"],
-            "JOB_COMPLETION_INDEX": str(pod.index),
-            "ADMITTANCE_POD_INDEX": str(pod.index),
-            "ADMITTANCE_POD": pod.name,
-            "ADMITTANCE_ATTEMPT": str(pod.set.failures.get(pod.index, 0)),
-            "ADMITTANCE_RUN": self.spec["mark"],
-            "ADMITTANCE_CONTAINER": container["name"],
-            **make_volumes(scratch + ".volumes", pod.set.spec.get("volumes") or [], user),
+            **pod.variables(self.spec["mark"], container["name"]),
+            **make_volumes(scratch + VOLUMES, pod.volumes, user),
         }
         env = pod_env(self.spec["given"], container["env"], own)
         argv = program_words(container["argv"], container.get("ownWords") or 0, own, env)
@@ -325,6 +336,7 @@ class Shim:
                 return
             pid = ended.si_pid
             pod = self.pods.pop(pid, None)
+            self.disk.has_ended(pid)
             if pod is not None:
                 # The process is not reaped yet, so no other process has its pid.
                 signal_group(pid, signal.SIGKILL)
@@ -335,21 +347,15 @@ class Shim:
             pod.running.discard(pid)
             container = pod.containers.pop(pid)
             if code:
-                how = f"signal {-code}" if code < 0 else f"exit code {code}"
-                if code in CLIENT_CODES and container.get("probe"):
-                    said = client_error(self.output.newest(pod.name))
-                    how = f"{said} ({how})" if said else how
-                self.fail(pod, container, 128 - code if code < 0 else code, how)
+                said = self.output.newest(pod.name) if container.get("probe") else b""
+                self.fail(pod, container, 128 - code if code < 0 else code, end_text(code, said))
             self.advance(pod)
 
     def lease_deadline(self) -> float:
         """When the shim must send SIGTERM to all pods because the lease was not renewed, in seconds
         since boot."""
-        try:
-            with open(self.spec["lease"], encoding="ascii") as lease:
-                return float(lease.read()) + float(self.spec["leaseStop"])
-        except (OSError, ValueError):
-            return 0.0
+        renewed = read_lease(self.spec["lease"])
+        return renewed + float(self.spec["leaseStop"]) if renewed else 0.0
 
     def is_over(self) -> bool:
         return all(each.is_over() for each in self.sets)
@@ -376,6 +382,7 @@ class Shim:
         times = [pod.next_time() for pod in self.timed.values()]
         if not self.why_ending:
             times += [self.job_deadline, *(each.next_start() for each in self.sets)]
+            times += [self.disk.due] if self.pods else []
         return min(times, default=NEVER)
 
     def keep_times(self, now: float) -> None:
@@ -383,6 +390,8 @@ class Shim:
         if now >= self.job_deadline and not self.why_ending:
             limit = self.spec["deadline"]
             self.fail_job(f"the job was active for {limit} s", (DEADLINE_EXCEEDED, ""))
+        if now >= self.disk.due and self.pods and not self.why_ending:
+            self.measure(now)
         for pod in list(self.timed.values()):
             if now >= pod.end_by and not self.why_ending:
                 pod.end_by = NEVER
@@ -396,16 +405,19 @@ class Shim:
                     if pid in pod.kills:
                         run_program(pod.kills[pid], self.scratch_of(pod))
 
+    def measure(self, now: float) -> None:
+        """Fails pods with volumes above their limits, and the job if it has too many files."""
+        pods = {pod.scratch: pod for pod in self.pods.values()}
+        until = now + FULL_GRACE_SECONDS
+        for name, how in self.disk.look({name: pod.volumes for name, pod in pods.items()}):
+            code = 128 + signal.SIGKILL
+            self.fail(pods[name], None, code, how, reason=DISK_LIMIT_EXCEEDED, until=until)
+            self.advance(pods[name])
+        if self.disk.too_much and not self.why_ending:
+            self.fail_job(self.disk.too_much, (DISK_LIMIT_EXCEEDED, ""), until=until)
+
     def run(self) -> None:
-        wake, poke = os.pipe()
-        os.set_blocking(wake, False)
-        os.set_blocking(poke, False)
-        signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
-        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(sig, lambda number, _: self.asked.append(number))
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        wake = handle_signals(self.asked)
         deadline = self.lease_deadline()
         if os.path.exists(os.path.join(self.folder, "stop")):
             self.end_all("stopped", "stopped before it started")
@@ -463,17 +475,6 @@ class Shim:
     def is_ready(self) -> bool:
         waiting = any(not pod.main_started for pod in self.pods.values())
         return not waiting and all(each.is_ready() for each in self.sets)
-
-
-def forbid_new_privileges() -> None:
-    """Makes ``sudo`` and other programs with more rights ineffective for this process and for all
-    processes that it starts. Raises OSError."""
-    try:
-        refused = ctypes.CDLL(None).prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
-    except (OSError, AttributeError):
-        return  # Only Linux can do this.
-    if refused:
-        raise OSError("the kernel refuses PR_SET_NO_NEW_PRIVS")
 
 
 def run_shim(folder: str) -> None:

@@ -1,7 +1,8 @@
 # ruff: noqa: PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
-"""Processes that left their pod: the shim adopts and ends them, and tags all processes of its run
-for the time after its death. The shim imports this module, so the module imports little.
+"""What all processes of a run inherit from the shim: no new privileges, and a tag for the time
+after the death of the shim. Processes that left their pod: the shim adopts and ends them. The shim
+imports this module, so the module imports little.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import resource
 import signal
 
 SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
+NO_NEW_PRIVS = 38  # the number of PR_SET_NO_NEW_PRIVS in linux/prctl.h
 LOCKS = 10  # the number of RLIMIT_LOCKS in linux/resource.h
 
 
@@ -35,6 +37,17 @@ def tag_processes(tag: int) -> None:
         resource.setrlimit(LOCKS, (tag, resource.getrlimit(LOCKS)[1]))
     except (OSError, ValueError):
         pass  # An outer program has set a lower hard limit, or the system has no such limit.
+
+
+def forbid_new_privileges() -> None:
+    """Makes ``sudo`` and other programs with more rights ineffective for this process and for all
+    processes that it starts. Raises OSError."""
+    try:
+        refused = ctypes.CDLL(None).prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
+    except (OSError, AttributeError):
+        return  # Only Linux can do this.
+    if refused:
+        raise OSError("the kernel refuses PR_SET_NO_NEW_PRIVS")
 
 
 def children(pid: int) -> list[int]:

@@ -3,6 +3,7 @@ and Secrets. Pure, but for what `Inputs` reads."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ import msgspec
 from admittance.api.pods import Container, KeyToPath, Volume, VolumeMount
 from admittance.api.reading.from_job import literal
 from admittance.api.struct_types import struct_type
+from admittance.api.units import BadQuantity, parse
 from admittance.runner.jobs.inputs.host_inputs import Inputs
 from admittance.runner.jobs.job_rules import CannotRun
 
@@ -30,13 +32,16 @@ class FilePlan(msgspec.Struct, frozen=True, kw_only=True):
 class VolumePlan(msgspec.Struct, frozen=True, kw_only=True):
     """A volume of a pod. ``variable``: the name of the variable with the path of its folder.
     ``host``: the path on the machine; "": a new folder of the run, with the ``files`` and the
-    ``folders`` in it."""
+    ``folders`` in it. ``limit``: the most bytes of a pod's files in the new folder; 0: any number;
+    ``limit_text``: the same as the manifest has it."""
 
     name: str
     variable: str
     host: str = ""
     files: tuple[FilePlan, ...] = ()
     folders: tuple[str, ...] = ()
+    limit: int = 0
+    limit_text: str = ""
 
 
 class Mount(NamedTuple):
@@ -81,7 +86,14 @@ def _plan(volume: Volume, mounts: Sequence[VolumeMount], inputs: Inputs) -> Volu
             files = _files("Secret", secret.secret_name, secret.items, secret.default_mode, inputs,
                            optional=secret.optional)  # fmt: skip
         elif _kind(volume) in ("", "emptyDir"):
-            return VolumePlan(name=volume.name, variable=variable, folders=folders)
+            limit = volume.empty_dir.size_limit if volume.empty_dir is not None else None
+            return VolumePlan(
+                name=volume.name,
+                variable=variable,
+                folders=folders,
+                limit=_size(limit),
+                limit_text="" if limit is None else str(limit),
+            )
         else:
             raise CannotRun(f"a {_kind(volume)} exists only in a cluster")
     except CannotRun as error:
@@ -125,6 +137,14 @@ def _files(
 
 def _mode(written: str | int) -> int:
     return (int(written, 8) if isinstance(written, str) else written) & 0o777
+
+
+def _size(limit: str | int | float | None) -> int:
+    """The bytes of a ``sizeLimit``; 0: no limit, as 0 in Kubernetes."""
+    try:
+        return math.ceil(parse(limit)) if limit is not None else 0
+    except BadQuantity as error:
+        raise CannotRun(f"sizeLimit: {error}") from error
 
 
 def variable_of(volume: str) -> str:
