@@ -211,6 +211,10 @@ class NoResponders(Unavailable):
     """Nothing subscribes to the subject of a request, so the request was not carried out."""
 
 
+class NoAnswer(Unavailable):
+    """A service may have received the request, but no answer came in time."""
+
+
 class NoServer(Unavailable):
     """No nats-server answers at the address. A service retries the connection: the server may be
     about to start.

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from admittance.cli import lifecycle
 from admittance.cli.get import find
 from admittance.cli.show.capacity_requests import record_of
 from admittance.cli.show.families import refuse_variant
@@ -16,7 +15,8 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import Link, NoResponder, link
 from admittance.cli.support.options import Call
-from admittance.cli.wait import follow
+from admittance.client import changes
+from admittance.client.objects import follow
 from admittance.events import facts
 from admittance.events.requests import Delete, DeleteReply
 from admittance.provisioning.records import Record
@@ -122,7 +122,7 @@ async def _delete_workload(bus: Link, name: str) -> None:
         found,
         f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone",
     )
-    await lifecycle.outcome_of(bus, lifecycle.fact_about(found, facts.Deleted))
+    await changes.outcome_of(bus, changes.fact_about(found, facts.Deleted))
     subject = f"{kinds.WORKLOAD.qualified}/{name}"
     try:
         async with asyncio.timeout(GONE_SECONDS):
@@ -138,7 +138,7 @@ async def _delete_workload(bus: Link, name: str) -> None:
 async def _delete_unreadable(bus: Link, found: Found) -> None:
     """Deletes an unreadable entry at a workload's key in the bucket."""
     fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
-    reply = await lifecycle.outcome_of(bus, fact)
+    reply = await changes.outcome_of(bus, fact)
     if reply.outcome == "ignored":
         raise AnswerIsNo(
             f"the entry {found.key} cannot be read, and was written after the workload-controller "

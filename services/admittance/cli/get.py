@@ -18,8 +18,6 @@ from admittance.cli.show.objects import (
     Found,
     field,
     lookup,
-    lookup_all,
-    not_found,
     shown_object,
     shown_queue,
     shown_workload,
@@ -32,10 +30,10 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age
+from admittance.client import objects
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow, Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
-from admittance.runtime.bus.outside_reads import KeyFollower
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, head
 
@@ -138,31 +136,29 @@ async def _variants(bus: Link, found: Found) -> list[Found]:
 
 async def find(bus: Link, kind: Kind, name: str) -> Found:
     """The object of that kind and name, in the namespace of the call. Raises AnswerIsNo."""
-    namespace = bus.call.namespace
-    for key in kind.keys(namespace, name):
-        if (found := await lookup(bus, key)) is not None:
-            return found
-    raise await not_found(bus, kind, name)
+    return await objects.find(bus, kind, name)
 
 
 async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
     """All readable objects of a kind, sorted by name; namespace None: of all namespaces.
 
     Prints a warning about objects that cannot be read."""
-    patterns = kind.patterns(namespace)
-    found = [one for pattern in patterns for one in await lookup_all(bus, pattern)]
-    return sorted(readable(kind, found), key=lambda one: (one.namespace, one.name))
+    readable, aside = await objects.find_all(bus, kind, namespace)
+    _warn_of_unreadable(kind, aside)
+    return readable
 
 
 def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
     """The objects that can be decoded; prints a warning for each object that cannot be decoded."""
-    aside = {one.key for one in found if not one.is_readable()}
-    if aside:
-        many = (
-            f"{len(aside)} {kind.plural}, such as {min(aside)}," if len(aside) > 1 else min(aside)
-        )
-        output.warn(f"{many} cannot be read: see `admit doctor`")
+    aside = sorted(one.key for one in found if not one.is_readable())
+    _warn_of_unreadable(kind, aside)
     return [one for one in found if one.key not in aside]
+
+
+def _warn_of_unreadable(kind: Kind, aside: Sequence[str]) -> None:
+    if aside:
+        many = f"{len(aside)} {kind.plural}, such as {aside[0]}," if len(aside) > 1 else aside[0]
+        output.warn(f"{many} cannot be read: see `admit doctor`")
 
 
 async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:
@@ -414,31 +410,15 @@ async def _query(
     raise AnswerIsNo(_no_queue(queue, namespace))
 
 
-READ_AGAIN_SECONDS: Final = 30.0
-"""Seconds between two readings of all objects, which are needed because the watch gets no message
-when an object expires.
-"""
-
-
 async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
     """Prints objects and their changes until interrupted."""
     kind, wanted = kinds.target(typed, name)
     namespace = None if all_namespaces else call.namespace
-    patterns = kind.keys(call.namespace, wanted) if wanted else kind.patterns(namespace)
     async with link(call) as bus:
         if wanted:
             await find(bus, kind, wanted)
-
-        async def read() -> list[Entry]:
-            if wanted:
-                each = [await bus.get(key) for key in patterns]
-                return [entry for entry in each if entry is not None]
-            return [entry for pattern in patterns for entry in await bus.read_all(pattern)]
-
-        reading = bus.reading_again(read)
-        follower = KeyFollower(bus.bus, patterns, reading, again_seconds=READ_AGAIN_SECONDS)
         widths: list[int] = []
-        async with aclosing(follower.batches()) as batches:
+        async with aclosing(objects.changes(bus, kind, wanted, namespace)) as batches:
             async for batch in batches:
                 found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
                 found = readable(kind, found)

@@ -20,7 +20,7 @@ from admittance.api.reading.priority import class_of
 from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
 from admittance.api.workload import AdmissionConstraints, Job, Workload
-from admittance.cli import fit, lifecycle
+from admittance.cli import fit
 from admittance.cli.show import objects
 from admittance.cli.show.families import rules_for
 from admittance.cli.show.objects import lookup, lookup_all
@@ -28,6 +28,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
+from admittance.client import changes
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
@@ -155,7 +156,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             reply = replies[number % AT_ONCE]
             if isinstance(reply, CliError):
                 raise reply
-            reply = lifecycle.accepted(fact, reply)
+            reply = changes.accepted(fact, reply)
         except CliError as error:
             if len(submissions) == 1 and one.source == COMMAND_LINE:
                 raise
@@ -323,7 +324,7 @@ async def _settled(
 
 
 async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
-    from admittance.cli.wait import exit_status, is_failure, reach
+    from admittance.client.waits import exit_status, is_failure, reach
 
     status = 0
     deadline = None if timeout is None else clock.monotonic() + timeout

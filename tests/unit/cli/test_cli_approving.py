@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
-from admittance.cli.approve import (
+from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.client.changes import (
     chosen_row,
     refuse_without_quota,
     user_of,
 )
-from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.control.people import verdict_message
 from admittance.events.subjects import APPROVAL_CONTROLLER as APPROVAL
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -51,7 +51,7 @@ def rows(**states: str) -> list[CheckState]:
     ],
 )
 def test_a_verdict_chooses_its_check(states: dict[str, str], check: str | None, want: str) -> None:
-    assert chosen_row("w", rows(**states), CONTROLLERS, check, "Ready").name == want
+    assert chosen_row("w", rows(**states), CONTROLLERS, check, "Ready", "--check ").name == want
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_verdict_that_fits_no_check_is_refused_with_the_reason(
     states: dict[str, str], check: str | None, why: str
 ) -> None:
     with pytest.raises(AnswerIsNo) as caught:
-        chosen_row("w", rows(**states), CONTROLLERS, check, "Ready")
+        chosen_row("w", rows(**states), CONTROLLERS, check, "Ready", "--check ")
     assert why in str(caught.value)
 
 

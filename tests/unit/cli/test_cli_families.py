@@ -17,7 +17,6 @@ from stored_families import (
 )
 
 from admittance.cli import explain as why
-from admittance.cli.approve import variant_with_check
 from admittance.cli.show import tables, variants
 from admittance.cli.show.families import names_of, refuse_variant, tags_of
 from admittance.cli.show.objects import Found
@@ -26,6 +25,7 @@ from admittance.cli.submit import allowing
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import WORKLOAD
 from admittance.cli.support.output import Table
+from admittance.client.changes import variant_with_check
 from admittance.events.requests import ExplainReply, VariantVerdict
 from support.builders import NOON, a_manifest
 

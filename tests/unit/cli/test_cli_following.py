@@ -7,7 +7,7 @@ import pytest
 
 from admittance.cli.logs import why_no_output
 from admittance.cli.support.errors import BadInput
-from admittance.cli.wait import (
+from admittance.client.waits import (
     End,
     exit_status,
     goal_named,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.support.rights import missing_right
+from admittance.access.missing_right import missing_right
 
 
 @pytest.mark.parametrize(

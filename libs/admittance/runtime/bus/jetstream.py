@@ -8,7 +8,8 @@ leader does not know the request. So a request is sent again until it is answere
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import Final, TypeAlias, TypeVar
 
@@ -20,6 +21,7 @@ from admittance.runtime.bus.connection import Connection, PermissionDenied
 from admittance.runtime.errors import (
     NO_ANSWER,
     AccessDenied,
+    NoAnswer,
     NoResponders,
     Refused,
     Unavailable,
@@ -231,3 +233,25 @@ async def answer_to(subject: str, asking: Awaitable[T]) -> T:
         raise AccessDenied(str(error)) from None
     except (nats.errors.Error, TimeoutError) as error:
         raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
+
+
+@contextmanager
+def request_errors(subject: str) -> Iterator[None]:
+    """Turns the errors of the NATS client about a request on the subject into NoResponders,
+    NoAnswer, AccessDenied, and Unavailable for a connection that was lost."""
+    try:
+        yield
+    except PermissionDenied as error:
+        raise AccessDenied(str(error)) from None
+    except nats.errors.NoRespondersError:
+        raise NoResponders(f"no responder on {subject}") from None
+    except (nats.errors.TimeoutError, TimeoutError):
+        raise NoAnswer(f"no answer on {subject}: timeout") from None
+    except nats.errors.Error as error:
+        raise Unavailable(str(error)) from None
+
+
+async def ask_once(nc: Connection, subject: str, data: bytes, timeout: float) -> bytes:
+    """The answer to a request, which is sent once. Raises what `request_errors` raises."""
+    with request_errors(subject):
+        return bytes((await nc.request(subject, data, timeout=timeout)).data)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from admittance.api.units import render
-from admittance.cli.show.objects import Found, PoolUsage, field
+from admittance.cli.show.objects import Found, field
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import Kind
@@ -34,6 +34,29 @@ from admittance.provider_pool.manifests import KIND, BadPool, Pool, pattern_of, 
 
 MACHINES_MAX: Final = 8
 """The greatest number of machines of one booking that are listed by name."""
+
+
+class PoolUsage(NamedTuple):
+    """How much of a MachinePool is booked. ``counts``: the numbers of all, booked and booting
+    machines in the whole pool; None if the pool's manifest is invalid. ``kinds``: the same numbers
+    by kind of machine.
+    """
+
+    counts: MachineCounts | None
+    kinds: Mapping[str, MachineCounts]
+    bookings: Sequence[Booking]
+
+
+@dataclass(frozen=True)
+class BookedPool(Found):
+    """A MachinePool whose bookings were read."""
+
+    pool_usage: PoolUsage | None = None
+
+
+def _usage(found: Found) -> PoolUsage | None:
+    """What is booked of a MachinePool; None if its bookings were not read."""
+    return found.pool_usage if isinstance(found, BookedPool) else None
 
 
 async def with_bookings(
@@ -67,9 +90,11 @@ def with_usage(found: Found, bookings: Sequence[Booking], now: datetime) -> Foun
     try:
         pool = _pool(found)
     except BadPool:
-        return replace(found, pool_usage=PoolUsage(None, {}, () if found.namespace else ordered))
-    counted = machine_counts(pool, bookings, now), machine_counts_by_kind(pool, bookings, now)
-    return replace(found, pool_usage=PoolUsage(*counted, ordered))
+        usage = PoolUsage(None, {}, () if found.namespace else ordered)
+    else:
+        counted = machine_counts(pool, bookings, now), machine_counts_by_kind(pool, bookings, now)
+        usage = PoolUsage(*counted, ordered)
+    return BookedPool(found.key, found.data, found.revision, usage)
 
 
 def wrong(found: Found) -> str:
@@ -98,13 +123,11 @@ def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
     machines = [
         one for one in (written if isinstance(written, list) else ()) if isinstance(one, Mapping)
     ]
-    kept = field(plain, "spec", "bookingSeconds")
+    kept, usage = field(plain, "spec", "bookingSeconds"), _usage(found)
     return (
         found.name,
         str(field(plain, "spec", "provisioningClassName", default=NOTHING)),
-        *_counts(
-            found.pool_usage.counts if found.pool_usage is not None else None, _total(machines)
-        ),
+        *_counts(usage.counts if usage is not None else None, _total(machines)),
         wrong(found)
         or ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines)
         or NOTHING,
@@ -127,7 +150,7 @@ def _counts(counted: MachineCounts | None, total: str = UNKNOWN) -> tuple[str, s
 
 def shown(found: Found) -> dict[str, Any]:
     """The object for JSON and YAML, with its usage in ``status``."""
-    value, usage = found.plain(), found.pool_usage
+    value, usage = found.plain(), _usage(found)
     if usage is None:
         return value
     status = value["status"] = dict(field(value, "status", default={}))
@@ -150,7 +173,8 @@ def kind_table(found: Found) -> Table:
         machines = _pool(found).machines
     except BadPool:
         machines = ()  # `row` and `describe` print what is wrong with the manifest.
-    counted = found.pool_usage.kinds if found.pool_usage is not None else {}
+    usage = _usage(found)
+    counted = usage.kinds if usage is not None else {}
     rows = [
         (
             one.name,
@@ -168,7 +192,8 @@ def booking_table(found: Found, now: datetime) -> Table:
     columns = columns_of(
         "NAMESPACE", "WORKLOAD", "#MACHINES", "WHICH", "HOLDS", "THERE", "KEPT UNTIL", "REQUEST"
     )
-    bookings = found.pool_usage.bookings if found.pool_usage is not None else ()
+    usage = _usage(found)
+    bookings = usage.bookings if usage is not None else ()
     return Table(columns, [_booking(one, now) for one in bookings])
 
 

@@ -15,9 +15,9 @@ from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, colum
 from admittance.cli.support.times import age, span
 from admittance.events.requests import LocalUsage, QueueStatus
 from admittance.events.shapes import Admission
-from admittance.workload.conditions import Type, find, is_false
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.waiting_reason import reason_of as reason_of
 
 Counters = Mapping[tuple[str, str], QueueStatus]
 """Live counters of queues, by namespace (empty for a ClusterQueue) and name."""
@@ -67,43 +67,6 @@ def _view(kind: Kind) -> _View:
 
         return _View(pools.COLUMNS, pools.row)
     return _VIEWS.get(kind.manifest, _FOREIGN)
-
-
-def reason_of(workload: StoredWorkload, now: datetime) -> tuple[str, str]:
-    """Reason and message of the condition that explains the workload's phase best."""
-    order: tuple[Type, ...]
-    match phase(workload, now):
-        case Phase.FINISHED:
-            order = (Type.FINISHED,)
-        case Phase.EVICTING | Phase.DEACTIVATED | Phase.REJECTED:
-            order = (Type.EVICTED, Type.QUOTA_RESERVED)
-        case Phase.BACKOFF:
-            if not is_false(workload, Type.REQUEUED):
-                return _reason_of_variants(workload)
-            order = (Type.REQUEUED, Type.EVICTED, Type.QUOTA_RESERVED)
-        case Phase.QUOTA_RESERVED:
-            order = (Type.ADMITTED,)
-        case Phase.PENDING:
-            order = (Type.QUOTA_RESERVED,)
-        case Phase.ADMITTED | Phase.RUNNING:
-            order = ()
-    for kind in order:
-        condition = find(workload, kind)
-        if condition is not None and condition.reason:
-            return condition.reason, condition.message
-    return "", ""
-
-
-def _reason_of_variants(parent: StoredWorkload) -> tuple[str, str]:
-    """Reason and message of a parent that waits because all of its variants wait: the reason of the
-    best variant that waits, and the message of the parent, which names each variant."""
-    reserved = find(parent, Type.QUOTA_RESERVED)
-    reason, message = (reserved.reason, reserved.message) if reserved is not None else ("", "")
-    for row in parent.status.variants:
-        for one in row.conditions:
-            if one.type == Type.REQUEUED and one.status == "False" and one.reason:
-                return one.reason, message
-    return reason, message
 
 
 def wait_of(workload: StoredWorkload, now: datetime) -> str:

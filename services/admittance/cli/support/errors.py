@@ -1,4 +1,4 @@
-"""Errors of commands: one line on standard error, and an exit status.
+"""Errors of commands: one line on standard error, and an exit status. They are those of the client.
 
 ``CliError`` ─┬─ ``BadInput`` (2): the command line or a file is wrong
               └─ ``AnswerIsNo`` (1): not found, refused, failed, no service answers
@@ -10,39 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from admittance.client.errors import BadInput as BadInput
+from admittance.client.errors import ClientError as CliError
+from admittance.client.errors import NotAllowed as NotAllowed
+from admittance.client.errors import RequestFailed as AnswerIsNo
+from admittance.client.errors import one_line
+
+__all__ = [
+    "INTERRUPTED",
+    "AnswerIsNo",
+    "BadInput",
+    "CliError",
+    "NotAllowed",
+    "lines_of",
+    "one_line",
+]
+
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C, as shells give it."""
-
-
-class CliError(Exception):
-    """An error that ends a command. Each of ``lines`` goes to standard error."""
-
-    status = 1
-
-    def __init__(self, *lines: str) -> None:
-        super().__init__("; ".join(lines))
-        self.lines = tuple(one_line(line) for line in lines)
-
-
-class BadInput(CliError):
-    """The command line or a file that it names is wrong."""
-
-    status = 2
-
-
-class AnswerIsNo(CliError):
-    """The command was valid but has failed: not found, refused, or not answered by a service."""
-
-    status = 1
-
-
-class NotAllowed(AnswerIsNo):
-    """This login lacks a right, or the server refuses it."""
-
-
-def one_line(text: str) -> str:
-    """``text`` as one line, so that grep finds the whole error."""
-    return " ".join(text.split())
 
 
 def lines_of(error: BaseException) -> Iterable[str]:

@@ -1,0 +1,1 @@
+"""Requests of programs and commands: submit, wait, watch, explain."""

@@ -1,0 +1,317 @@
+"""What people may do to a workload: each is one fact on the log, with its outcome."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from admittance.api.checks import AdmissionCheck
+from admittance.api.workload import CheckState
+from admittance.client import kinds
+from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
+from admittance.client.families import Family, family_of, is_parent, refuse_variant
+from admittance.client.link import Link
+from admittance.client.objects import BucketObject, find, lookup
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.requests import SettledReply
+from admittance.events.subjects import APPROVAL_CONTROLLER
+from admittance.runtime import clock
+from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.waiting_reason import reason_of
+
+NO: Final = frozenset({"refused", "dead-lettered"})
+NO_REASONS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
+"""Reasons of an ignored fact that make a request fail. With all other reasons nothing had to
+change, and the request succeeds.
+"""
+MESSAGE_MAX: Final = 2048
+"""The most characters of a message of a verdict."""
+USER_VARIABLE: Final = "ADMIT_USER"
+
+
+def sentence(*parts: str) -> str:
+    """``reason: message``; empty parts are left out."""
+    return ": ".join(filter(None, parts))
+
+
+async def outcome_of(link: Link, fact: Fact) -> SettledReply:
+    """Publishes a fact and waits for its outcome. Raises Refused if the fact was refused."""
+    return accepted(fact, await link.settle(await link.publish(fact), fact.namespace))
+
+
+def accepted(fact: Fact, reply: SettledReply) -> SettledReply:
+    """Returns ``reply``, the outcome of the fact. Raises Refused if the fact was refused."""
+    why = sentence(reply.reason, reply.message)
+    if reply.error:
+        raise RequestFailed(f"workload {fact.namespace}/{fact.name}: {reply.error}")
+    if reply.outcome in NO:
+        # A fact that became a dead letter is reported like a refused fact.
+        raise Refused(
+            f"workload {fact.namespace}/{fact.name}: refused" + (f": {why}" if why else ""),
+            reason=reply.reason,
+        )
+    return reply
+
+
+class ChangeKind(NamedTuple):
+    """A change of a workload. ``fact``: the fact that is published. ``on_variants``: False if the
+    change is accepted for the parent only.
+    """
+
+    fact: type[Fact]
+    on_variants: bool = False
+
+
+STOP: Final = ChangeKind(facts.Deactivated, on_variants=True)
+ACTIVATE: Final = ChangeKind(facts.Activated, on_variants=True)
+HOLD: Final = ChangeKind(facts.Held)
+RELEASE: Final = ChangeKind(facts.Released)
+SET_PRIORITY: Final = ChangeKind(facts.Reprioritized)
+FINISH: Final = ChangeKind(facts.Finished)
+
+
+class Changed(NamedTuple):
+    """The outcome of a change. ``found``: the workload before it."""
+
+    found: BucketObject
+    reply: SettledReply
+
+
+async def change(
+    link: Link,
+    kind: ChangeKind,
+    name: str,
+    namespace: str = "",
+    *,
+    spelled: str,
+    instead: str = 'workload "{}"',
+    **fields: Any,
+) -> Changed:
+    """Changes a workload. ``spelled``: how the program names the change; ``instead``: what to use
+    on the parent of a variant; ``fields``: fields of the fact. Raises NotFound, and Refused if the
+    workload is in no state for the change."""
+    found = await find(link, kinds.WORKLOAD, name, namespace)
+    if not kind.on_variants:
+        refuse_variant(found, instead)
+    reply = await outcome_of(link, fact_about(found, kind.fact, **fields))
+    if reply.outcome == "ignored" and reply.reason in NO_REASONS:
+        raise Refused(why_not(found, spelled, reply), reason=reply.reason)
+    return Changed(found, reply)
+
+
+def why_not(found: BucketObject, spelled: str, reply: SettledReply) -> str:
+    """The error text for a change that changed nothing."""
+    if reply.reason == "NoMove":
+        where = phase(found.workload(), clock.now())
+        return f'workload "{found.name}" is {where}: {spelled} changes nothing'
+    return f'workload "{found.name}": {reply.message or reply.reason}'
+
+
+def fact_about(found: BucketObject, kind: type[Fact], **fields: Any) -> Fact:
+    """A fact of that kind about an existing workload."""
+    names: dict[str, Any] = {
+        "namespace": found.namespace,
+        "name": found.name,
+        "uid": found.workload().metadata.uid,
+    }
+    return kind(**names, time=clock.now(), **fields)
+
+
+# Verdicts of people. --------------------------------------------------------------------
+
+
+class Spelling(NamedTuple):
+    """How the program names the arguments of a verdict."""
+
+    check: str = "check="
+    message: str = "message"
+    user: str = "user"
+
+
+IN_PYTHON: Final = Spelling()
+
+
+class Verdict(NamedTuple):
+    """A verdict that was given. ``found``: the workload before it, of a parent its variant."""
+
+    found: BucketObject
+    check: str
+    state: str
+
+
+def user_of(given: str | None, spelled: str = IN_PYTHON.user) -> str:
+    """The name of the person: the given one, ADMIT_USER or the login. Raises BadInput."""
+    if given is not None and not given.strip():
+        raise BadInput(f"{spelled} is empty")
+    named = given or os.environ.get(USER_VARIABLE)
+    if named:
+        return named.strip()
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise BadInput(
+            f"your user name is unknown: give {spelled} NAME, or set {USER_VARIABLE}"
+        ) from None
+
+
+def check_message(message: str, spelled: str = IN_PYTHON.message) -> None:
+    """Raises BadInput for a message of a verdict that is too long."""
+    if len(message) > MESSAGE_MAX:
+        raise BadInput(f"{spelled} has {len(message)} characters, {MESSAGE_MAX} are allowed")
+
+
+async def give_verdict(
+    link: Link,
+    name: str,
+    namespace: str = "",
+    *,
+    approve: bool,
+    check: str | None,
+    message: str,
+    user: str | None,
+    spelled: Spelling = IN_PYTHON,
+) -> Verdict:
+    """Approves or denies a check. Raises NotFound, and Refused if no verdict is possible."""
+    # `verdict_message` is imported late: its imports take time, and most programs need none.
+    from admittance.control.people import verdict_message
+
+    word, state = ("approved", "Ready") if approve else ("denied", "Rejected")
+    check_message(message, spelled.message)
+    if user is not None and link.user and user.strip() != link.user:
+        raise BadInput(f"{spelled.user} {user}: you act as {link.user}, by your credentials file")
+    found = await find(link, kinds.WORKLOAD, name, namespace)
+    now = clock.now()
+    if is_parent(found.workload()):
+        found = variant_with_check(await family_of(link, found), check, now)
+        name = found.name
+    workload = found.workload()
+    refuse_without_quota(workload, now)
+    rows = workload.status.admission_checks
+    controllers = await _controllers(link, rows)
+    row = chosen_row(name, rows, controllers, check, state, spelled.check)
+    controller = controllers.get(row.name)
+    if controller is None:
+        raise NotFound(f'AdmissionCheck "{row.name}" of workload "{name}" does not exist')
+    about: dict[str, Any] = {"check": row.name, "cycle": workload.status.admission_cycle}
+    if link.user:
+        # The workload-controller adds the name of the connected user to the message.
+        kind: type[Fact] = facts.Approved if approve else facts.Denied
+        about["message"] = message
+    else:
+        kind = facts.CheckReported
+        said = verdict_message(word, user_of(user, spelled.user), message, now)
+        about |= {"controller": controller, "state": state, "message": said}
+    uid = workload.metadata.uid
+    fact = kind(namespace=found.namespace, name=found.name, uid=uid, **about)
+    reply = await outcome_of(link, fact)
+    if reply.outcome == "ignored":
+        # Another verdict, an eviction or a requeue took effect before this verdict.
+        why = sentence(reply.reason, reply.message)
+        raise Refused(
+            f'workload "{name}" was not {word}: it changed meanwhile ({why})', reason=reply.reason
+        )
+    return Verdict(found, row.name, state)
+
+
+def variant_with_check(family: Family, check: str | None, now: datetime) -> BucketObject:
+    """The only variant of a parent that waits for any check, or for ``check`` if it is given.
+
+    Raises Refused with the candidates if there is not exactly one such variant.
+    """
+    name = family.found.name
+    asked = [
+        one
+        for one in family.variants
+        if holds_quota(one.workload)
+        and not is_stopping(one.workload)
+        and any(
+            row.name == check if check is not None else row.state == "Pending"
+            for row in one.workload.status.admission_checks
+        )
+    ]
+    if len(asked) == 1:
+        return asked[0].found
+    if asked:
+        several = ", ".join(f"{one.found.name} ({one.tag})" for one in asked)
+        raise Refused(
+            f'several variants of workload "{name}" wait for a check: name one of them: {several}'
+        )
+    which = f'has the check "{check}"' if check is not None else "waits for a check"
+    states = ", ".join(f"{one.tag} is {phase(one.workload, now)}" for one in family.variants)
+    raise Refused(
+        f'no variant of workload "{name}" with quota reserved {which}: {states or "it has none"}'
+    )
+
+
+async def _controllers(link: Link, rows: Sequence[CheckState]) -> dict[str, str]:
+    """Maps each check name to its controller; checks that do not exist are left out."""
+    found = {}
+    for row in rows:
+        stored = await lookup(link, kinds.CHECK.object_key("", row.name))
+        if stored is None:
+            continue
+        check = stored.decoded(AdmissionCheck)
+        if check is None:
+            raise RequestFailed(f"{stored.key} in the bucket is not an AdmissionCheck")
+        found[row.name] = check.spec.controller_name
+    return found
+
+
+def refuse_without_quota(workload: StoredWorkload, now: datetime) -> None:
+    """Raises Refused if no verdict on the workload's checks counts: no quota is reserved, or the
+    job is stopping.
+    """
+    name, where = workload.metadata.name, phase(workload, now)
+    if holds_quota(workload) and not is_stopping(workload):
+        return
+    reason, message = reason_of(workload, now)
+    because = sentence(reason, message)
+    state = f"{where} ({because})" if because else str(where)
+    if where in (Phase.PENDING, Phase.BACKOFF):
+        raise Refused(
+            f'workload "{name}" has no quota reserved, so no check is requested: it is {state}'
+        )
+    raise Refused(f'workload "{name}" waits for no check: it is {state}')
+
+
+def chosen_row(
+    name: str,
+    rows: Sequence[CheckState],
+    controllers: Mapping[str, str],
+    check: str | None,
+    state: str,
+    spelled: str = IN_PYTHON.check,
+) -> CheckState:
+    """The check row that the verdict is about: of the named check; without a name, of the pending
+    approval check, else the only pending row. ``spelled``: how the program names a check.
+
+    Raises Refused with the candidates if there is no such row.
+    """
+    listed = ", ".join(f"{row.name} ({row.state})" for row in rows)
+    if not rows:
+        raise Refused(f'workload "{name}" has no checks')
+    if check is not None:
+        row = next((one for one in rows if one.name == check), None)
+        if row is None:
+            raise Refused(f'workload "{name}" has no check "{check}"; it has {listed}')
+        if row.state == state:
+            said = f": {row.message}" if row.message else ""
+            raise Refused(f'check "{check}" of workload "{name}" is {state} already{said}')
+        return row
+    pending = [row for row in rows if row.state == "Pending"]
+    if not pending:
+        raise Refused(
+            f'no check of workload "{name}" is Pending; it has {listed}; '
+            f"{spelled}NAME replaces the verdict of a check"
+        )
+    ours = [row for row in pending if controllers.get(row.name) == APPROVAL_CONTROLLER]
+    meant = ours or pending
+    if len(meant) > 1:
+        several = ", ".join(row.name for row in meant)
+        raise Refused(f'workload "{name}" waits for several checks: say {spelled}{several}')
+    return meant[0]
