@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -34,10 +35,22 @@ from admittance.runner.jobs.rule_options import check_env_files
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
 from admittance.runner.processes import end_processes
+from admittance.runtime.clock import monotonic
 from admittance.runtime.errors import SetupError
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
 """The names of the runner's environment variables that jobs get."""
+
+ENGINE_VERSION: Final = ("version", "--format", "{{.Server.Version}}")
+"""The arguments of a docker client that only asks whether the engine answers."""
+ENGINE_SECONDS: Final = 10.0
+"""Longest wait for the answer."""
+ANSWER_SECONDS: Final = 10.0
+"""For so many seconds an engine that has answered counts as there, unless a job is lost."""
+PROBLEM_SECONDS: Final = 1.0
+"""For so many seconds an engine that has not answered counts as away."""
+SWEEP_SECONDS: Final = 60.0
+"""Longest time of one attempt to remove the containers of a run."""
 
 log = structlog.get_logger(service="runner")
 
@@ -69,6 +82,12 @@ class LocalExecutor:
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)
         check_env_files(self._rules.current)
+
+    async def problem(self) -> str:
+        return ""
+
+    def doubt(self) -> None:
+        """Does nothing: this machine starts processes as long as the runner runs."""
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:  # noqa: ARG002
         rules = self._rules.current
@@ -104,6 +123,9 @@ class DockerExecutor:
         self._given = _without_secrets(environ)
         self._rules = rules or LiveRules(local=False)
         self._docker = ""
+        self._asking = asyncio.Lock()
+        self._asked_at = -math.inf
+        self._problem = ""
 
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)
@@ -114,22 +136,28 @@ class DockerExecutor:
                 "processes with --executor local"
             )
         self._docker = found
-        process = await asyncio.create_subprocess_exec(
-            found,
-            "version",
-            "--format",
-            "{{.Server.Version}}",
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, errors = await process.communicate()
-        if process.returncode:
-            reason = errors.decode(errors="replace").strip().splitlines() or ["no answer"]
+        status, said = await _ask(ENGINE_SECONDS, found, *ENGINE_VERSION)
+        if status:
             raise SetupError(
-                f"--executor docker finds no container engine ({reason[-1]}): start one, or run "
+                f"--executor docker finds no container engine ({said}): start one, or run "
                 "jobs as local processes with --executor local"
             )
+
+    async def problem(self) -> str:
+        async with self._asking:
+            fresh = PROBLEM_SECONDS if self._problem else ANSWER_SECONDS
+            if monotonic() - self._asked_at >= fresh:
+                status, said = await _ask(ENGINE_SECONDS, self._docker, *ENGINE_VERSION)
+                self._asked_at = monotonic()
+                self._problem = (
+                    f"the container engine does not answer ({said}), so no job starts"
+                    if status
+                    else ""
+                )
+            return self._problem
+
+    def doubt(self) -> None:
+        self._asked_at = -math.inf
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
         rules = self._rules.current
@@ -147,8 +175,31 @@ class DockerExecutor:
     async def sweep(self, run: RunFiles) -> bool:
         mark = run.identity.mark
         gone = await end_processes(mark, run.journal.processes, run.fork_server())
-        process = await asyncio.create_subprocess_exec(*sweep_docker(self._docker, mark))
-        return await process.wait() == 0 and gone
+        status, _ = await _ask(SWEEP_SECONDS, *sweep_docker(self._docker, mark))
+        return status == 0 and gone
+
+
+async def _ask(seconds: float, *argv: str) -> tuple[int, str]:
+    """The exit status of a program, and the last line of its standard error. A program that takes
+    longer than so many seconds is killed, and has the status 124."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            _, errors = await process.communicate()
+    except TimeoutError:
+        return 124, f"no answer in {seconds:g} s"
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    lines = errors.decode(errors="replace").strip().splitlines()
+    return process.returncode or 0, lines[-1] if lines else "no answer"
 
 
 EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {

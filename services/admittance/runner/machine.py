@@ -304,6 +304,13 @@ class Executor(Protocol):
     async def check(self) -> None:
         """Raises SetupError when no job can run on this machine."""
 
+    async def problem(self) -> str:
+        """Why this machine can start no job now, as a sentence; "": it can. An answer may be some
+        seconds old."""
+
+    def doubt(self) -> None:
+        """Makes the next answer of `problem` a new one: a job was lost."""
+
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
         """Returns the plan that the shim of a run carries out. Raises CannotRun."""
 

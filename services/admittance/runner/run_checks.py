@@ -50,7 +50,7 @@ async def _check_run(manager: RunManager, key: str, found: RunFiles) -> None:
         removed = decide.Ended("failed", "the folder of its run was removed")
         _end_without_shim(manager, key, found, "run_removed", removed)
     elif not found.shim_pid():
-        manager.run_in_background(manager.launcher.launch(found), f"launch {key}")
+        manager.run_in_background(manager.launch(found), f"launch {key}")
     elif not found.shim_lives():
         _on_shim_death(manager, key, found, "shim_died")
     elif _is_hung(manager, key, found):

@@ -226,7 +226,7 @@ class RunManager:
         self._admitted.pop(key, None)
         self._traces.pop(key, None)
         for waiting in self.launcher.forget(key):
-            self._track(asyncio.create_task(self.launcher.launch(waiting)))
+            self._track(asyncio.create_task(self.launch(waiting)))
         if found is not None:
             # the lists of a run's processes and pods are dropped, because nothing reads them once
             # the run is closed
@@ -287,7 +287,13 @@ class RunManager:
         self.given_back.pop(key, None)
         self.folders[key] = found
         log.info("job_starting", run=key, pods=identity.pods)
-        self._track(asyncio.create_task(self.launcher.launch(found), name=f"launch {key}"))
+        self._track(asyncio.create_task(self.launch(found), name=f"launch {key}"))
+
+    async def launch(self, found: RunFiles) -> None:
+        """Starts a shim for the run, unless the run must wait or has ended."""
+        self.launcher.set_problem(await self.executor.problem())
+        if self.folders.get(found.identity.key) is found:
+            await self.launcher.launch(found)
 
     def _write(self, found: RunFiles, spec: Spec) -> None:
         try:
@@ -327,7 +333,7 @@ class RunManager:
             return  # the folder of the run was removed: `run_checks` ends the run
         log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
         if self.launcher.stop(found):
-            self._track(asyncio.create_task(self.launcher.launch(found)))
+            self._track(asyncio.create_task(self.launch(found)))
 
     # Publishing. -----------------------------------------------------------------------
 
@@ -400,6 +406,8 @@ class RunManager:
             self.handle(key, decide.PodsAllReady())
         if journal.outcome is not None:
             self.launcher.start_done(key)
+            if journal.outcome[0] == "lost":
+                self.executor.doubt()
             self.handle(key, decide.Ended(*journal.outcome, journal.exit_code, journal.reason))
 
     # Shutdown. -------------------------------------------------------------------------

@@ -373,6 +373,7 @@ async def _renew(manager: RunManager) -> None:
 async def _check_runs(manager: RunManager) -> None:
     while True:
         await asyncio.sleep(CHECK_SECONDS)
+        manager.launcher.set_problem(await manager.executor.problem())
         await check_runs(manager)
         while manager.released and not manager.shutting_down:
             await admit_current(manager, *manager.released.pop())

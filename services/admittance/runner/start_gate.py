@@ -22,6 +22,7 @@ from admittance.runtime.telemetry import findings
 from admittance.runtime.telemetry.findings import size_of
 
 WAITS: Final = "jobs that wait on the runner"
+EXECUTOR: Final = "executor of the runner"
 
 log = structlog.get_logger(service="runner")
 
@@ -60,6 +61,8 @@ class StartGate:
         """For each namespace the runs that wait, in their order."""
         self.waiting: dict[str, str] = {}
         """For each run that waits, the reason."""
+        self.problem = ""
+        """Why the executor can start no job now; "": it can."""
 
     def has_started(self, key: str) -> bool:
         """Whether the run with the key counts as started."""
@@ -112,16 +115,22 @@ class StartGate:
         counts: dict[str, int] = {}
         for reason in tuple(self.waiting.values()):
             counts[reason] = counts.get(reason, 0) + 1
-        return [
+        wrong = (self._no_space, self.problem)
+        waits = [
             Finding(
-                state=findings.WRONG if reason == self._no_space else findings.NOTE,
+                state=findings.WRONG if reason in wrong else findings.NOTE,
                 what=WAITS,
                 found=f"{count:,}: {reason}",
             )
             for reason, count in sorted(counts.items())
         ]
+        if self.problem and self.problem not in counts:
+            waits.append(Finding(state=findings.WRONG, what=EXECUTOR, found=self.problem))
+        return waits
 
     def _refusal(self, run: RunFiles) -> str:
+        if self.problem:
+            return self.problem
         namespace, pods = run.identity.namespace, run.identity.pods
         free = self._free() if self._limits.free_space else None
         if free is not None and free < self._limits.free_space:
@@ -168,6 +177,12 @@ class GatedShims:
         """Counts a run whose shim was started before by this runner."""
         if run.shim_pid():
             self._gate.count(run, run.identity.pods)
+
+    def set_problem(self, problem: str) -> None:
+        """Holds back all runs that have not started while the executor has a problem."""
+        if problem != self._gate.problem:
+            log.warning("executor_problem", problem=problem)
+        self._gate.problem = problem
 
     async def launch(self, run: RunFiles) -> None:
         """Starts a shim for the run, unless the run must wait. Call it again from time to time for

@@ -77,6 +77,7 @@ class Bench:
         deadline: float = 0.0,
         volumes: tuple[VolumePlan, ...] = (),
         scratch_limit: int = 0,
+        cleanup: tuple[tuple[str, ...], ...] = (),
     ) -> RunFolder:
         self.count += 1
         of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
@@ -102,6 +103,7 @@ class Bench:
                 ),
                 grace=grace,
                 deadline=deadline,
+                cleanup=cleanup,
                 given={"PATH": os.environ["PATH"]},
                 notify=str(self.folder.notify),
                 lease=str(self.folder.lease),
@@ -264,6 +266,13 @@ def test_a_file_on_the_path_that_may_not_be_executed_is_no_missing_program(tmp_p
             "Error: no such image (exit code 125)",
             id="the client of podman",
         ),
+        pytest.param(
+            "[FATAL tini (6)] exec /nope failed: No such file or directory",
+            127,
+            ("/bin/false",),
+            "[FATAL tini (6)] exec /nope failed: No such file or directory (exit code 127)",
+            id="the init program of a container",
+        ),
         pytest.param("well", 125, ("/bin/false",), "exit code 125", id="nothing said"),
         pytest.param("docker: x", 3, ("/bin/false",), "exit code 3", id="another exit code"),
         pytest.param("docker: x", 125, (), "exit code 125", id="no container"),
@@ -275,6 +284,57 @@ def test_the_message_has_what_the_client_of_an_engine_says(
     script = f"cat >&2 <<'END'\n{said}\nEND\nexit {code}"
     plan = ContainerPlan(name="c", argv=("/bin/sh", "-c", script), probe=probe)
     assert bench.outcome(bench.start(plan)) == ("failed", f"pod main-0 failed: {how}")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'time="2026-11-26T17:16:42Z" level=error msg="error waiting for container: unexpected EOF"',
+        "docker: Cannot connect to the Docker daemon at unix:///x. Is it running?\n\n"
+        "Run 'docker run --help' for more information",
+        'error during connect: Post "http://x/v1.50/containers/create": EOF',
+    ],
+    ids=["while the container runs", "before it starts", "while it starts"],
+)
+@pytest.mark.parametrize("retries", [None, 3], ids=["without retries", "with retries"])
+def test_a_lost_engine_is_no_result_of_the_job(
+    bench: Bench, said: str, retries: int | None
+) -> None:
+    client = ContainerPlan(
+        name="c",
+        argv=("/bin/sh", "-c", f"cat >&2 <<'END'\n{said}\nEND\nexit 125"),
+        probe=("/bin/false",),
+    )
+    policy = None if retries is None else PolicyPlan(backoff_limit=retries)
+    kind, message = bench.outcome(bench.start(client, sh("sleep 60"), policy=policy))
+    assert kind == "lost"
+    assert message.startswith("the container engine was lost: ")
+
+
+def test_a_run_ends_only_when_its_containers_are_gone(bench: Bench) -> None:
+    """While the engine does not answer, containers may run that no client waits for."""
+    cleanup = ("/bin/sh", "-c", 'echo >> "$0/asked"; test -e "$0/gone"', str(bench.folder.root))
+    run = bench.start(sh("exit 3"), cleanup=(cleanup,))
+    asked = bench.folder.root / "asked"
+    until(lambda: asked.exists() and len(asked.read_text()) > 1, "two attempts to remove them")
+    run.read_journal()
+    assert run.journal.outcome is None
+    (bench.folder.root / "gone").touch()
+    assert bench.outcome(run) == ("failed", "pod main-0 failed: exit code 3")
+
+
+def test_a_container_whose_client_was_killed_is_removed_before_its_pod_runs_again(
+    bench: Bench,
+) -> None:
+    client = ContainerPlan(
+        name="c",
+        argv=("/bin/sh", "-c", "cat ../../removed && exit 0; kill -9 $$$$"),
+        kill=("/bin/sh", "-c", "echo removed > ../../removed"),
+    )
+    policy = PolicyPlan(backoff_limit=1, delays=AT_ONCE)
+    run = bench.start(client, policy=policy)
+    assert bench.outcome(run)[0] == "succeeded"
+    assert bench.output(run).endswith("\nremoved\n")
 
 
 def test_further_pods_run_as_others_succeed_and_never_too_many_at_once(bench: Bench) -> None:

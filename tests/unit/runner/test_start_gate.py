@@ -9,7 +9,7 @@ import pytest
 from admittance.runner.folder import RunFolder
 from admittance.runner.jobs.job_limits import JobLimits, LimitTexts, limits_of
 from admittance.runner.machine import RunIdentity
-from admittance.runner.start_gate import StartGate
+from admittance.runner.start_gate import EXECUTOR, WAITS, StartGate
 from admittance.runtime.errors import SetupError
 
 
@@ -54,6 +54,17 @@ def test_a_run_that_was_stopped_or_is_gone_holds_up_no_other() -> None:
     gate.forget("gone")
     assert list(gate.waiting) == ["last"]
     assert names(gate.forget("first")) == ["last"]
+
+
+def test_no_job_starts_while_the_engine_does_not_answer() -> None:
+    gate = StartGate(JobLimits(), lambda: None)
+    gate.problem = "the engine does not answer"
+    assert [(one.state, one.what) for one in gate.findings()] == [("wrong", EXECUTOR)]
+    assert gate.offer(run("first")) == gate.problem
+    assert [(one.state, one.what) for one in gate.findings()] == [("wrong", WAITS)]
+    gate.problem = ""
+    assert gate.offer(run("first")) == ""
+    assert gate.findings() == []
 
 
 def test_no_job_starts_on_a_disk_that_is_nearly_full() -> None:

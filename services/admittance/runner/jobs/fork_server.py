@@ -1,5 +1,5 @@
-# ruff: noqa: SIM105
-# (contextlib is not worth its import time here)
+# ruff: noqa: PTH108, PTH118, PTH123, SIM105
+# (contextlib and pathlib are not worth their import time here)
 """The fork server: forks a shim for every run folder named on its standard input, and ends what a
 dead shim leaves behind. A process without site packages runs it.
 
@@ -10,13 +10,14 @@ every child that is no shim. It lives until its standard input has ended and its
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
 import sys
 
-from admittance.runner.jobs.pod_process import close_inherited_files
-from admittance.runner.jobs.shim import run_shim
+from admittance.runner.jobs.pod_process import close_inherited_files, start_time
+from admittance.runner.jobs.shim import Shim
 from admittance.runner.jobs.strays import adopt_strays, children
 
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -94,3 +95,24 @@ def fork_shim(folder: bytes, pipe: tuple[int, int]) -> int:
             os._exit(code)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
     return pid
+
+
+def run_shim(folder: str) -> None:
+    """Runs as the shim of the run in ``folder``, unless the run has a shim already."""
+    adopt_strays()
+    alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return
+    mine = os.path.join(folder, f"shim.{os.getpid()}")
+    with open(mine, "w", encoding="ascii") as file:
+        for process in (os.getpid(), os.getppid()):
+            file.write(f"{process} {start_time(process)} ")
+    try:
+        os.link(mine, os.path.join(folder, "shim"))
+    except FileExistsError:
+        return
+    finally:
+        os.unlink(mine)
+    Shim(folder).run()

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH108, PTH110, PTH118, PTH123
+# ruff: noqa: PTH110, PTH118, PTH123
 # (pathlib and contextlib are not worth their import time here)
 """The shim: keeps the processes of one admission running, also when the runner dies.
 
@@ -18,6 +18,8 @@ What a shim guarantees, and how:
 - A stop wins over a later exit. Before the shim sends SIGTERM to the pods, it records the pods that
   have ended already, then writes the event ``stop`` to the journal. A pod that ends after this
   event has not succeeded, whatever its exit code: it may only have saved its state.
+- A run ends only when its containers are gone: while the engine does not answer, the shim waits.
+  An engine that was lost is no result of the job.
 - Without a renewed lease the shim ends all pods and starts none: another runner may hold the claim.
 
 Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
@@ -31,7 +33,6 @@ the policy that failed the job, or ""}``.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -39,7 +40,13 @@ import time
 
 from admittance.runner.disk.scratch import ScratchDisk
 from admittance.runner.disk.walk import VOLUMES
-from admittance.runner.jobs.engine_programs import end_text, ended_containers, run_program
+from admittance.runner.jobs.engine_programs import (
+    end_containers,
+    end_text,
+    ended_containers,
+    lost_engine,
+    run_program,
+)
 from admittance.runner.jobs.inputs.pod_volumes import make_volumes
 from admittance.runner.jobs.job_policy import (
     DEADLINE_EXCEEDED,
@@ -63,7 +70,6 @@ from admittance.runner.jobs.pod_process import (
     start_time,
 )
 from admittance.runner.jobs.strays import (
-    adopt_strays,
     end_strays,
     forbid_new_privileges,
     tag_processes,
@@ -347,7 +353,12 @@ class Shim:
             pod.running.discard(pid)
             container = pod.containers.pop(pid)
             if code:
+                if code < 0 and pid in pod.kills:  # the container has lost its client, and runs on
+                    run_program(pod.kills[pid], self.scratch_of(pod))
                 said = self.output.newest(pod.name) if container.get("probe") else b""
+                if lost := lost_engine(code, said):
+                    pod.told_to_stop = True
+                    self.end_all("lost", lost[:MESSAGE_MAX])
                 self.fail(pod, container, 128 - code if code < 0 else code, end_text(code, said))
             self.advance(pod)
 
@@ -464,7 +475,7 @@ class Shim:
         if kind != "failed" and self.is_over():
             kind = "succeeded"
         if self.spec["cleanup"] and (self.why_ending or kind != "succeeded"):
-            self.kill_all()
+            end_containers(self.spec["cleanup"], self.folder)
         end_strays()
         self.output.close()
         message = "" if kind == "succeeded" else self.message or "stopped"
@@ -475,24 +486,3 @@ class Shim:
     def is_ready(self) -> bool:
         waiting = any(not pod.main_started for pod in self.pods.values())
         return not waiting and all(each.is_ready() for each in self.sets)
-
-
-def run_shim(folder: str) -> None:
-    """Runs as the shim of the run in ``folder``, unless the run has a shim already."""
-    adopt_strays()
-    alive = os.open(os.path.join(folder, "alive"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return
-    mine = os.path.join(folder, f"shim.{os.getpid()}")
-    with open(mine, "w", encoding="ascii") as file:
-        for process in (os.getpid(), os.getppid()):
-            file.write(f"{process} {start_time(process)} ")
-    try:
-        os.link(mine, os.path.join(folder, "shim"))
-    except FileExistsError:
-        return
-    finally:
-        os.unlink(mine)
-    Shim(folder).run()
