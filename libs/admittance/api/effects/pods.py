@@ -37,7 +37,7 @@ from admittance.api.pods import (
 )
 from admittance.api.struct_types import struct_type
 
-_COUNTED: Final = "counted as quota; the runner sets no limit on a process"
+_COUNTED: Final = "counted as quota; the runner sets no limit on a process or container"
 _CLUSTER: Final = "exists only in a Kubernetes cluster"
 _NETWORK: Final = "a job has the network of its machine or container engine"
 _USER: Final = "the rules of the runner choose the Unix user"
@@ -201,7 +201,9 @@ PODS: Final[Table] = {
     KeyToPath: all_work("key", "path", "mode"),
     ResourceRequirements: {
         "requests": works(_COUNTED),
-        "limits": works("counted as quota where a request is missing; not set on a process"),
+        "limits": works(
+            "counted as quota where a request is missing; not set on a process or container"
+        ),
         "claims": no_effect("no devices are claimed, and no quota is counted for them"),
     },
     Affinity: {
