@@ -3,8 +3,10 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,6 +17,10 @@ from admittance.events.system import RunnerStarts
 PATTERNS_MAX: Final = 200
 """The most patterns of images of one runner that are looked at: each image of a submission is
 compared with all of them. A runner with more refuses images only when it would start the job."""
+NAMED_MAX: Final = 5
+"""The most runners, and the most reasons, that a refusal lists."""
+IMAGE_MAX: Final = 200
+"""The most characters of an image in a list of reasons."""
 
 
 class RunnerRefusal(NamedTuple):
@@ -57,22 +63,21 @@ class AnnouncedRunners:
     def refusal(self, user: str, namespace: str, manifest: bytes = b"") -> RunnerRefusal | None:
         """Why no runner starts a job of the user in the namespace; None: a runner starts it, or no
         runner of the namespace is known. ``manifest``: the workload, as submitted or stored."""
-        responsible = [
-            starts
-            for starts in self._known.values()
+        responsible = {
+            runner: starts
+            for runner, starts in self._known.items()
             if starts is None or not starts.namespaces or namespace in starts.namespaces
-        ]
-        allowing = [
-            starts
-            for starts in responsible
+        }
+        allowing = {
+            runner: starts
+            for runner, starts in responsible.items()
             if starts is None or starts_job(starts, user, namespace)
-        ]
+        }
         if allowing or not responsible:
-            return (
-                _image_refusal(allowing, namespace, manifest)
-                or _input_refusal(allowing, namespace, manifest)
-                or _pods_refusal(allowing, namespace, manifest)
-            )
+            if None in allowing.values():
+                return None
+            limits = {runner: starts for runner, starts in allowing.items() if starts is not None}
+            return _refusal(limits, namespace, _Job(manifest))
         by = f"the user {user}" if user else "an unknown submitter"
         key = f"user:{user}" if user else f"namespace:{namespace}"
         rule = f"`admit auth run-as {key}=UNIX_USER`"
@@ -83,15 +88,27 @@ class AnnouncedRunners:
         )
 
 
-def _image_refusal(
-    runners: list[RunnerStarts | None], namespace: str, manifest: bytes
+def _refusal(
+    runners: Mapping[str, RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
-    """Why none of the runners may run the images of a workload; None: one of them may."""
-    limits = [one.images if one is not None else () for one in runners]
+    """Why none of the runners, by name, starts the job; None: one of them starts it."""
+    every = list(runners.values())
+    return (
+        _image_refusal(every, namespace, job)
+        or _input_refusal(every, namespace, job)
+        or _pods_refusal(every, namespace, job)
+        or _mixed_refusal(runners, namespace, job)
+    )
+
+
+def _image_refusal(
+    runners: Sequence[RunnerStarts], namespace: str, job: _Job
+) -> RunnerRefusal | None:
+    """Why none of the runners may run the images of a job; None: one of them may."""
+    limits = [one.images for one in runners]
     if not all(limits):
         return None
-    images = images_of(manifest)
-    wrong = [_first_wrong(patterns, images) for patterns in limits]
+    wrong = [_first_wrong(patterns, job.images) for patterns in limits]
     if not wrong or not all(wrong):
         return None
     allowed = ", ".join(sorted({pattern for patterns in limits for pattern in patterns}))
@@ -102,7 +119,7 @@ def _image_refusal(
     )
 
 
-_LACKING = {
+_LACKING: Final = {
     "hostPath": (
         "mounts a hostPath, which the workload asks for",
         "an admin allows folders with the option --allow-host-path",
@@ -114,41 +131,80 @@ _LACKING = {
         "a runner with its ConfigMaps and Secrets: --env-files of the runner",
     ),
 }
+_LACKS: Final = {
+    "hostPath": "no hostPath is mounted (--allow-host-path)",
+    "values": "no values of ConfigMaps and Secrets (--env-files)",
+}
 
 
 def _input_refusal(
-    runners: list[RunnerStarts | None], namespace: str, manifest: bytes
+    runners: Sequence[RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
-    """Why the workload gets something that it asks for from none of the runners; None: it gets
-    it."""
+    """Why the job gets something that it asks for from none of the runners; None: it gets it."""
     if not runners:
         return None
-    lacking = [name for name in _LACKING if all(one and name in one.lacks for one in runners)]
-    wanted = inputs_of(manifest) if lacking else frozenset()
-    for name in lacking:
-        if name in wanted:
+    for name in _LACKING:
+        if all(name in one.lacks for one in runners) and name in job.inputs:
             why, advice, needed = _LACKING[name]
             return RunnerRefusal(f"no runner of namespace {namespace} {why}", advice, needed)
     return None
 
 
 def _pods_refusal(
-    runners: list[RunnerStarts | None], namespace: str, manifest: bytes
+    runners: Sequence[RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
-    """Why the workload has more pods at once than any of the runners starts; None: one of them
-    starts so many."""
-    limits = [one.pods if one is not None else 0 for one in runners]
-    if not limits or not all(limits):
-        return None
-    pods, most = pods_of(manifest), max(limits)
-    if pods <= most:
+    """Why the job has more pods at once than any of the runners starts; None: one of them starts
+    so many."""
+    limits = [one.pods for one in runners]
+    if not limits or not all(limits) or job.pods <= max(limits):
         return None
     return RunnerRefusal(
-        f"the job runs {pods:,} pods at once, and no runner of namespace {namespace} starts more "
-        f"than {most:,}",
+        f"the job runs {job.pods:,} pods at once, and no runner of namespace {namespace} starts "
+        f"more than {max(limits):,}",
         "ask for fewer, or an admin raises the runner's --pod-limit",
-        f"fewer pods at once, or --pod-limit {pods} of a runner",
+        f"fewer pods at once, or --pod-limit {job.pods} of a runner",
     )
+
+
+def _mixed_refusal(
+    runners: Mapping[str, RunnerStarts], namespace: str, job: _Job
+) -> RunnerRefusal | None:
+    """Why each of the runners refuses the job, each for a reason of its own; None: one of them
+    starts it."""
+    reasons: dict[str, list[str]] = {}
+    for runner in sorted(runners):
+        why = _own_refusal(runners[runner], job)
+        if not why:
+            return None
+        reasons.setdefault(why, []).append(runner)
+    if not reasons:
+        return None
+    listed = [f"{_some(names)}: {why}" for why, names in islice(reasons.items(), NAMED_MAX)]
+    if len(reasons) > NAMED_MAX:
+        listed.append(f"and {len(reasons) - NAMED_MAX:,} more reasons")
+    return RunnerRefusal(
+        f"no runner of namespace {namespace} starts the job ({'; '.join(listed)})",
+        "change the job, or an admin changes an option of one of the runners",
+        "a runner that starts it: " + "; ".join(listed),
+    )
+
+
+def _own_refusal(runner: RunnerStarts, job: _Job) -> str:
+    """Why the runner does not start the job; "": it starts it."""
+    if runner.images and (image := _first_wrong(runner.images, job.images)):
+        return f"the image {image[:IMAGE_MAX]} is not allowed (--job-image)"
+    for name, why in _LACKS.items():
+        if name in runner.lacks and name in job.inputs:
+            return why
+    if runner.pods and job.pods > runner.pods:
+        return f"at most {runner.pods:,} pods at once, not {job.pods:,} (--pod-limit)"
+    return ""
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
+    more = f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
 
 
 def _first_wrong(patterns: Iterable[str], images: Iterable[str]) -> str:
@@ -225,26 +281,38 @@ class _Manifest(Kept, frozen=True, kw_only=True):
 _manifest = msgspec.json.Decoder(_Manifest)
 
 
-def images_of(manifest: bytes) -> list[str]:
-    """The images that a submitted workload names; empty for an invalid manifest, which is refused
-    when the workload-controller applies it."""
-    return [c.image for pod in _pods(manifest) for c in _containers(pod) if c.image]
+class _Job:
+    """What runners look at in a workload, submitted or stored. A manifest that is invalid, which is
+    refused when the workload-controller applies it, asks for nothing."""
 
+    def __init__(self, manifest: bytes) -> None:
+        self._manifest = manifest
 
-def _pod_sets(manifest: bytes) -> tuple[_PodSet, ...]:
-    try:
-        return _manifest.decode(manifest).spec.pod_sets
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return ()
+    @cached_property
+    def _pod_sets(self) -> tuple[_PodSet, ...]:
+        try:
+            return _manifest.decode(self._manifest).spec.pod_sets
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return ()
 
+    @cached_property
+    def _pods(self) -> list[_PodSpec]:
+        return [one.template.spec for one in self._pod_sets]
 
-def _pods(manifest: bytes) -> list[_PodSpec]:
-    return [one.template.spec for one in _pod_sets(manifest)]
+    @cached_property
+    def images(self) -> list[str]:
+        """The images that the workload names."""
+        return [c.image for pod in self._pods for c in _containers(pod) if c.image]
 
+    @cached_property
+    def pods(self) -> int:
+        """The fewest pods that run at once after an admission."""
+        return sum(map(_least, self._pod_sets))
 
-def pods_of(manifest: bytes) -> int:
-    """The fewest pods of a submitted workload that run at once after an admission."""
-    return sum(map(_least, _pod_sets(manifest)))
+    @cached_property
+    def inputs(self) -> frozenset[str]:
+        """Which of ``hostPath`` and ``values`` the containers must get."""
+        return frozenset(name for pod in self._pods for name in _inputs(pod))
 
 
 def _least(pod_set: _PodSet) -> int:
@@ -259,27 +327,23 @@ def _containers(pod: _PodSpec) -> tuple[_Container, ...]:
     return (*pod.init_containers, *pod.containers)
 
 
-def inputs_of(manifest: bytes) -> frozenset[str]:
-    """Which of ``hostPath`` and ``values`` the containers of a submitted workload must get."""
-    found: set[str] = set()
-    for pod in _pods(manifest):
-        every = _containers(pod)
-        mounted = {mount.name for container in every for mount in container.volume_mounts}
-        volumes = [one for one in pod.volumes if one.name in mounted]
-        if any(one.host_path is not None for one in volumes):
-            found.add("hostPath")
-        variables = [one.value_from for container in every for one in container.env]
-        sources = [one for container in every for one in container.env_from]
-        keys = [
-            *(one for volume in volumes for one in (volume.config_map, volume.secret)),
-            *(one for source in sources for one in (source.config_map_ref, source.secret_ref)),
-            *(
-                one
-                for source in variables
-                if source is not None
-                for one in (source.config_map_key_ref, source.secret_key_ref)
-            ),
-        ]
-        if any(one is not None and not one.optional for one in keys):
-            found.add("values")
-    return frozenset(found)
+def _inputs(pod: _PodSpec) -> Iterator[str]:
+    every = _containers(pod)
+    mounted = {mount.name for container in every for mount in container.volume_mounts}
+    volumes = [one for one in pod.volumes if one.name in mounted]
+    if any(one.host_path is not None for one in volumes):
+        yield "hostPath"
+    variables = [one.value_from for container in every for one in container.env]
+    sources = [one for container in every for one in container.env_from]
+    keys = [
+        *(one for volume in volumes for one in (volume.config_map, volume.secret)),
+        *(one for source in sources for one in (source.config_map_ref, source.secret_ref)),
+        *(
+            one
+            for source in variables
+            if source is not None
+            for one in (source.config_map_key_ref, source.secret_key_ref)
+        ),
+    ]
+    if any(one is not None and not one.optional for one in keys):
+        yield "values"

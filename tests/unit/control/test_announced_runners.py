@@ -186,6 +186,59 @@ def test_refusal_names_the_rule_that_would_let_the_job_start(
     assert needed in refusal.needed
 
 
+WANTS = json.dumps(
+    {
+        "spec": {
+            "podSets": [
+                {
+                    **of_pods(9),
+                    "template": {
+                        "spec": {
+                            "containers": [{"name": "c", "image": "x", **MOUNTED}],
+                            "volumes": [{"name": "v", "hostPath": {"path": "/srv"}}],
+                        }
+                    },
+                }
+            ]
+        }
+    }
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("more", "listed"),
+    [
+        pytest.param(
+            {}, ["a: the image x is not allowed", "b: no hostPath is", "c: at most 4 pods at once"],
+            id="three runners, three reasons"
+        ),
+        pytest.param({"d": RunnerStarts(every=True)}, [], id="another runner starts it"),
+        pytest.param({"d": None}, [], id="another runner has no rules"),
+        pytest.param(
+            {f"e{n}": RunnerStarts(every=True, lacks=("hostPath",)) for n in range(8)},
+            ["b, e0, e1, e2, e3 and 4 more: no hostPath"], id="the list of runners is bounded"
+        ),
+        pytest.param(
+            {f"e{n}": RunnerStarts(every=True, pods=n) for n in range(1, 9)},
+            ["and 5 more reasons"], id="the list of reasons is bounded"
+        ),
+    ],
+)  # fmt: skip
+def test_a_job_that_each_runner_refuses_for_another_reason_is_refused(
+    more: dict[str, RunnerStarts | None], listed: list[str]
+) -> None:
+    known = AnnouncedRunners()
+    known.note("a", RunnerStarts(every=True, images=("ours/*",)))
+    known.note("b", RunnerStarts(every=True, lacks=("hostPath", "values")))
+    known.note("c", RunnerStarts(every=True, pods=4))
+    for runner, starts in more.items():
+        known.note(runner, starts)
+    refusal = known.refusal("ada", "team", WANTS)
+    assert (refusal is not None) == bool(listed)
+    for part in listed:
+        assert part in str(refusal)
+
+
 def test_a_runner_with_thousands_of_patterns_costs_submissions_nothing() -> None:
     known = AnnouncedRunners()
     known.note("a", RunnerStarts(every=True, images=tuple(map(str, range(PATTERNS_MAX)))))
