@@ -54,7 +54,7 @@ NAMESPACE_QUESTIONS: Final = (
 )
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
-    *("events", "families", "health", "objects", "pending", "provider.*", "queues"),
+    *("events", "families", "health", "objects", "pending", "provider.*", "queues", "runners"),
     *("settled", "simulate", "timers"),
 )
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""

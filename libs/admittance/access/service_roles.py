@@ -103,6 +103,7 @@ def workload_controller(user: User) -> Permissions:
         *rules("write workloads, objects and barriers", f"$KV.{subjects.BUCKET}.>"),
         *READ_SECRET,
         *rules("keep the secret of message ids", SECRET),
+        *rules("forget runners that are gone", f"$KV.{subjects.CLAIMS}._runner.*"),
         *rules(
             "keep the history for replays",
             "admit.checkpoint.>",
@@ -124,6 +125,7 @@ def workload_controller(user: User) -> Permissions:
             "answer requests",
             *each("admit.api.{}", ("apply", "delete", "events", "settled", "objects")),
             *each("admit.api.{}.*", ("apply", "delete", "events", "settled", "objects")),
+            "admit.api.runners",
             "admit.api.runners.*",
             *each(f"{subjects.RUNNER_CONSUMER}{{}}", ("*", "*.*")),
             subjects.TELEMETRY_CONSUMER,

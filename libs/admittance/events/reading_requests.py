@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from admittance.events.requests import Reply, Request
@@ -63,6 +65,25 @@ class RunnersReply(Reply, frozen=True, kw_only=True):
     why: str = ""
     advice: str = ""
     needed: str = ""
+
+
+class Announced(Request, frozen=True, kw_only=True):
+    """``admit.api.runners``: which runners have announced themselves."""
+
+
+class AnnouncedRunner(msgspec.Struct, frozen=True, kw_only=True):
+    """``consumer``: the part after ``runner-`` in the name of the runner's consumer of the log; "":
+    not known. ``since``: when the runner announced itself last."""
+
+    runner: str
+    consumer: str = ""
+    since: datetime | None = None
+
+
+class AnnouncedReply(Reply, frozen=True, kw_only=True):
+    """Runners announce themselves every ten minutes; announcements are kept for two days."""
+
+    runners: tuple[AnnouncedRunner, ...] = ()
 
 
 class RunnerConsumer(Request, frozen=True, kw_only=True):

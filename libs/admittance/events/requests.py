@@ -461,7 +461,8 @@ class ApplyReply(Reply, frozen=True, kw_only=True):
 class Delete(Request, frozen=True, kw_only=True):
     """``admit.api.delete[.<ns>]``: deletes an object other than a workload. ``stored``: the key of
     the bucket whose value is deleted, instead of the object that the other fields name; only
-    without a namespace in the subject."""
+    without a namespace in the subject. ``kind`` ``runner``: the consumer and the announcement of a
+    runner that is gone, named by either; also only without a namespace."""
 
     kind: str
     namespace: str = ""

@@ -31,6 +31,8 @@ KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*", re.ASCII)
 GONE_SECONDS: Final = 10.0
 """How long `admit delete` waits for the job of a workload to stop."""
 
+RUNNER: Final = kinds.Kind("Runner", "runners", ("runner",), "_runner", group="")
+"""Not an object, so that no other command takes it."""
 LATER: Final = (
     "the provisioning-check cancels it once it runs; `admit doctor` shows whether it runs"
 )
@@ -52,6 +54,8 @@ async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
                     await _delete_workload(bus, name)
                 elif kind is kinds.REQUEST:
                     await delete_request(bus, name)
+                elif kind is RUNNER:
+                    await _delete_runner(bus, name)
                 else:
                     await _delete_object(bus, kind, name)
             except CliError as error:
@@ -166,18 +170,38 @@ async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
             )
 
 
+async def _delete_runner(bus: Link, name: str) -> None:
+    """Deletes what a runner left that is gone for good. Raises AnswerIsNo while it answers."""
+    request = Delete(kind=RUNNER.singular, name=name)
+    reply = await bus.ask("delete", request, DeleteReply)
+    if reply.outcome == "absent":
+        raise AnswerIsNo(f"no runner {name}: `admit doctor` lists those that are away")
+    if reply.outcome != "deleted":
+        raise AnswerIsNo(reply.error or f"runner {name} was not deleted: no answer")
+    output.outcome(f"runner/{name}", "deleted")
+
+
+def _target(word: str) -> tuple[kinds.Kind, str | None]:
+    """The kind and the name in ``KIND`` or ``KIND/NAME``; only here a runner is a kind. Raises
+    BadInput."""
+    typed, slash, name = word.partition("/")
+    if typed.lower() in (RUNNER.singular, RUNNER.plural):
+        return RUNNER, name if slash else None
+    return kinds.target(word, None)
+
+
 def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]:
     """``KIND NAME…`` or ``KIND/NAME…`` as kinds and names. Raises BadInput."""
     if "/" in typed:
         words = [typed, *names]
         found = []
         for word in words:
-            kind, name = kinds.target(word, None)
-            if name is None:
+            kind, name = _target(word)
+            if not name:
                 raise BadInput(f'"{word}" is not an object; write kind/name')
             found.append((kind, name))
         return found
-    kind = kinds.kind_named(typed)
+    kind, _ = _target(typed)
     if not names:
         raise BadInput(f"which {kind.singular}? the name is missing")
     return [(kind, name) for name in names]

@@ -37,6 +37,8 @@ class OtherFolders:
         self._folder = folder
         self.starts: RunnerStarts | None = None
         """Which jobs this runner starts, for its announcement; None: all jobs."""
+        self.consumer = ""
+        """The part after ``runner-`` in the name of this runner's consumer of the log."""
         self._roots: dict[str, str] = {}
         self.loaded = asyncio.Event()
         """The event that is set when this runner knows all folders that other runners announced
@@ -47,7 +49,9 @@ class OtherFolders:
         this runner starts, for the workload-controller. Raises Unavailable.
         """
         value = msgspec.json.encode(
-            RunnerAnnouncement(root=str(self._folder.root), starts=self.starts)
+            RunnerAnnouncement(
+                root=str(self._folder.root), starts=self.starts, consumer=self.consumer
+            )
         )
         key = f"{ANNOUNCED_RUNNERS}.{self._folder.runner}"
         await self._bus.publish(

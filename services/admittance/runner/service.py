@@ -178,6 +178,7 @@ async def _serve(
     detach_jobs: bool,
 ) -> None:
     make = manager.admissions.make_consumer
+    manager.other_folders.consumer = name
     puller = Puller(
         bus,
         f"{SERVICE}-{name}",

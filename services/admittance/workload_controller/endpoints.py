@@ -47,6 +47,7 @@ from admittance.runtime.errors import StaleRevision
 from admittance.workload.bucket_reader import names_of, read_whole
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.manifest_writer import ManifestWriter
+from admittance.workload_controller.outside_consumers import OutsideConsumers
 from admittance.workload_controller.reading_endpoints import (
     OutcomeOf,
     namespace_of,
@@ -184,6 +185,10 @@ class Endpoints:
             await self._manifests.caught_up.wait()
             async with self._manifests.lock:
                 return await delete_value(self._bus, self._manifests, request.stored, user)
+        if request.kind.lower() in RUNNER_KINDS:
+            if namespace or request.namespace:
+                raise ValueError("a runner has no namespace")
+            return await OutsideConsumers(self._bus).remove_runner(request.name, user)
         if request.kind.lower() in REQUEST_KINDS:
             reply = await delete_request(
                 self._bus, request.namespace, request.name, clock.now(), user
@@ -249,6 +254,9 @@ def _origin(subject: str) -> tuple[str, str]:
 REQUEST_KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})
 """The names of the kind of provisioning requests that a request to delete may use, in lower
 case."""
+
+
+RUNNER_KINDS: Final = frozenset({"runner", "runners"})
 
 
 DELETE_ATTEMPTS: Final = 10

@@ -1,5 +1,5 @@
 """Makes the consumers of runners and of the telemetry service, which may not create consumers
-themselves.
+themselves, and removes what a runner leaves that is gone for good.
 
 At each request the consumer is deleted and made again: messages that its reader has not
 acknowledged are delivered again at once and in order, and messages that were sent to a lost
@@ -10,13 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from admittance.events.names import plain, token
-from admittance.events.reading_requests import ConsumerReply, RunnerConsumer, TelemetryConsumer
+from admittance.events.reading_requests import (
+    AnnouncedReply,
+    AnnouncedRunner,
+    ConsumerReply,
+    RunnerConsumer,
+    TelemetryConsumer,
+)
+from admittance.events.requests import DeleteReply
 from admittance.events.subjects import (
+    ANNOUNCED_RUNNERS,
     CLAIMS,
     RUNNER_CONSUMER,
     RUNNER_DURABLE,
@@ -27,9 +37,12 @@ from admittance.events.subjects import (
     namespaces_of_consumer,
     runner_orders,
 )
+from admittance.events.system import RunnerAnnouncement
 from admittance.runtime.bus import micro
+from admittance.runtime.bus.bucket import delete_message
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.durables import NO_CONSUMER, Consumers
+from admittance.runtime.bus.durables import NO_CONSUMER, Consumers, list_consumers
+from admittance.runtime.bus.history import next_from_leader
 from admittance.runtime.errors import Refused
 
 ACK_WAIT_SECONDS: Final = 30.0
@@ -39,6 +52,8 @@ KV_CLAIMS: Final = f"KV_{CLAIMS}"
 READER: Final = "reader"
 """The key in the metadata of the telemetry service's consumer; its value is the instance that
 reads."""
+_announcement = msgspec.json.Decoder(RunnerAnnouncement)
+log = structlog.get_logger()
 
 
 class OutsideConsumers:
@@ -53,7 +68,66 @@ class OutsideConsumers:
             f"{RUNNER_CONSUMER}*": self.of_runner,
             f"{RUNNER_CONSUMER}*.*": self.of_runner,
             TELEMETRY_CONSUMER: self.of_telemetry,
+            "admit.api.runners": self.announced,
         }
+
+    async def announced(self, _data: bytes, _subject: str) -> AnnouncedReply:
+        """The runners that have announced themselves. Raises Refused or Unavailable."""
+        found = [
+            AnnouncedRunner(runner=runner, consumer=one.consumer, since=at)
+            for runner, (one, at) in (await self._announcements()).items()
+        ]
+        return AnnouncedReply(runners=tuple(sorted(found, key=lambda one: one.runner)))
+
+    async def remove_runner(self, name: str, user: str) -> DeleteReply:
+        """Deletes the consumer and the announcement of a runner, unless a program reads the
+        consumer. ``name``: the part after ``runner-`` in the name of the consumer, or the name of
+        the runner's data folder. ``user``: the user that requests it. Raises Refused or
+        Unavailable.
+        """
+        known = {
+            runner: one.consumer
+            for runner, (one, _) in (await self._announcements()).items()
+            if name in (runner, one.consumer)
+        }
+        consumers = {f"{RUNNER_DURABLE}{token(one)}" for one in (name, *known.values()) if one}
+        found = [
+            info
+            for info in await list_consumers(self._bus, STREAM)
+            if info["name"] in consumers or _numbered(info["name"]) in consumers
+        ]
+        for info in found:
+            if info.get("num_waiting") or info.get("push_bound"):
+                return DeleteReply(
+                    error=f"runner {name} reads {info['name']}: stop it first; a runner that was "
+                    "killed seems to read for another half a minute"
+                )
+        for info in found:
+            await self._delete(STREAM, info["name"])
+        for runner in known:
+            key = f"{ANNOUNCED_RUNNERS}.{token(runner)}"
+            await self._bus.publish(delete_message(key, expected=None, bucket=CLAIMS))
+        if not found and not known:
+            return DeleteReply(outcome="absent")
+        log.info("runner_deleted", runner=name, consumers=len(found), user=user)
+        return DeleteReply(outcome="deleted")
+
+    async def _announcements(self) -> dict[str, tuple[RunnerAnnouncement, datetime]]:
+        """The announcements by runner, with their times; one that cannot be read counts as
+        empty."""
+        start = f"$KV.{CLAIMS}.{ANNOUNCED_RUNNERS}."
+        found: dict[str, tuple[RunnerAnnouncement, datetime]] = {}
+        after = 0
+        while message := await next_from_leader(self._bus, KV_CLAIMS, after, f"{start}*"):
+            after = message.sequence
+            if not message.data:
+                continue  # the mark of a deletion
+            try:
+                one = _announcement.decode(message.data)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                one = RunnerAnnouncement()
+            found[message.subject.removeprefix(start)] = one, message.time
+        return found
 
     async def of_runner(self, data: bytes, subject: str) -> ConsumerReply:
         """Makes the consumer that a runner requests. Raises ValueError for a wrong request, and
@@ -162,6 +236,13 @@ class OutsideConsumers:
         except Refused as error:
             if error.code != NO_CONSUMER:
                 raise
+
+
+def _numbered(name: str) -> str:
+    """The consumer's name without generation and number, which consumers that runners of earlier
+    versions made have at their ends."""
+    stem, *numbers = name.rsplit("-", 2)
+    return stem if len(numbers) == 2 and all(one.isdecimal() for one in numbers) else ""
 
 
 def _floor(info: Mapping[str, Any]) -> int:

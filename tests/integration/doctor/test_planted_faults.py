@@ -67,7 +67,7 @@ FAULTS = [
             NOTE,
             f"consumer {CONSUMER}",
             "1 not read, 0 not acknowledged; its runner is away for",
-            "`nats consumer rm ADMITTANCE runner-gone` removes this line",
+            "`admit delete runner gone` removes this line",
         ),
         id="runner gone",
     ),

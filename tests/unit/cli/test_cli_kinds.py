@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from admittance.cli.commands import arguments as words
+from admittance.cli.delete import RUNNER, targets_of
 from admittance.cli.support import kinds
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.services import SERVICES
@@ -136,3 +137,13 @@ def test_up_refuses_a_receiver_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(RECEIVERS[0], "collector:4318")
     with pytest.raises(BadInput, match="is not a URL such as"):
         started_by(Options(data_dir=Path()))
+
+
+def test_a_runner_is_a_kind_of_delete_only() -> None:
+    assert targets_of("runner", ["gpu"]) == [(RUNNER, "gpu")]
+    assert targets_of("runners/gpu", ["workload/w"]) == [(RUNNER, "gpu"), (kinds.WORKLOAD, "w")]
+    for typed in ("runner", "runner/"):
+        with pytest.raises(BadInput):
+            targets_of(typed, [])
+    with pytest.raises(BadInput):
+        kinds.target("runner", "gpu")

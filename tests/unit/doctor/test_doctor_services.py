@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from admittance.cli.doctor.consumers import consumer_finding
 from admittance.cli.doctor.finding import OK, WRONG
+from admittance.cli.doctor.runners import away_findings
 from admittance.cli.doctor.services import instance_finding
+from admittance.events.reading_requests import AnnouncedRunner
 from admittance.events.requests import HealthReply
 
 
@@ -23,3 +26,27 @@ def test_a_standby_that_sees_no_leader_is_wrong() -> None:
     )
     assert line.state == WRONG
     assert line.found == "wc-2 alive, does not lead, sees no leader (last seen: never)"
+
+
+def test_an_announced_runner_that_does_not_answer_is_listed_once_with_its_command() -> None:
+    answering = HealthReply(
+        service="runner", instance="r", ready=True, details={"runner": "cafe", "executor": "local"}
+    )
+    unread = {
+        "name": "runner-gpu",
+        "num_pending": 1,
+        "ts": "2026-11-22T13:10:00Z",
+        "created": "2026-11-22T13:00:00Z",
+    }
+    announced = [
+        AnnouncedRunner(runner="cafe", consumer="here"),
+        AnnouncedRunner(runner="f00d", consumer="gpu"),
+        AnnouncedRunner(runner="beef", consumer="cpu"),
+        AnnouncedRunner(runner="0ld"),
+    ]
+    found = away_findings(announced, [answering], [unread])
+    assert [one.what for one in found] == ["runner cpu", "runner 0ld"]
+    assert "`admit delete runner cpu` removes this line" in found[0].todo
+    assert "`admit delete runner gpu` removes this line" in (
+        consumer_finding(unread, jobs_wait=False).todo
+    )

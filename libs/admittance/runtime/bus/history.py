@@ -310,10 +310,12 @@ async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
     return await _from_leader(bus, subjects.STREAM, {"seq": sequence})
 
 
-async def next_from_leader(bus: Bus, stream: str, after: int) -> StoredMessage | None:
-    """The first message of the stream after that sequence, read from the leader of the stream; None
-    if the stream has no such message."""
-    return await _from_leader(bus, stream, {"seq": after + 1, "next_by_subj": ">"})
+async def next_from_leader(
+    bus: Bus, stream: str, after: int, subject: str = ">"
+) -> StoredMessage | None:
+    """The first message of the stream after that sequence, on a subject that matches, read from the
+    leader of the stream; None if the stream has no such message."""
+    return await _from_leader(bus, stream, {"seq": after + 1, "next_by_subj": subject})
 
 
 async def message_by_direct_get(bus: Bus, sequence: int) -> StoredMessage | None:

@@ -173,7 +173,10 @@ def delete(
         ),
     ] = None,
 ) -> None:
-    """Delete objects. A workload is gone once its job has stopped."""
+    """Delete objects. A workload is gone once its job has stopped.
+
+    `runner NAME` deletes what a runner left that is gone for good, which `admit doctor` lists.
+    """
     from admittance.cli import delete as deletion
 
     if stored:

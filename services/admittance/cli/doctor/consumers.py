@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding, note
 from admittance.events import subjects
+from admittance.events.names import BadToken, plain
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.bus.history import time_of
@@ -48,6 +49,20 @@ def is_of_absent_runner(info: Mapping[str, Any]) -> bool:
     return is_runner and not info.get("paused") and unread_since(info) > 0
 
 
+def runner_of(info: Mapping[str, Any]) -> str:
+    """The name of the runner to which a consumer belongs."""
+    name = str(info["name"]).removeprefix(subjects.RUNNER_DURABLE)
+    try:
+        return plain(name)
+    except BadToken:
+        return name
+
+
+def delete_command(runner: str) -> str:
+    """The command that removes what a runner left that is gone for good."""
+    return f"`admit delete runner {runner}`"
+
+
 def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
     """The number of messages that a consumer has not read, as a number and as text."""
     unread, waiting = consumer.get("num_pending", 0), consumer.get("num_ack_pending", 0)
@@ -70,7 +85,7 @@ def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Find
     unread, text = backlog(info)
     if not jobs_wait and is_of_absent_runner(info):
         away = f"its runner is away for {unread_since(info):.0f} s; no job waits for it"
-        remove = f"`nats consumer rm {subjects.STREAM} {info['name']}`"
+        remove = delete_command(runner_of(info))
         todo = f"start it on its data folder; if it is gone for good, {remove} removes this line"
         return note(what, f"{text}; {away}", f"{todo}: {LAG}")
     service = next((one for one in READERS if info["name"].startswith(one)), "")
@@ -105,9 +120,12 @@ def _stuck(info: Mapping[str, Any], service: str) -> tuple[str, str] | None:
                 f"let another server lead it: `nats consumer cluster step-down {subjects.STREAM} "
                 f"{name}`, or restart nats-server",
             )
+        gone = ""
+        if service == "runner":
+            gone = f"; if it is gone for good, {delete_command(runner_of(info))}"
         return (
             f"no program has read it for {idle:.0f} s",
-            f"start {reader}, or restart it if it runs: {LAG}",
+            f"start {reader}, or restart it if it runs{gone}: {LAG}",
         )
     idle = min(idle, _idle_seconds(info, "ack_floor"))
     if info.get("num_ack_pending", 0) and idle > STUCK_SECONDS:

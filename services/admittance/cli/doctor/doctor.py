@@ -94,6 +94,7 @@ async def examine(bus: Link, options: Options) -> list[Finding]:
         *await schedules.families_found(bus.bus),
         *services.service_findings(replies),
         *runners.runner_findings(replies, waiting),
+        *runners.away_findings(await runners.announced_runners(bus), replies, log),
         *await services.leader_findings(bus.bus, replies),
         *permission_findings(replies),
         *await admin_ports.admin_findings(options.admin_ports),

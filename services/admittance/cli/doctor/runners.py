@@ -8,7 +8,11 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
-from admittance.cli.doctor.consumers import is_of_absent_runner
+from admittance.cli.doctor.consumers import (
+    delete_command,
+    is_of_absent_runner,
+    runner_of,
+)
 from admittance.cli.doctor.finding import Finding, note, wrong
 from admittance.cli.show.objects import lookup_all
 from admittance.cli.support import kinds
@@ -16,6 +20,7 @@ from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
 from admittance.events import facts
 from admittance.events.codec import Undecodable, decode
+from admittance.events.reading_requests import Announced, AnnouncedReply, AnnouncedRunner
 from admittance.events.requests import HealthReply, Queues, QueuesReply
 from admittance.events.subjects import subject_of
 from admittance.runtime import clock
@@ -53,6 +58,37 @@ async def waiting_jobs(
 def runner_findings(replies: Iterable[HealthReply], waiting: Sequence[str]) -> list[Finding]:
     """The finding about missing runners; empty if a runner answers, which has a line of its own."""
     return [] if _answers(replies) else [runner_finding(waiting)]
+
+
+async def announced_runners(bus: Link) -> tuple[AnnouncedRunner, ...]:
+    """The runners that have announced themselves in the last two days; empty if the
+    workload-controller does not say, which another finding reports."""
+    with suppress(AnswerIsNo, Refused, Unavailable):
+        return (await bus.ask("runners", Announced(), AnnouncedReply)).runners
+    return ()
+
+
+def away_findings(
+    announced: Iterable[AnnouncedRunner],
+    replies: Iterable[HealthReply],
+    consumers: Iterable[Mapping[str, Any]],
+) -> list[Finding]:
+    """A finding for each announced runner that does not answer, unless the finding about its
+    consumer says so."""
+    answering = {one.details.get("runner", "") for one in replies if one.service == RUNNER}
+    reported = {runner_of(info) for info in consumers if is_of_absent_runner(info)}
+    return [
+        note(
+            f"runner {one.consumer or one.runner}",
+            "it announced itself"
+            + (f" at {one.since:%Y-%m-%d %H:%M}" if one.since else "")
+            + ", and does not answer",
+            "start it on its data folder; if it is gone for good, "
+            f"{delete_command(one.consumer or one.runner)} removes this line",
+        )
+        for one in announced
+        if one.runner not in answering and not reported & {one.runner, one.consumer}
+    ]
 
 
 def _answers(replies: Iterable[HealthReply]) -> bool:

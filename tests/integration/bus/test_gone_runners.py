@@ -1,0 +1,70 @@
+"""What a runner leaves that is gone for good: its consumer and its announcement."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from admittance.events.reading_requests import RunnerConsumer
+from admittance.events.subjects import CLAIMS, STREAM, runner_consumer
+from admittance.events.system import RunnerAnnouncement
+from admittance.runtime.bus.bucket import put_message
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.durables import list_consumers
+from admittance.runtime.bus.pull_consumer import MadeConsumer
+from admittance.runtime.bus.puller import Puller
+from admittance.workload_controller.outside_consumers import OutsideConsumers
+from support.requests import eventually
+from support.servers import within
+
+pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
+
+
+async def runner(bus: Bus, folder: str, consumer: str) -> OutsideConsumers:
+    """A runner that announced itself and had its consumer made, and is away."""
+    consumers = OutsideConsumers(bus)
+    announcement = RunnerAnnouncement(root="/data", consumer=consumer)
+    data = msgspec.json.encode(announcement)
+    await bus.publish(put_message(f"_runner.{folder}", data, expected=None, bucket=CLAIMS))
+    asked = msgspec.json.encode(RunnerConsumer())
+    await consumers.of_runner(asked, runner_consumer(consumer, ()))
+    return consumers
+
+
+async def left(bus: Bus, consumers: OutsideConsumers) -> tuple[list[str], list[str]]:
+    names = [info["name"] for info in await list_consumers(bus, STREAM)]
+    return names, [one.runner for one in (await consumers.announced(b"{}", "")).runners]
+
+
+@pytest.mark.parametrize("name", ["gpu.one", "f00d"])
+async def test_a_gone_runner_is_deleted_by_the_name_of_its_consumer_or_folder(
+    bus: Bus, name: str
+) -> None:
+    consumers = await runner(bus, "f00d", "gpu.one")
+    await runner(bus, "beef", "other")
+    assert (await consumers.remove_runner(name, "ada")).outcome == "deleted"
+    assert await left(bus, consumers) == (["runner-other"], ["beef"])
+    assert (await consumers.remove_runner(name, "ada")).outcome == "absent"
+
+
+async def test_a_runner_that_reads_is_not_deleted(bus: Bus) -> None:
+    consumers = await runner(bus, "f00d", "gpu")
+
+    async def request(after: int | None) -> MadeConsumer:
+        asked = msgspec.json.encode(RunnerConsumer(after=after))
+        made = await consumers.of_runner(asked, runner_consumer("gpu", ()))
+        return MadeConsumer(made.consumer, made.after, made.pending, made.last)
+
+    puller = Puller(bus, "runner-gpu", ("admit.workload.admitted.>",), request=request)
+    await within(puller.start())
+    try:
+
+        async def is_read() -> bool:
+            return bool((await bus.api(f"CONSUMER.INFO.{STREAM}.runner-gpu"))["num_waiting"])
+
+        await eventually(is_read)
+        reply = await consumers.remove_runner("f00d", "ada")
+        assert "runner f00d reads runner-gpu: stop it first" in reply.error
+        assert await left(bus, consumers) == (["runner-gpu"], ["f00d"])
+    finally:
+        await puller.close()
