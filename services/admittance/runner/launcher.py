@@ -161,15 +161,18 @@ class DockerExecutor:
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
         rules = self._rules.current
+        user = _other_user(rules, admitted)
         plan = plan_docker(
             admitted,
             given=self._given,
             docker=self._docker,
             mark=mark,
             rules=rules,
-            user=_other_user(rules, admitted),
+            user=user,
             inputs=MachineInputs(rules, admitted.namespace, exact=True),
         )
+        # Without the right to give files away, the volumes stay those of the runner's Unix user.
+        plan = msgspec.structs.replace(plan, volumes_of=None if os.geteuid() else user)
         return with_limits(plan, rules.limits)
 
     async def sweep(self, run: RunFiles) -> bool:

@@ -15,9 +15,11 @@ from admittance.events.shapes import PodSetToRun
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs, NoInputs
 from admittance.runner.jobs.inputs.pod_volumes import make_volumes
 from admittance.runner.jobs.inputs.volumes import FilePlan, VolumePlan
-from admittance.runner.jobs.job_rules import CannotRun, JobRules
+from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
+from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan, plan_docker, plan_local
 from admittance.runner.jobs.rule_options import RuleTexts, check_env_files, rules_of
+from admittance.runner.launcher import DockerExecutor
 from admittance.runtime.errors import SetupError
 
 
@@ -382,6 +384,30 @@ def test_the_folders_of_volumes_are_made_once_with_their_files(tmp_path: Path) -
     Path(above, "b", "kept").touch()
     assert make_volumes(above, plans, None) == paths
     assert Path(above, "b", "kept").exists()
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_a_container_may_read_the_secrets_of_its_unix_user_only_if_root_runs_it(
+    monkeypatch: pytest.MonkeyPatch, uid: int
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    user = UnixUser(uid=1234, gid=5)
+    rules = LiveRules(JobRules(run_as={"*": user}), local=False)
+    template = msgspec.Raw(b'{"spec": {"containers": [{"name": "c", "image": "i"}]}}')
+    pods = PodSetToRun(name="main", count=1, template=template)
+    fact = Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
+    plan = DockerExecutor({}, rules).run_plan(fact, "mark")
+    assert plan.volumes_of == (None if uid else user)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_files_of_volumes_belong_to_the_unix_user_of_the_pod(tmp_path: Path) -> None:
+    (tmp_path / "value").write_text("secret")
+    files = [{"path": "t", "source": str(tmp_path / "value"), "mode": 0o400}]
+    plans = [{"name": "a", "variable": "A", "host": "", "files": files, "folders": []}]
+    made = make_volumes(str(tmp_path / "v"), plans, {"uid": 1234, "gid": 5})["A"]
+    for path in (Path(made), Path(made, "t")):
+        assert (path.stat().st_uid, path.stat().st_gid) == (1234, 5)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a shim carries out. ``grace``: how many seconds a pod has from SIGTERM to SIGKILL.
     ``given``: the base environment of all containers; the variables of a container override it.
     ``cleanup``: programs that end processes and containers that a signal does not reach.
-    ``run_as``: the Unix user of the processes; None: the runner's Unix user. ``process_limit``: the
+    ``run_as``: the Unix user of the processes; None: the runner's Unix user. ``volumes_of``: the
+    Unix user who owns the volumes, if it is not that of the processes. ``process_limit``: the
     most processes and threads of another Unix user than the runner's; 0: any number.
     ``no_new_privs``: whether programs such as ``sudo`` cannot give a process more rights.
     ``output_limit``: the most bytes of output that are kept; 0: any number.
@@ -114,6 +115,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     given: dict[str, str] = msgspec.field(default_factory=dict)
     cleanup: tuple[tuple[str, ...], ...] = ()
     run_as: UnixUser | None = None
+    volumes_of: UnixUser | None = None
     process_limit: int = 0
     no_new_privs: bool = False
     output_limit: int = 0

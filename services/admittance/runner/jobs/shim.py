@@ -269,7 +269,7 @@ class Shim:
         scratch = make_scratch(self.scratch_of(pod), user)
         own = {
             **pod.variables(self.spec["mark"], container["name"]),
-            **make_volumes(scratch + VOLUMES, pod.volumes, user),
+            **make_volumes(scratch + VOLUMES, pod.volumes, self.spec.get("volumesOf") or user),
         }
         env = pod_env(self.spec["given"], container["env"], own)
         argv = program_words(container["argv"], container.get("ownWords") or 0, own, env)
@@ -400,14 +400,14 @@ class Shim:
         """Ends the job, pods and processes that have reached their times."""
         if now >= self.job_deadline and not self.why_ending:
             limit = self.spec["deadline"]
-            self.fail_job(f"the job was active for {limit} s", (DEADLINE_EXCEEDED, ""))
+            self.fail_job(f"the job was active for {limit:g} s", (DEADLINE_EXCEEDED, ""))
         if now >= self.disk.due and self.pods and not self.why_ending:
             self.measure(now)
         for pod in list(self.timed.values()):
             if now >= pod.end_by and not self.why_ending:
                 pod.end_by = NEVER
                 limit = pod.set.policy["podDeadline"]
-                self.fail(pod, None, 128 + signal.SIGTERM, f"it was active for {limit} s")
+                self.fail(pod, None, 128 + signal.SIGTERM, f"it was active for {limit:g} s")
                 self.advance(pod)
             if now >= pod.kill_at:
                 pod.kill_at = now + 1.0
