@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from admittance.api.kinds import OBJECT_KINDS
+from admittance.api.reading.workload_reader import WorkloadReader
 from admittance.control.commit import LogMessage, Message, Put
 from admittance.control.messages import MessageBuilder
 from admittance.control.objects import ManifestQueueView, Objects, StoredObject
@@ -39,6 +40,7 @@ class Controller:
         self.queues = ManifestQueueView(self.objects, self.catalog, limits or Limits())
         self.message_builder = MessageBuilder(self.objects, secret, self._workload)
         self.variant_intake = VariantIntake()
+        self.workload_reader = WorkloadReader()
         self.unreadable: dict[str, str] = {}
         """For each key with a value that cannot be read, the reason. The caller logs the entries of
         ``unreadable`` and removes them."""

@@ -227,10 +227,8 @@ class BatchFold:
                 self._reject(logged, fact, entered.reason, entered.message)
             return None
         try:
-            queues = self._state.queues
-            arrived = validate_submission(
-                fact, self._state.objects, queues, default_class=queues.limits.default_class
-            )
+            state = self._state
+            arrived = validate_submission(fact, state.objects, state.queues, state.workload_reader)
             digest, user = submissions.digest(logged), user_behind(logged)
             return replace(arrived, message_id=digest, submitted_by=user)
         except InvalidSubmission as error:

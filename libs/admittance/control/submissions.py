@@ -13,9 +13,8 @@ from admittance.api.limits import MANIFEST_BYTES_MAX, Role
 from admittance.api.meta import ObjectMeta
 from admittance.api.pod_requests import needs, uncharged
 from admittance.api.problems import ManifestError
-from admittance.api.reading.canonical import to_stored
 from admittance.api.reading.manifest import accept
-from admittance.api.validation.workload import requests_over_limits
+from admittance.api.reading.workload_reader import KnownPodSets, ReadWorkload, WorkloadReader
 from admittance.api.workload import PARENT_VARIANT, Kept, Workload
 from admittance.control.commit import LogMessage
 from admittance.control.objects import Objects
@@ -38,24 +37,21 @@ class InvalidSubmission(ValueError):
 
 
 def validate_submission(
-    fact: facts.Submitted, objects: Objects, queues: QueueView, *, default_class: bool = True
+    fact: facts.Submitted,
+    objects: Objects,
+    queues: QueueView,
+    reader: WorkloadReader,
 ) -> Arrived:
     """The submission as a fact for `transition`. Raises InvalidSubmission.
 
-    The priority class is resolved to its number here. ``default_class``: the gate
-    WorkloadPriorityClassDefaulting. The queue of the workload, not the submission, decides whether
-    the workload is a parent.
+    The priority class is resolved to its number here. The queue of the workload, not the
+    submission, decides whether the workload is a parent.
     """
-    try:
-        manifest, _ = accept(
-            fact.workload, namespace=fact.namespace, classes=objects, default_class=default_class
-        )
-    except ManifestError as error:
-        raise InvalidSubmission(str(error)) from error
-    if not isinstance(manifest, Workload):
-        raise InvalidSubmission(f"a {manifest.kind} was submitted: submit a Workload")
-    above = requests_over_limits(manifest.spec)
-    above += check_pods_ready_max(manifest.metadata.annotations, queues.limits)
+    manifest, pods = _read(fact, objects, reader, default_class=queues.limits.default_class)
+    above = [
+        *pods.over_limits,
+        *check_pods_ready_max(manifest.metadata.annotations, queues.limits),
+    ]
     if above:
         # The workload could never be admitted, or run longer than allowed without ready pods, so
         # its submission is refused now.
@@ -69,7 +65,7 @@ def validate_submission(
         )
     manifest, remark = in_role(manifest, fact.namespace, queues)
     meta = manifest.metadata
-    spec = to_stored(manifest)
+    spec = pods.to_stored(manifest.spec)
     if len(fact.workload) > MANIFEST_BYTES_MAX // 4:
         length = len(spec) + len(msgspec.json.encode(meta))
         if length > MANIFEST_BYTES_MAX:
@@ -86,6 +82,26 @@ def validate_submission(
         remark=remark,
         uncharged=_uncharged(spec, fact.namespace, manifest.spec.queue_name, objects, queues),
     )
+
+
+def _read(
+    fact: facts.Submitted, objects: Objects, reader: WorkloadReader, *, default_class: bool
+) -> ReadWorkload:
+    try:
+        found = reader.read(
+            fact.workload, namespace=fact.namespace, classes=objects, default_class=default_class
+        )
+        if found is not None:
+            return found
+        # `accept` finds all problems, and reads what an older version of the API has.
+        manifest, _ = accept(
+            fact.workload, namespace=fact.namespace, classes=objects, default_class=default_class
+        )
+    except ManifestError as error:
+        raise InvalidSubmission(str(error)) from error
+    if not isinstance(manifest, Workload):
+        raise InvalidSubmission(f"a {manifest.kind} was submitted: submit a Workload")
+    return ReadWorkload(manifest, KnownPodSets(manifest.spec))
 
 
 def _uncharged(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import is_not
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -22,15 +22,11 @@ from admittance.api.workload import Workload, WorkloadSpec
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class _Step(NamedTuple):
-    """A field that `canonical` looks at: its value may equal the default without being the default
-    object, or contains Structs.
-    """
-
-    name: str
-    default: Any
-    is_struct: bool
-    is_list: bool
+_Steps: TypeAlias = tuple[tuple[str, Any, bool, bool], ...]
+"""For each field that `canonical` looks at: its name, its default, whether it holds a Struct, and
+whether it holds a list of Structs. Its value may equal the default without being the default
+object, or contains Structs. Python unpacks a plain tuple several times faster than a named one.
+"""
 
 
 def _kinds(kind: inspect.Type) -> tuple[bool, bool]:
@@ -46,7 +42,7 @@ def _kinds(kind: inspect.Type) -> tuple[bool, bool]:
 
 
 @lru_cache(maxsize=256)
-def _plan(struct: type[msgspec.Struct]) -> tuple[_Step, ...]:
+def _plan(struct: type[msgspec.Struct]) -> _Steps:
     steps = []
     for field in struct_type(struct).fields:
         is_struct, is_list = _kinds(field.type)
@@ -55,7 +51,7 @@ def _plan(struct: type[msgspec.Struct]) -> tuple[_Step, ...]:
         if is_struct or is_list or field.default not in (None, True, False, "", 0, ()):
             if field.default is msgspec.NODEFAULT and not (is_struct or is_list):
                 continue
-            steps.append(_Step(field.name, field.default, is_struct, is_list))
+            steps.append((field.name, field.default, is_struct, is_list))
     return tuple(steps)
 
 

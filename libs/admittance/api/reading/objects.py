@@ -58,7 +58,7 @@ _decoders: Final[dict[tuple[str, str], msgspec.json.Decoder[Any]]] = {
 }
 
 
-_BROKEN: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
+BROKEN: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError)
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -111,12 +111,12 @@ def decode_object(
                 return AcceptedManifest(with_defaults(decoder.decode(raw), namespace), ())
         except ManifestError:
             raise
-        except _BROKEN:
+        except BROKEN:
             # msgspec reports only the first problem: the value is read again below, to find all.
             pass
         try:
             value = _any.decode(raw)
-        except _BROKEN as error:
+        except BROKEN as error:
             raise ManifestError(
                 [Problem("", f"the object is not JSON: {error}")], source=source, document=document
             ) from error
@@ -220,7 +220,7 @@ class ManifestReader:
         try:
             _encoder.encode(fitted)
             return msgspec.convert(fitted, struct)
-        except (*_BROKEN, OverflowError, TypeError) as error:
+        except (*BROKEN, OverflowError, TypeError) as error:
             raise self.error([Problem("", f"the manifest cannot be stored: {error}")]) from error
 
     def validated(

@@ -23,7 +23,7 @@ from admittance.api.struct_types import struct_type
 
 def check_containers(pod: PodSpec, path: str) -> list[Problem]:
     """The problems of all containers of a pod. ``path``: the place of the pod's spec."""
-    found = _volumes(pod.volumes, f"{path}.volumes")
+    found = _volumes(pod.volumes, f"{path}.volumes") if pod.volumes else []
     volumes = frozenset(one.name for one in pod.volumes)
     for field, containers in (
         ("initContainers", pod.init_containers),
@@ -35,22 +35,42 @@ def check_containers(pod: PodSpec, path: str) -> list[Problem]:
 
 
 def _container(container: Container, volumes: Set[str], path: str) -> list[Problem]:
-    found = [
-        *_texts([container.image], f"{path}.image"),
-        *_texts([container.working_dir], f"{path}.workingDir"),
-        *_absolute(container.working_dir, f"{path}.workingDir"),
-        *_texts(container.command, f"{path}.command"),
-        *_texts(container.args, f"{path}.args"),
-    ]
+    # A manifest may have thousands of containers and variables, and nearly all are valid: the path
+    # of a field is made only for a problem.
+    found: list[Problem] = []
+    if _has_zero((container.image, container.working_dir, *container.command, *container.args)):
+        found += [
+            *_texts([container.image], f"{path}.image"),
+            *_texts([container.working_dir], f"{path}.workingDir"),
+            *_texts(container.command, f"{path}.command"),
+            *_texts(container.args, f"{path}.args"),
+        ]
+    if container.working_dir:
+        found += _absolute(container.working_dir, f"{path}.workingDir")
     for i, var in enumerate(container.env):
-        found += _variable(var, f"{path}.env[{i}]")
+        if not _is_plain(var):
+            found += _variable(var, f"{path}.env[{i}]")
     for i, source in enumerate(container.env_from):
         found += _env_from(source, f"{path}.envFrom[{i}]")
-    return found + _mounts(container.volume_mounts, volumes, f"{path}.volumeMounts")
+    if container.volume_mounts:
+        found += _mounts(container.volume_mounts, volumes, f"{path}.volumeMounts")
+    return found
+
+
+def _is_plain(var: EnvVar) -> bool:
+    """Whether the variable has a name and a text that `_variable` does not refuse."""
+    name = var.name
+    return (
+        bool(name) and "=" not in name and not _has_zero((name, var.value)) and not var.value_from
+    )
+
+
+def _has_zero(texts: Iterable[str]) -> bool:
+    return "\0" in "".join(texts)
 
 
 def _texts(texts: Iterable[str], field: str) -> list[Problem]:
-    if any("\0" in text for text in texts):
+    if _has_zero(texts):
         return [Problem(field, "must have no zero byte: no program can be started with it")]
     return []
 

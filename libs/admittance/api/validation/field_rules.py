@@ -55,9 +55,10 @@ class Field(NamedTuple):
     words: tuple[str, ...] = ()
 
 
-Fields: TypeAlias = "tuple[tuple[str, Any, Field], ...]"
-"""For each field: its attribute, its default if that is valid, and its rules. A field that has its
-valid default is skipped, which saves most of the work.
+Fields: TypeAlias = "tuple[tuple[str, Any, bool, Field], ...]"
+"""For each field: its attribute, its default if that is valid, whether an empty value has no
+problem, and its rules. A field with such a value is skipped, which saves most of the work. Python
+unpacks a plain tuple several times faster than a named one.
 """
 
 
@@ -97,25 +98,25 @@ def field_problems(value: msgspec.Struct) -> list[Problem]:
 
 def _walk(value: Any, fields: Fields, path: Path, found: list[Problem]) -> None:
     # Every submission is walked, and nearly all fields are valid: paths are made for problems only.
-    for attribute, default, field in fields:
+    for attribute, default, skips_empty, field in fields:
         given = getattr(value, attribute)
-        if given is default or given is None:
+        if given is default or given is None or (skips_empty and not given):
             continue
-        name, required, rules, entries, is_list, item_rules, inside, _ = field
-        if required and not given:
+        name, inside = field.name, field.inside
+        if field.required and not given:
             found.append(Problem(_joined((path, name)), _required(given, field), REQUIRED))
             continue
-        for rule in rules:
+        for rule in field.rules:
             error = rule(given)
             if error is not None:
                 found.append(Problem(_joined((path, name)), *error))
                 break
-        if entries is not None and given:
-            for problem in entries(given):
+        if field.entries is not None and given:
+            for problem in field.entries(given):
                 found.append(problem._replace(field=_joined((path, name)) + problem.field))
-        if is_list:
+        if field.is_list:
             for index, item in enumerate(given):
-                for rule in item_rules:
+                for rule in field.item_rules:
                     error = rule(item)
                     if error is not None:
                         found.append(Problem(_joined((path, f"{name}[{index}]")), *error))
@@ -150,7 +151,9 @@ def fields_of(struct: type[msgspec.Struct]) -> Fields:
             wrong = field.required or (
                 field.inside and not field.is_list and _has_problems(declared.default, field.inside)
             )
-            found.append((declared.name, _NO_DEFAULT if wrong else declared.default, field))
+            default = _NO_DEFAULT if wrong else declared.default
+            skips_empty = not field.required and not field.rules
+            found.append((declared.name, default, skips_empty, field))
     return tuple(found)
 
 

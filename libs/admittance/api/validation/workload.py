@@ -46,16 +46,20 @@ def check_workload(workload: Workload) -> list[Problem]:
         found += _pod_set(pod_set, f"spec.podSets[{i}]")
     if spec.priority_class_ref is not None:
         found += _class_ref(spec.priority_class_ref, spec.priority)
-    found += check_unique(
-        [one.name for one in spec.preemption_gates], "spec.preemptionGates", ".name"
-    )
+    if spec.preemption_gates:
+        found += check_unique(
+            [one.name for one in spec.preemption_gates], "spec.preemptionGates", ".name"
+        )
     found += _family(workload)
     if spec.admission_constraints is not None:
         found += _allowed_flavors(workload, spec.admission_constraints.allowed_resource_flavors)
-    found += check_ttl(workload.metadata.annotations)
-    if GATED_BY in workload.metadata.annotations:
-        found += check_gated_by(workload.metadata.annotations[GATED_BY])
-    return found + check_wait_for_pods_ready(workload.metadata.annotations)
+    annotations = workload.metadata.annotations
+    if not annotations:
+        return found
+    found += check_ttl(annotations)
+    if GATED_BY in annotations:
+        found += check_gated_by(annotations[GATED_BY])
+    return found + check_wait_for_pods_ready(annotations)
 
 
 def _family(workload: Workload) -> list[Problem]:
@@ -64,6 +68,8 @@ def _family(workload: Workload) -> list[Problem]:
     """
     spec = workload.spec
     if spec.role != "variant":
+        if not spec.variant and spec.sibling_index is None:
+            return []
         given = {"spec.variant": spec.variant or None, "spec.siblingIndex": spec.sibling_index}
         message = f"must be left out while spec.role is {spec.role}: only variants have it"
         return [Problem(f, message, FORBIDDEN) for f, value in given.items() if value is not None]
@@ -151,24 +157,25 @@ def requests_over_limits(workload: WorkloadSpec) -> list[Problem]:
     """
     found: list[Problem] = []
     for i, pod_set in enumerate(workload.pod_sets):
-        pod, path = pod_set.template.spec, f"spec.podSets[{i}].template.spec"
+        pod = pod_set.template.spec
         places = [
-            (one.resources, f"{path}.initContainers[{j}]")
-            for j, one in enumerate(pod.init_containers)
-        ]
-        places += [
-            (one.resources, f"{path}.containers[{j}]") for j, one in enumerate(pod.containers)
+            *((one.resources, "initContainers", j) for j, one in enumerate(pod.init_containers)),
+            *((one.resources, "containers", j) for j, one in enumerate(pod.containers)),
         ]
         if pod.resources is not None:
-            places.append((pod.resources, f"{path}.resources"))
-        for resources, field in places:
+            places.append((pod.resources, "resources", -1))
+        for resources, field, j in places:
+            if not resources.limits or not resources.requests:
+                continue
             over = [
                 name
                 for name, limit in resources.limits.items()
                 if name in resources.requests and parse(resources.requests[name]) > parse(limit)
             ]
             if over:
-                found.append(Problem(field, f"requests exceed limits: {', '.join(over)}"))
+                place = f"{field}[{j}]" if j >= 0 else field
+                path = f"spec.podSets[{i}].template.spec.{place}"
+                found.append(Problem(path, f"requests exceed limits: {', '.join(over)}"))
     return found
 
 
