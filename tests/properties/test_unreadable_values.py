@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -297,14 +297,28 @@ def deepest(data: bytes) -> int:
     return most
 
 
+STRINGS: Final = [
+    b'""',
+    b'"a"',
+    b'"[{"',
+    b'"]"',
+    b'"\\""',
+    b'"\\\\"',
+    b'"\\\\\\"[{"',
+    b'"[\\n]\\u0022"',
+]
+
+
 @given(
     st.lists(
-        st.sampled_from([b"[" * 40, b"{", b"]" * 40, b"}", b'"', b"\\", b"a", b"[]", b"{[]}"]),
+        st.sampled_from([b"[" * 40, b"{", b"]" * 40, b"}", b"a,", b"[]", b"{[]}", *STRINGS]),
         min_size=100,
         max_size=300,
-    ).map(b"".join)
+    ),
+    st.sampled_from([b"", b'"[', b'"\\', b'"\\"[']),
 )
-def test_the_depth_of_any_bytes_is_that_of_their_brackets(data: bytes) -> None:
+def test_the_depth_of_bytes_is_that_of_their_brackets(parts: list[bytes], end: bytes) -> None:
+    data = b"".join([*parts, end])
     try:
         check_depth(data)
     except Unreadable:
