@@ -343,6 +343,25 @@ def test_a_folder_of_values_must_be_closed_and_not_mountable(values: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("executor", "paths", "fits"),
+    [
+        pytest.param("docker", ("/srv/a", "/srv/a/b"), False, id="one in the other"),
+        pytest.param("docker", ("/srv/a", "/srv/ab", "/srv/a"), True, id="apart"),
+        pytest.param("local", ("/srv/a", "/srv/a/b"), True, id="local jobs use their own rights"),
+    ],
+)
+def test_no_container_may_write_above_a_folder_that_others_mount(
+    executor: str, paths: tuple[str, ...], fits: bool
+) -> None:
+    texts = RuleTexts(host_paths=paths)
+    if fits:
+        assert rules_of(texts, {}, executor=executor).host_paths == paths
+    else:
+        with pytest.raises(SetupError, match="/srv/a/b lies in /srv/a, and a container could"):
+            rules_of(texts, {}, executor=executor)
+
+
+@pytest.mark.parametrize(
     ("uid", "texts", "fits"),
     [
         pytest.param(1000, {}, False, id="every job has the runner's rights"),

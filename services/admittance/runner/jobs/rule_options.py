@@ -68,6 +68,8 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
     where = _shown("run_as")
     run_as = parse_run_as(given["run_as"], where)
     host_paths = tuple(_folder(one, "host_paths") for one in given["host_paths"])
+    if executor == "docker":
+        _check_apart(host_paths)
     return JobRules(
         namespaces=tuple(sorted(set(given["namespaces"]))),
         run_as={key: unix_users(text, where) for key, text in run_as.users.items()},
@@ -220,6 +222,18 @@ def _folder(text: str, name: str) -> str:
     if not os.path.isabs(text):  # noqa: PTH117
         raise SetupError(f"{_shown(name)}: the path {text} must be an absolute path")
     return os.path.realpath(text)
+
+
+def _check_apart(host_paths: tuple[str, ...]) -> None:
+    """Raises SetupError if one folder lies in another one: a container with the outer one can put a
+    link in place of the inner one, which the engine would follow as root."""
+    for inner in host_paths:
+        for outer in host_paths:
+            if inner != outer and Path(inner).is_relative_to(outer):
+                raise SetupError(
+                    f"{_shown('host_paths')}: {inner} lies in {outer}, and a container could put "
+                    f"a link in its place: name one of them"
+                )
 
 
 def _env_files(paths: tuple[str, ...], host_paths: tuple[str, ...]) -> str:
