@@ -138,8 +138,13 @@ async def test_users_see_who_waits_ahead_of_them_in_their_queues(locked: Locked)
             1,
             {"cpu": 9000},
         )
-        assert (theirs["priority"], theirs["message"], theirs["localQueue"]) == (0, "", "")
+        assert (theirs["priority"], theirs["message"], theirs["localQueue"]) == (3, "", "")
         assert (mine["name"], mine["position"], mine["localQueue"]) == ("mine", 2, "shared")
+    explained = json.loads(
+        await locked.admit("ola", "explain", "workload", "mine", "-o", "json", *IN_A)
+    )
+    ahead = explained["ahead"]
+    assert ahead == [{"namespace": "team-b", "name": "theirs", "position": 1, "priority": 3}]
     table = await locked.admit("ola", "get", "pending", "-q", "shared", *IN_A)
     assert "theirs" in table
     assert "cpu 9" in table

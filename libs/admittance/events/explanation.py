@@ -96,7 +96,7 @@ class PreemptionVictim(Shape, frozen=True, kw_only=True):
 class Ahead(Shape, frozen=True, kw_only=True):
     """A workload ahead in the same ClusterQueue; ``position`` 0: its place was not counted.
     ``holds_place``: other workloads are being preempted for the workload, so it goes first
-    regardless of priority.
+    regardless of priority. ``reason``: why it waits; "" for a workload of another namespace.
     """
 
     namespace: str

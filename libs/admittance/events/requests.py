@@ -179,7 +179,7 @@ class PendingQuery(Request, frozen=True, kw_only=True):
     """``admit.api.pending[.<ns>]``: pending workloads in order; at most ``limit``, after the first
     ``skip``. ``others``: the reply about a LocalQueue of the namespace, or about a ClusterQueue
     with such a LocalQueue, has all pending workloads of the ClusterQueue; the rows of other
-    namespaces have a name, requests and a position only."""
+    namespaces have a name, requests, a priority and a position only."""
 
     local_queue: str = ""
     cluster_queue: str = ""

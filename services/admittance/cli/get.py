@@ -377,7 +377,7 @@ def _pending_table(
             row.cluster_queue,
             ", ".join(f"{name} {render(name, much)}" for name, much in row.requests.items())
             or NOTHING,
-            str(row.priority) if row.local_queue else NOTHING,
+            str(row.priority),
             age(row.waiting_since or row.created, now) if row.local_queue else NOTHING,
             age(row.created, now) if row.local_queue else NOTHING,
             ("yes" if row.parked else "no") if row.local_queue else NOTHING,

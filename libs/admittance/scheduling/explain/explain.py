@@ -333,7 +333,8 @@ def _going(workload: WorkloadInfo) -> PreemptionVictim:
 
 
 def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, ...]:
-    """Returns the first workloads that are ahead of the given workload in its queue."""
+    """Returns the first workloads that are ahead of the given workload in its queue. Of workloads
+    of other namespaces it says what `pending` says, too: not why they wait."""
     if position == 1:
         return ()
     head, mine = _row_of(queue, queue.head()), _row_of(queue, workload)
@@ -353,7 +354,9 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
             position=at,
             priority=one.priority,
             holds_place=keeps_first_place(queue, one),
-            reason=refusal.reason if (refusal := refusal_for(one)) is not None else "",
+            reason=refusal.reason
+            if one.key[0] == workload.key[0] and (refusal := refusal_for(one)) is not None
+            else "",
         )
         for at, one in first
     )

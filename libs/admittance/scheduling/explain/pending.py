@@ -195,6 +195,7 @@ def _row_of_another_namespace(queue: Queue, workload: WorkloadInfo, position: in
         cluster_queue=queue.name,
         local_queue="",
         position=position,
+        priority=workload.priority,
         requests=_requests(workload),
     )
 

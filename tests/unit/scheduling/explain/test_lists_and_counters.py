@@ -68,6 +68,7 @@ def test_users_of_a_queue_see_who_is_ahead_but_nothing_more() -> None:
             cluster_queue="cq",
             local_queue="",
             position=1,
+            priority=9,
             requests={"cpu": 3000},
         )
         assert (mine.priority, mine.local_queue, mine.requests) == (5, "cq", {"cpu": 2000})
