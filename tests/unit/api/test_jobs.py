@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.api.pods import Container, PodSpec, Volume, VolumeMount
 from admittance.api.problems import ManifestError
 from admittance.api.reading.conform import Plain
 from admittance.api.reading.from_job import workload_of
 from admittance.api.reading.manifest import read
 from admittance.api.reading.objects import decode_object, encode
+from admittance.api.validation.containers import check_containers
 from admittance.api.validation.validate import validate
 from admittance.api.workload import (
     COMPLETIONS,
@@ -283,3 +285,35 @@ def test_what_a_job_becomes_causes_no_warning_as_a_workload() -> None:
     workload = workload_of(a_job(backoffLimit=2, ttlSecondsAfterFinished=100))
     [document] = read(encode(workload), "x.json")
     assert document.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("volume", "mounts", "count"),
+    [
+        pytest.param({"secret": {"secretName": "s", "items": [{"key": "k", "path": f"p{n}"}
+                                                              for n in range(1_001)]}}, [], "1,001",
+                     id="one key a thousand times"),
+        pytest.param({"configMap": {"items": [{"key": "k", "path": "a/" * 1_000 + "b"}]}},
+                     [], "1,001", id="folders inside each other"),
+        pytest.param({"emptyDir": {}}, [f"{n}/a" for n in range(501)], "1,002", id="subPaths"),
+        pytest.param({"emptyDir": {}}, ["a/b/c"] * 1_000, "", id="one subPath a thousand times"),
+    ],
+)  # fmt: skip
+def test_a_template_names_at_most_a_thousand_files_and_folders(
+    volume: dict[str, Any], mounts: list[str], count: str
+) -> None:
+    pod = PodSpec(
+        containers=(
+            Container(
+                name="c",
+                volume_mounts=tuple(
+                    VolumeMount(name="v", mount_path=f"/m/{at}", sub_path=path)
+                    for at, path in enumerate(mounts)
+                ),
+            ),
+        ),
+        volumes=(msgspec.convert({"name": "v", **volume}, Volume),),
+    )
+    found = [str(one) for one in check_containers(pod, "spec")]
+    what = "spec.volumes: must have at most 1,000 files and folders in items and subPath of all"
+    assert found == ([f"{what} volumes, not {count}"] if count else [])

@@ -157,6 +157,12 @@ def test_a_volume_that_no_container_mounts_is_not_made() -> None:
         ({"emptyDir": {}}, VolumePlan(name="data", variable="ADMITTANCE_VOLUME_DATA")),
         ({}, VolumePlan(name="data", variable="ADMITTANCE_VOLUME_DATA")),
         (
+            {"emptyDir": {"sizeLimit": "1.5Ki"}},
+            VolumePlan(
+                name="data", variable="ADMITTANCE_VOLUME_DATA", limit=1536, limit_text="1.5Ki"
+            ),
+        ),
+        (
             {"hostPath": {"path": "/srv/data"}},
             VolumePlan(name="data", variable="ADMITTANCE_VOLUME_DATA", host="/srv/data"),
         ),
@@ -273,7 +279,10 @@ def values(tmp_path: Path) -> Path:
         (folder / "password").write_text(f"of {namespace}\n")
         (folder / "bytes").write_bytes(b"\xff")
         (folder / "zero").write_bytes(b"a\0")
-        (folder / "long").write_bytes(b"a" * ((1 << 20) + 1))
+        large = folder.with_name("large")
+        large.mkdir()
+        (large / "half").write_bytes(b"a" * (1 << 19))
+        (large / "long").write_bytes(b"a" * ((1 << 20) + 1))
     root.chmod(0o700)
     return root
 
@@ -299,7 +308,18 @@ def test_a_value_that_no_variable_can_have_is_a_reason_not_to_run(
 ) -> None:
     inputs = MachineInputs(JobRules(env_files=str(values)), "team", exact=False)
     with pytest.raises(CannotRun, match=says):
-        inputs.value(str(values / "team" / "secrets" / "db" / key))
+        inputs.value(str(values / "team" / "secrets" / ("large" if key == "long" else "db") / key))
+
+
+def test_a_secret_larger_than_in_kubernetes_is_a_reason_not_to_run(values: Path) -> None:
+    inputs = MachineInputs(JobRules(env_files=str(values)), "team", exact=False)
+    with pytest.raises(CannotRun, match="Secret large has more than 1,048,576 bytes"):
+        inputs.keys("Secret", "large")
+    (values / "team" / "secrets" / "large" / "long").unlink()
+    inputs = MachineInputs(JobRules(env_files=str(values)), "team", exact=False)
+    keys = inputs.keys("Secret", "large")
+    assert keys is not None
+    assert inputs.size(keys["half"]) == 1 << 19
 
 
 def test_only_allowed_folders_are_mounted_and_links_are_followed_before(tmp_path: Path) -> None:
@@ -458,3 +478,63 @@ def test_thousands_of_variables_with_one_long_value_make_no_plan(
             plan_docker(fact, given={}, docker="docker", mark="m", inputs=LongInputs())
         else:
             plan_local(fact, given={}, inputs=LongInputs())
+
+
+class ManyKeys(FewInputs):
+    """A Secret with a thousand keys without a value, and a ConfigMap with one large key."""
+
+    def keys(self, kind: str, name: str) -> Mapping[str, str] | None:
+        return {f"k{n}": "/k/e" for n in range(1_000)} if kind == "Secret" else {"a": "/k/a"}
+
+    def value(self, path: str) -> str:
+        return ""
+
+    def size(self, path: str) -> int:
+        return 1 << 20 if path == "/k/a" else 0
+
+
+def many(source: dict[str, Any], count: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    names = [f"v{number}" for number in range(count)]
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in names]
+    return {"volumeMounts": mounts}, [{"name": name, **source} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("container", "volumes", "says"),
+    [
+        pytest.param(
+            *many({"configMap": {"name": "one"}}, 17), "16,777,216 bytes", id="bytes of volumes"
+        ),
+        pytest.param(
+            *many({"secret": {"secretName": "one"}}, 6), "5,000 files", id="files of volumes"
+        ),
+        pytest.param(
+            *many({"configMap": {"name": "one", "items": [{"key": "a", "path": f"p{n}"}
+                                                          for n in range(17)]}}, 1),
+            "16,777,216 bytes", id="one key many times"
+        ),
+        pytest.param(
+            {"envFrom": [{"secretRef": {"name": "one"}, "prefix": "P" * 100}] * 90}, [],
+            "the variables of the job have more than", id="variables without a value"
+        ),
+    ],
+)  # fmt: skip
+def test_a_plan_is_bounded_whatever_a_job_names_again_and_again(
+    container: dict[str, Any], volumes: list[dict[str, Any]], says: str
+) -> None:
+    with pytest.raises(CannotRun, match=says):
+        plan_local(admitted(container, *volumes), given={}, inputs=ManyKeys())
+
+
+def test_the_keys_of_a_secret_are_listed_once_for_a_job(
+    values: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = []
+    read = MachineInputs._read_keys
+    monkeypatch.setattr(
+        MachineInputs, "_read_keys", lambda *args: listed.append(args[1:]) or read(*args)
+    )
+    inputs = MachineInputs(JobRules(env_files=str(values)), "team", exact=False)
+    refs = [{"secretRef": {"name": "none", "optional": True}}] * 50
+    plan_local(admitted({"envFrom": refs}), given={}, inputs=inputs)
+    assert listed == [("Secret", "none")]

@@ -4,6 +4,7 @@ programs. A container that passes has a plan, or a runner says in one sentence w
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
+from typing import Final
 
 import msgspec
 
@@ -20,10 +21,16 @@ from admittance.api.pods import (
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.struct_types import struct_type
 
+ENTRIES_MAX: Final = 1_000
+"""The most files and folders that a pod template names in ``items`` and ``subPath``: a runner makes
+them for each pod."""
+
 
 def check_containers(pod: PodSpec, path: str) -> list[Problem]:
     """The problems of all containers of a pod. ``path``: the place of the pod's spec."""
-    found = _volumes(pod.volumes, f"{path}.volumes") if pod.volumes else []
+    found: list[Problem] = []
+    if pod.volumes:
+        found = _volumes(pod.volumes, f"{path}.volumes") + _entries(pod, f"{path}.volumes")
     volumes = frozenset(one.name for one in pod.volumes)
     for field, containers in (
         ("initContainers", pod.init_containers),
@@ -169,6 +176,25 @@ def _volumes(volumes: Sequence[Volume], path: str) -> list[Problem]:
             for j, item in enumerate(files.items if files is not None else ()):
                 found += _inner_path(item.path, f"{at}.{name}.items[{j}].path")
     return found
+
+
+def _entries(pod: PodSpec, path: str) -> list[Problem]:
+    """The problem that a runner would have to make too many files and folders for each pod."""
+    inner = {
+        (mount.name, mount.sub_path)
+        for container in (*pod.init_containers, *pod.containers)
+        for mount in container.volume_mounts
+        if mount.sub_path
+    }
+    paths = [sub_path for _, sub_path in inner]
+    for volume in pod.volumes:
+        for files in (volume.config_map, volume.secret):
+            paths += [item.path for item in files.items] if files is not None else []
+    count = sum(one.count("/") + 1 for one in paths)
+    if count <= ENTRIES_MAX:
+        return []
+    message = f"must have at most {ENTRIES_MAX:,} files and folders in items and subPath"
+    return [Problem(path, f"{message} of all volumes, not {count:,}")]
 
 
 def _mounts(mounts: Sequence[VolumeMount], volumes: Set[str], path: str) -> list[Problem]:

@@ -24,6 +24,7 @@ from admittance.events.shapes import PodSetToRun
 from admittance.runner.jobs.inputs.environment import ValueBudget, Variable, variables
 from admittance.runner.jobs.inputs.host_inputs import NO_INPUTS, Inputs
 from admittance.runner.jobs.inputs.volumes import (
+    FileBudget,
     Mount,
     VolumePlan,
     local_folder,
@@ -204,13 +205,13 @@ def _assemble(
     sets = []
     graces = [0]
     deadlines: list[float] = []
-    budget = ValueBudget()
+    budget, files = ValueBudget(), FileBudget()
     for pod_set in admitted.pod_sets:
         if pod_set.count <= 0:
             continue
         template = _template(pod_set)
         every = (*template.spec.init_containers, *template.spec.containers)
-        volumes = volume_plans(template.spec.volumes, every, inputs)
+        volumes = volume_plans(template.spec.volumes, every, inputs, files)
         init, main = processes_of(
             pod_set,
             PodInputs(

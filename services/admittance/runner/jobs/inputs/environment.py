@@ -37,8 +37,8 @@ _ENTRY: Final = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 VALUES_MAX: Final = 8 << 20
-"""The most characters of the values of all variables of a job. Linux starts no program with more
-than 6 MiB of them, but a job may name one long annotation or Secret thousands of times."""
+"""The most characters of all variables of a job. Linux starts no program with more than 6 MiB of
+them, but a job may name one long annotation, or one Secret with many keys, thousands of times."""
 
 
 class ValueBudget:
@@ -48,7 +48,7 @@ class ValueBudget:
         self._left = left
 
     def take(self, size: int) -> None:
-        """Counts the characters of one more value. Raises CannotRun if there are too many."""
+        """Counts the characters of one more variable. Raises CannotRun if there are too many."""
         self._left -= size
         if self._left < 0:
             raise CannotRun(f"the variables of the job have more than {VALUES_MAX:,} characters")
@@ -70,7 +70,7 @@ def variables(
     found = []
     try:
         for one in _variables(container, template, inputs):
-            budget.take(len(one.value))
+            budget.take(len(one.name) + len(one.value) + 1)
             found.append(one)
     except CannotRun as error:
         raise CannotRun(f"container {container.name}: {error}") from error

@@ -20,7 +20,7 @@ from admittance.api.names import name_error
 from admittance.runner.jobs.job_rules import CannotRun, JobRules
 
 VALUE_MAX: Final = 1 << 20
-"""The most bytes of one key; Kubernetes has the same limit for a whole ConfigMap or Secret."""
+"""The most bytes of a ConfigMap or Secret, as in Kubernetes."""
 
 FOLDERS: Final[Mapping[str, str]] = {"ConfigMap": "configmaps", "Secret": "secrets"}
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}", re.ASCII)
@@ -36,6 +36,9 @@ class Inputs(Protocol):
     def keys(self, kind: str, name: str) -> Mapping[str, str] | None:
         """The path of the file of each key of a ConfigMap or Secret; None: there is none with that
         name. Raises CannotRun."""
+
+    def size(self, path: str) -> int:
+        """The bytes of the file of a key."""
 
     def missing(self, kind: str, name: str) -> str:
         """Why there is no ConfigMap or Secret with the name, as a sentence."""
@@ -54,6 +57,9 @@ class NoInputs:
 
     def keys(self, kind: str, name: str) -> Mapping[str, str] | None:  # noqa: ARG002
         return None
+
+    def size(self, path: str) -> int:  # noqa: ARG002
+        return 0
 
     def missing(self, kind: str, name: str) -> str:
         return (
@@ -77,6 +83,9 @@ class MachineInputs(NoInputs):
         self._rules = rules
         self._namespace = namespace
         self._exact = exact
+        # A job may name one Secret thousands of times.
+        self._keys: dict[tuple[str, str], Mapping[str, str] | None] = {}
+        self._sizes: dict[str, int] = {}
 
     def host_path(self, path: str, kind: str) -> str:
         allowed = self._rules.host_paths
@@ -104,6 +113,14 @@ class MachineInputs(NoInputs):
     def keys(self, kind: str, name: str) -> Mapping[str, str] | None:
         if not self._rules.env_files:
             return None
+        if (kind, name) not in self._keys:
+            self._keys[kind, name] = self._read_keys(kind, name)
+        return self._keys[kind, name]
+
+    def size(self, path: str) -> int:
+        return self._sizes.get(path, 0)
+
+    def _read_keys(self, kind: str, name: str) -> Mapping[str, str] | None:
         # Each part of the path is checked: a namespace never reaches the files of another one.
         for part in (self._namespace, name):
             if wrong := name_error(part):
@@ -111,13 +128,18 @@ class MachineInputs(NoInputs):
         folder = Path(self._rules.env_files, self._namespace, FOLDERS[kind], name)
         try:
             found = sorted(one for one in folder.iterdir() if _KEY.fullmatch(one.name))
-            return {one.name: str(one) for one in found if one.is_file()}
+            files = [one for one in found if one.is_file()]
+            sizes = {str(one): one.stat().st_size for one in files}
         except FileNotFoundError:
             return None
         except OSError as error:
             raise CannotRun(
                 f"{kind} {name}: its folder cannot be read: {error.strerror}"
             ) from error
+        if sum(sizes.values()) > VALUE_MAX:
+            raise CannotRun(f"{kind} {name} has more than {VALUE_MAX:,} bytes")
+        self._sizes.update(sizes)
+        return {one.name: str(one) for one in files}
 
     def missing(self, kind: str, name: str) -> str:
         if not self._rules.env_files:

@@ -21,6 +21,31 @@ FILE_MODE: Final = 0o644
 """The rights of files of ConfigMaps and Secrets without ``defaultMode``, as in Kubernetes."""
 
 
+FILES_MAX: Final = 5_000
+"""The most files of ConfigMaps and Secrets in the volumes of a job's pod templates: the shim copies
+them for each pod, as the runner's Unix user."""
+FILE_BYTES_MAX: Final = 16 << 20
+"""The most bytes of these files: a job may name one key thousands of times."""
+
+
+class FileBudget:
+    """How many files, with how many bytes, the volumes of one job may still have."""
+
+    def __init__(self, files: int = FILES_MAX, size: int = FILE_BYTES_MAX) -> None:
+        self._files = files
+        self._size = size
+
+    def take(self, size: int) -> None:
+        """Counts one more file. Raises CannotRun if there are too many."""
+        self._files -= 1
+        self._size -= size
+        if self._files < 0 or self._size < 0:
+            raise CannotRun(
+                "the ConfigMap and Secret volumes of the job have more than "
+                f"{FILES_MAX:,} files or {FILE_BYTES_MAX:,} bytes for each pod"
+            )
+
+
 class FilePlan(msgspec.Struct, frozen=True, kw_only=True):
     """A file that the shim copies into a volume. ``path``: relative to the volume."""
 
@@ -58,14 +83,22 @@ class Mount(NamedTuple):
 
 
 def volume_plans(
-    volumes: Sequence[Volume], containers: Sequence[Container], inputs: Inputs
+    volumes: Sequence[Volume], containers: Sequence[Container], inputs: Inputs, budget: FileBudget
 ) -> tuple[VolumePlan, ...]:
-    """The plans of the volumes that the containers mount. Raises CannotRun."""
+    """The plans of the volumes that the containers mount. Raises CannotRun, also if the budget is
+    used up."""
     mounts: dict[str, list[VolumeMount]] = {}
     for container in containers:
         for one in container.volume_mounts:
             mounts.setdefault(one.name, []).append(one)
-    return tuple(_plan(one, mounts[one.name], inputs) for one in volumes if one.name in mounts)
+    plans = []
+    for volume in volumes:
+        if volume.name in mounts:
+            plan = _plan(volume, mounts[volume.name], inputs)
+            for file in plan.files:
+                budget.take(inputs.size(file.source))
+            plans.append(plan)
+    return tuple(plans)
 
 
 def _plan(volume: Volume, mounts: Sequence[VolumeMount], inputs: Inputs) -> VolumePlan:
