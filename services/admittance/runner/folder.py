@@ -34,8 +34,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
+import structlog
 
 from admittance.runner.disk.trash import throw_away, trash_of
+from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runner.processes import ProcessRef
 from admittance.runtime import chance
@@ -51,9 +53,12 @@ job with the runner's Unix user can make the file longer than the memory.
 
 SMALL_BYTES: Final = 1 << 16
 """The most bytes that are read of a file with a name, a number or a note."""
+LEASE_BYTES: Final = 32
+"""The bytes of the lease file, which is longer than any number."""
 SPEC_BYTES: Final = 256 << 20
 """The most bytes that are read of the spec of a run."""
 
+log = structlog.get_logger(service="runner")
 _identity = msgspec.json.Decoder(RunIdentity)
 
 
@@ -211,8 +216,13 @@ class RunFolder:
         """Marks all facts of the run as published and removes the run's scratch folders; the output
         of the run is kept for a while.
         """
-        with contextlib.suppress(FileNotFoundError):
+        try:
             (self.path / "said").touch()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            # Without the mark, the next start of the runner publishes the same facts again.
+            log.warning("run_not_marked", run=self.identity.key, error=error.strerror)
         throw_away(self.path / "scratch", self._trash)
 
     def mark_published(self) -> None:
@@ -321,7 +331,17 @@ class DataFolder:
     def touch_lease(self, boot_seconds: float) -> None:
         """Writes into the lease file, for the shims, that a successful renewal of all claims began
         at ``boot_seconds``."""
-        _replace(self.lease, repr(boot_seconds).encode())
+        # The file is written in place: a disk without room has no room for another file, and the
+        # shims would end all jobs.
+        file = os.open(self.lease, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            os.pwrite(file, f"{boot_seconds!r:<{LEASE_BYTES}}".encode(), 0)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            log.warning("lease_not_renewed", folder=str(self.root), error=error.strerror)
+        finally:
+            os.close(file)
 
     def folder_of(self, identity: RunIdentity) -> RunFolder:
         return RunFolder(_path_of(self.root, identity.key), identity)

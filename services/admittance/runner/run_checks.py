@@ -24,6 +24,8 @@ log = structlog.get_logger(service="runner")
 
 async def check_runs(manager: RunManager) -> None:
     """Checks all open runs of the runner once."""
+    for key in tuple(manager.without_room):
+        manager.try_again(key)
     for count, (key, found) in enumerate(list(manager.folders.items())):
         if count % 50 == 49:
             await asyncio.sleep(0)

@@ -36,6 +36,7 @@ from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
 from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import CannotRun
+from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.machine import (
     ClosedRuns,
     Executor,
@@ -44,7 +45,6 @@ from admittance.runner.machine import (
     RunFiles,
     RunIdentity,
     RunnerFiles,
-    Spec,
     StopNote,
     run_key,
     spec_of,
@@ -120,6 +120,8 @@ class RunManager:
         self.hung_at: dict[str, float] = {}
         """For each run that was told to stop: when its shim counts as hung, in seconds since
         boot."""
+        self.without_room: set[str] = set()
+        """Runs whose start or stop is not in the data folder yet, because its disk is full."""
         self.ending: set[str] = set()
         """Runs without a shim whose processes are being ended."""
         self._admitted: dict[str, Admitted] = {}
@@ -271,7 +273,15 @@ class RunManager:
                 pods=sum(each.parallel for each in plan.sets),
             )
             found = self.folder.folder_of(identity)
-            self._write(found, spec_of(plan, identity, self.folder, self.ttl))
+            found.write(spec_of(plan, identity, self.folder, self.ttl))
+        except OSError as error:
+            if self._lacks_room(key, error):
+                self.launcher.wait_for_room(key)
+                return
+            raise SetupError(
+                f"cannot write to the data folder {self.folder.root} ({error.strerror}): "
+                "set its rights, or choose another folder with --data-dir"
+            ) from error
         except SetupError:
             raise
         except CannotRun as error:
@@ -284,25 +294,36 @@ class RunManager:
             reason = faults.record("runner", "plan a job", f"run {key}", error)
             self.handle(key, decide.Unstartable(f"the runner cannot plan the job: {reason}"))
             return
+        self.without_room.discard(key)
         self.given_back.pop(key, None)
         self.folders[key] = found
         log.info("job_starting", run=key, pods=identity.pods)
         self._track(asyncio.create_task(self.launch(found), name=f"launch {key}"))
+
+    def try_again(self, key: str) -> None:
+        """Starts or stops a run for which the disk had no room, unless it has ended since."""
+        run = self.runs.get(key)
+        if run is not None and run.stage is Stage.STARTING:
+            self._start(key)
+        elif run is not None and run.stage is Stage.STOPPING:
+            self._stop(key)
+        else:
+            self.without_room.discard(key)
+
+    def _lacks_room(self, key: str, error: OSError) -> bool:
+        """Whether the disk of the data folder is full; then the run is tried again later."""
+        if error.errno not in NO_ROOM:
+            return False
+        if key not in self.without_room:
+            log.warning("disk_full", run=key, folder=str(self.folder.root))
+            self.without_room.add(key)
+        return True
 
     async def launch(self, found: RunFiles) -> None:
         """Starts a shim for the run, unless the run must wait or has ended."""
         self.launcher.set_problem(await self.executor.problem())
         if self.folders.get(found.identity.key) is found:
             await self.launcher.launch(found)
-
-    def _write(self, found: RunFiles, spec: Spec) -> None:
-        try:
-            found.write(spec)
-        except OSError as error:
-            raise SetupError(
-                f"cannot write to the data folder {self.folder.root} ({error.strerror}): "
-                "make room, or choose another folder with --data-dir"
-            ) from error
 
     def _earlier_result(self, run: Run) -> RunFiles | None:
         """Returns a run of an earlier admission of the same workload with a result that came too
@@ -325,12 +346,22 @@ class RunManager:
     def _stop(self, key: str) -> None:
         run, found = self.runs[key], self.folders.get(key)
         if found is None:
+            if key in self.without_room:
+                self.without_room.discard(key)
+                self.handle(key, decide.Ended("stopped", "stopped before it started"))
             return
         note = StopNote(evicted=run.evicted, leaving=run.leaving, claim_lost=run.claim_lost)
         try:
             found.note_stop(note)
+            self.without_room.discard(key)
         except FileNotFoundError:
             return  # the folder of the run was removed: `run_checks` ends the run
+        except OSError as error:
+            # A shim that has not started yet would not know of the stop.
+            if not self._lacks_room(key, error):
+                raise
+            if not self.launcher.has_started(key):
+                return
         log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
         if self.launcher.stop(found):
             self._track(asyncio.create_task(self.launch(found)))

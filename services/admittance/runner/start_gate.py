@@ -89,9 +89,15 @@ class StartGate:
             self.count(run, run.identity.pods)
         return reason
 
+    def wait_for_room(self, key: str) -> None:
+        """Notes that the run with the key waits for room on the disk, without a place in a
+        queue."""
+        self.waiting[key] = self._no_space
+
     def forget(self, key: str) -> list[RunFiles]:
         """Removes a run that has ended; returns the runs that may be offered again."""
         if key not in self._started:
+            self.waiting.pop(key, None)
             for name in [name for name, queue in self._queues.items() if key in queue]:
                 self._leave_queue(key, name)
             return []
@@ -167,6 +173,8 @@ class GatedShims:
         self.start_slots = shims.start_slots
         self.kill = shims.kill
         self.findings = self._gate.findings
+        self.has_started = self._gate.has_started
+        self.wait_for_room = self._gate.wait_for_room
 
     @property
     def waiting(self) -> Mapping[str, str]:

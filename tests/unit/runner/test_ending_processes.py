@@ -71,6 +71,7 @@ class OpenRun:
             folders={"k": found},
             runs={"k": run},
             ending=set(),
+            without_room=set(),
             report_journal=lambda *_: None,
             executor=SimpleNamespace(sweep=self._sweep),
             run_in_background=lambda work, _: self.works.append(work),

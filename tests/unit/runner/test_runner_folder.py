@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from admittance.events.requests import Logs, LogsReply
 from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
 from admittance.runner.disk.trash import TrashRemover, trash_of
 from admittance.runner.folder import DataFolder, RunFolder, find_run
+from admittance.runner.jobs.journal import JournalWriter, read_lease
 from admittance.runner.machine import (
     ClosedRuns,
     RunIdentity,
@@ -101,6 +103,35 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(SetupError, match=r"runner cannot be used \(No space left on device\)"):
         DataFolder.open(tmp_path)
     assert sorted(path.name for path in (tmp_path / "runner").iterdir()) == ["lock", "runs"]
+
+
+def test_a_full_disk_keeps_lines_of_the_journal_for_the_next_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, room = os.write, [5, 0]
+
+    def on_a_full_disk(file: int, data: bytes) -> int:
+        if not (left := room.pop(0) if room else len(data)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data[:left])
+
+    monkeypatch.setattr("admittance.runner.jobs.journal.os.write", on_a_full_disk)
+    journal = JournalWriter(str(tmp_path))
+    journal.write({"e": "up"}, durable=True)
+    assert not journal.flush("/nowhere", "k")
+    journal.write({"e": "ready"}, durable=False)
+    assert journal.flush("/nowhere", "k")
+    assert (tmp_path / "journal").read_text() == '{"e": "up"}\n{"e": "ready"}\n'
+
+
+def test_a_lease_is_renewed_in_its_place_and_a_shim_reads_it(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    folder.touch_lease(123456.789012345)
+    inode = folder.lease.stat().st_ino
+    folder.touch_lease(7.5)
+    assert folder.lease.stat().st_ino == inode
+    assert read_lease(str(folder.lease)) == 7.5
+    folder.close()
 
 
 def test_runs_are_found_again_and_other_folders_are_removed(tmp_path: Path) -> None:

@@ -6,12 +6,16 @@ the module imports little; what the lines of a journal mean: `admittance.runner.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
 JOURNAL_MAX = 128 << 20
 """The size in bytes of a journal that is full: the runner keeps the ends of all pods in memory. A
 million pods have about as many bytes."""
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a disk or a quota without room, which may have room again."""
 
 
 def read_lease(path: str) -> float:
@@ -28,6 +32,7 @@ class JournalWriter:
 
     def __init__(self, folder: str) -> None:
         self._lines: list[dict[str, object]] = []
+        self._data = b""  # lines that are not completely written
         self._durable = False
         self._file = os.open(
             os.path.join(folder, "journal"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
@@ -43,18 +48,30 @@ class JournalWriter:
         self._lines.append(line)
         self._durable = self._durable or durable
 
-    def flush(self, notify: str, key: str) -> None:
+    def flush(self, notify: str, key: str) -> bool:
         """Appends the collected lines, synced if one of them is ``durable``; then writes the run's
-        key to the pipe ``notify``, for the runner."""
-        if not self._lines:
-            return
-        data = "".join(json.dumps(line) + "\n" for line in self._lines).encode()
-        self._size += len(data)
-        while data:
-            data = data[os.write(self._file, data) :]
-        if self._durable:
-            os.fsync(self._file)
-        self._lines, self._durable = [], False
+        key to the pipe ``notify``, for the runner. Returns False if the disk has no room: the next
+        call tries again."""
+        if not self._lines and not self._data:
+            return True
+        self._data += "".join(json.dumps(line) + "\n" for line in self._lines).encode()
+        self._lines = []
+        try:
+            while self._data:
+                written = os.write(self._file, self._data)
+                self._size += written
+                self._data = self._data[written:]
+            if self._durable:
+                os.fsync(self._file)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            return False
+        self._durable = False
+        self._notify(notify, key)
+        return True
+
+    def _notify(self, notify: str, key: str) -> None:
         try:
             # Without a runner the pipe cannot be opened; the next runner reads the journal anyway.
             pipe = os.open(notify, os.O_WRONLY | os.O_NONBLOCK)

@@ -87,6 +87,8 @@ MESSAGE_MAX = 1_000
 """The most characters of a message: the name of a program may have a hundred thousand."""
 STARTS_MAX = 64
 """The most pods that start before the shim looks at its lease, at signals and at output again."""
+NO_ROOM_SECONDS = 1.0
+"""Seconds between two attempts to write the journal to a disk without room: the job goes on."""
 FULL_GRACE_SECONDS = 1.0
 """The grace period of a pod that has written more than it may: it would go on writing."""
 
@@ -131,8 +133,8 @@ class Shim:
     def write(self, *, durable: bool = False, **line: object) -> None:
         self.journal.write(line, durable=durable)
 
-    def flush(self) -> None:
-        self.journal.flush(self.spec["notify"], self.spec["key"])
+    def flush(self) -> bool:
+        return self.journal.flush(self.spec["notify"], self.spec["key"])
 
     def fill(self) -> None:
         """Starts pods up to the parallelism and the completions of each pod set, and containers
@@ -446,8 +448,9 @@ class Shim:
                 self.write(e="ready")
             if not self.pods and not self.waits():
                 break
-            self.flush()
             due = min(self.kill_at, deadline, self.next_time())
+            if not self.flush():
+                due = min(due, boot_seconds() + NO_ROOM_SECONDS)
             self.output.wait(wake, min(3600.0, max(0.0, due - boot_seconds())))
             try:
                 while os.read(wake, 512):
@@ -481,7 +484,8 @@ class Shim:
         message = "" if kind == "succeeded" else self.message or "stopped"
         code, reason = (self.code, self.reason) if kind == "failed" else (0, "")
         self.write(durable=True, e="outcome", kind=kind, message=message, code=code, reason=reason)
-        self.flush()
+        while not self.flush():
+            time.sleep(NO_ROOM_SECONDS)
 
     def is_ready(self) -> bool:
         waiting = any(not pod.main_started for pod in self.pods.values())

@@ -1,0 +1,55 @@
+"""A runner whose disk is full: jobs wait for room, and nothing else ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admittance.runner.folder import RunFolder
+from integration.runner.harness import running_testbed, until
+
+
+class FullDisk:
+    """A disk on which a runner can write neither runs nor stop notes while it is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = False
+        self.refused = 0
+        for name in ("write", "note_stop"):
+            self._guard(monkeypatch, name)
+
+    def _guard(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        original = getattr(RunFolder, name)
+
+        def guarded(run: RunFolder, value: Any) -> None:
+            if self.is_full:
+                self.refused += 1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            original(run, value)
+
+        monkeypatch.setattr(RunFolder, name, guarded)
+
+
+async def test_jobs_start_and_stop_on_a_full_disk_without_an_end_of_the_runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    monkeypatch.setattr("admittance.runner.service.CHECK_SECONDS", 0.05)
+    async with running_testbed(tmp_path) as testbed, testbed.runner():
+        works = await testbed.admit("works", "sleep 60")
+        await testbed.wait_for_fact("started", "works")
+        disk.is_full = True
+        evicted = await testbed.evict("works", works)
+        assert (await testbed.wait_for_fact("stopped", "works")).revision == evicted
+        assert disk.refused == 1
+        waits = await testbed.admit("waits", "echo hi")
+        await until(lambda: disk.refused > 1, "an attempt to start")
+        evicted = await testbed.evict("waits", waits)
+        assert (await testbed.wait_for_fact("stopped", "waits")).revision == evicted
+        await testbed.admit("later", "echo hi")
+        disk.is_full = False
+        assert (await testbed.wait_for_fact("finished", "later")).succeeded
