@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final
 
 from admittance.api.problems import DUPLICATE, INVALID, TOO_LONG, Problem, shown
+from admittance.text_cache import text_cache
 
 SUBDOMAIN_MAX: Final = 253
 LABEL_MAX: Final = 63
@@ -29,7 +29,7 @@ _KIND = re.compile(KIND_PATTERN, re.ASCII)
 _ANNOTATIONS_MAX: Final = 256 * 1024
 
 
-@lru_cache(maxsize=16_384)
+@text_cache(16_384)
 def name_error(name: str) -> str:
     """The error in the name of an object (a DNS-1123 subdomain)."""
     if len(name) > SUBDOMAIN_MAX:
@@ -42,7 +42,7 @@ def name_error(name: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=16_384)
+@text_cache(16_384)
 def label_error(name: str) -> str:
     """The error in a DNS label: the name of a namespace, a pod set or a variant."""
     if len(name) > LABEL_MAX:
@@ -63,7 +63,7 @@ def _suggestion(name: str, syntax: re.Pattern[str]) -> str:
     return f"; did you mean {mended}?" if syntax.fullmatch(mended) else ""
 
 
-@lru_cache(maxsize=16_384)
+@text_cache(16_384)
 def label_key_error(key: str) -> str:
     """The error in the key of a label or the name of a resource: ``[DNS name/]name``."""
     prefix, slash, name = key.rpartition("/")
@@ -81,7 +81,7 @@ def label_key_error(key: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=16_384)
+@text_cache(16_384)
 def label_value_error(value: str) -> str:
     """The error in the value of a label."""
     if len(value) > LABEL_MAX:

@@ -13,6 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from admittance.text_cache import pair_cache
+
 INT64_MAX: Final = 2**63 - 1
 """The largest amount in accounting units. A quota of this size means no limit."""
 
@@ -104,7 +106,7 @@ def quantity_error(quantity: str | int | float) -> str:
     return f"must not be negative, not {quantity}" if negative else ""
 
 
-@lru_cache(maxsize=16_384, typed=True)
+@pair_cache(16_384)
 def units(resource: str, quantity: str | int | float) -> int | Fraction:
     """The quantity in exact accounting units, without rounding: callers add such amounts and round
     the sum (`whole`).
@@ -123,7 +125,7 @@ def whole(exact: int | Fraction) -> int:
     return max(number, -INT64_MAX)
 
 
-@lru_cache(maxsize=16_384, typed=True)
+@pair_cache(16_384)
 def amount(resource: str, quantity: str | int | float) -> int:
     """The quantity in accounting units: cpu in thousandths, everything else whole; rounded up.
 
@@ -144,7 +146,7 @@ def _largest(number: int, base: int, suffixes: tuple[str, ...]) -> str:
     return f"{number}{suffixes[step]}"
 
 
-@lru_cache(maxsize=16_384)
+@pair_cache(16_384)
 def render(resource: str, amount: int) -> str:
     """An amount in accounting units written as a quantity, with the largest suffix that needs no
     fraction.

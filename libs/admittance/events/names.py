@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
+
+from admittance.text_cache import text_cache
 
 NO_NAMESPACE: Final = "_"
 """The token in place of the namespace for an object without a namespace. No valid name has this
@@ -38,7 +39,7 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"={byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
-@lru_cache(maxsize=65_536)
+@text_cache(65_536)
 def token(name: str) -> str:
     """The token of ``name`` in subjects, bucket keys and durables. Raises ValueError for ""."""
     if _PLAIN.match(name):
@@ -60,7 +61,7 @@ def service_name(name: str) -> str:
     return _UNNAMEABLE.sub("-", name)
 
 
-@lru_cache(maxsize=65_536)
+@text_cache(65_536)
 def plain(escaped: str) -> str:
     """The name of a token; the inverse of `token`. Raises BadToken."""
     if _PLAIN.match(escaped):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
 
 from admittance.api.limits import INT32_MAX
 from admittance.api.problems import Problem
+from admittance.text_cache import text_cache
 
 WAIT_FOR_PODS_READY: Final = "kueue.x-k8s.io/wait-for-pods-ready"
 """Annotation of a Workload or Job: a JSON text like
@@ -30,7 +30,7 @@ class PodsReadyTimeouts(
 _decoder = msgspec.json.Decoder(PodsReadyTimeouts)
 
 
-@lru_cache(maxsize=256)
+@text_cache(256)
 def timeouts_of(written: str) -> PodsReadyTimeouts:
     """The limits in the annotation. Raises msgspec.MsgspecError if it cannot be read."""
     return _decoder.decode(written)

@@ -20,6 +20,10 @@ from admittance.api.pods import NodeSelectorTerm
 from admittance.quota.cell import times
 
 _CACHE_MAX: Final = 8_192
+"""How many shapes are found by the bytes of their pod sets."""
+_CACHED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""The most bytes of these pod sets together. The shape of a large pod set may be as large, for
+example if it has thousands of tolerations."""
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +137,7 @@ class Shapes:
         self._transformations = tuple(transformations)
         self._interned: WeakValueDictionary[Any, RequestShape] = WeakValueDictionary()
         self._read: dict[tuple[bytes, frozenset[str] | None], RequestShape] = {}
+        self._read_bytes = 0
 
     def needs(self, spec: bytes | msgspec.Raw, allowed: frozenset[str] | None = None) -> Needs:
         """Returns the fields of a workload's spec that the scheduler reads. ``allowed``: the
@@ -148,8 +153,11 @@ class Shapes:
         key = blake2b(head.pod_sets, digest_size=16).digest(), allowed
         shape = self._read.get(key)
         if shape is None:
-            if len(self._read) >= _CACHE_MAX:
+            length = len(head.pod_sets)
+            if len(self._read) >= _CACHE_MAX or self._read_bytes + length > _CACHED_BYTES_MAX:
                 self._read.clear()
+                self._read_bytes = 0
+            self._read_bytes += length
             shape = self._read[key] = self._shape(bytes(head.pod_sets), allowed)
         gates = tuple([intern(gate.name) for gate in head.preemption_gates])
         return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role, gates)
