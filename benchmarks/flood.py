@@ -1,12 +1,15 @@
 """How long a flood of one namespace delays the single job of another one, on a locked server.
 
-``python -m benchmarks.flood [--flood 20000] [--jobs 15]``
+``python -m benchmarks.flood [--flood 20000] [--jobs 15] [--containers 1]``
 
 The flood is published twice: straight to the log, as by a client in the account of the services,
 and by a user, whose facts enter the log in turn by namespace. Each time a process of its own sends
 all submissions at once. Until the last of them is applied, a single job with free quota is
 submitted in another namespace every 100 ms; the time until each is admitted is compared with that
 before the flood.
+
+With ``--flood 30 --containers 5500`` the flood is 30 manifests of 460 KB, and only the user sends
+them.
 """
 
 from __future__ import annotations
@@ -63,9 +66,12 @@ def _queues(name: str, cpu: int) -> list[dict[str, Any]]:
     ]
 
 
-def _submission(way: str, user: str, namespace: str, name: str) -> Outgoing:
-    container = {"name": "main", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
-    spec = {"restartPolicy": "Never", "containers": [container]}
+def _submission(way: str, user: str, namespace: str, name: str, containers: int = 1) -> Outgoing:
+    each = {"command": ["true"], "resources": {"requests": {"cpu": "1"}}}
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [{"name": f"c{number}", **each} for number in range(containers)],
+    }
     manifest = {
         "apiVersion": VERSION,
         "kind": "Workload",
@@ -80,10 +86,11 @@ def _submission(way: str, user: str, namespace: str, name: str) -> Outgoing:
     return Outgoing(subject, msgspec.json.encode(fact), {"Nats-Msg-Id": f"{way}-{name}"})
 
 
-async def _flood(url: str, creds: str, way: str, count: int) -> None:
+async def _flood(url: str, creds: str, way: str, count: int, containers: int) -> None:
     """Sends all submissions at once, and waits until all are acknowledged."""
     bus = await Bus.connect(url, name="flood", access=ConnectionOptions(creds=creds))
-    messages = [_submission(way, "ada", "flood", f"{way}-{n}") for n in range(count)]
+    names = [f"{way}-{n}" for n in range(count)]
+    messages = [_submission(way, "ada", "flood", name, containers) for name in names]
     parts = [messages[at : at + PART] for at in range(0, count, PART)]
     sys.stdout.write("begin\n")
     sys.stdout.flush()
@@ -124,15 +131,15 @@ class Quiet:
         return (clock.monotonic() - began) * 1000
 
 
-async def _measured(flood: int, jobs: int) -> list[str]:
+async def _measured(flood: int, jobs: int, containers: int) -> list[str]:
     lines = []
-    for way in PREFIXES:
+    for way in PREFIXES if containers == 1 else ["turns"]:
         with tempfile.TemporaryDirectory(prefix="admit-bench-") as name:
-            lines.append(await _way(Path(name), way, flood, jobs))
+            lines.append(await _way(Path(name), way, flood, jobs, containers))
     return lines
 
 
-async def _way(folder: Path, way: str, flood: int, jobs: int) -> str:
+async def _way(folder: Path, way: str, flood: int, jobs: int, containers: int) -> str:
     data = folder / "data"
     arguments = ["up", "--no-runner", "--port", "0", "--data-dir", str(data)]
     child = await system.start(arguments, folder / "log")
@@ -153,7 +160,8 @@ async def _way(folder: Path, way: str, flood: int, jobs: int) -> str:
             await quiet.start()
             before = [await quiet.job(way) for _ in range(jobs)]
             creds = str(folder / "ada.creds") if way == "turns" else str(access.creds)
-            words = ("--flooder", url, creds, way, "--flood", str(flood))
+            words = ["--flooder", url, creds, way, "--flood", str(flood)]
+            words += ["--containers", str(containers)]
             flooding = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "benchmarks.flood", *words), stdout=asyncio.subprocess.PIPE
             )
@@ -181,10 +189,11 @@ async def _way(folder: Path, way: str, flood: int, jobs: int) -> str:
     finally:
         await child.stop()
     delay = median(during) - median(before)
+    size = f" of {containers:,} containers" if containers > 1 else ""
     return (
-        f"{way:<5}  {flood} submissions at once: a single job of another namespace is admitted "
-        f"after {median(before):.1f} ms without and {median(during):.1f} ms with the flood, "
-        f"median of {len(during)} jobs in {took:.1f} s, longest {max(during):.0f} ms: "
+        f"{way:<5}  {flood} submissions at once{size}: a single job of another namespace is "
+        f"admitted after {median(before):.1f} ms without and {median(during):.1f} ms with the "
+        f"flood, median of {len(during)} jobs in {took:.1f} s, longest {max(during):.0f} ms: "
         f"delayed by {delay:.0f} ms"
     )
 
@@ -222,14 +231,15 @@ def command() -> list[str]:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--flood", type=int, default=20_000, help="submissions at once")
     parser.add_argument("--jobs", type=int, default=15, help="single jobs before the flood")
+    parser.add_argument("--containers", type=int, default=1, help="of a submission of the flood")
     parser.add_argument("--flooder", nargs=3, metavar=("URL", "CREDS", "WAY"), default=None)
     found = parser.parse_args()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         if found.flooder:
             url, creds, way = found.flooder
-            runner.run(_flood(url, creds, way, found.flood))
+            runner.run(_flood(url, creds, way, found.flood, found.containers))
             return []
-        return runner.run(_measured(found.flood, found.jobs))
+        return runner.run(_measured(found.flood, found.jobs, found.containers))
 
 
 if __name__ == "__main__":

@@ -69,10 +69,12 @@ def _where(workload: StoredWorkload) -> tuple[str, str] | None:
 
 IN_FLIGHT_MAX: Final = 64
 """The most facts of people that are published and not yet applied."""
-IN_FLIGHT_BYTES: Final = 512 * 1024
-"""The bytes of facts of people that are published and not yet applied, after which no further one
-is published: to apply a manifest of 440 KB takes 0.2 s, and a fact of another namespace would wait
-for 64 of them."""
+IN_FLIGHT_BYTES: Final = 256 * 1024
+"""The bytes of facts of people that are published and not yet applied, after which no further large
+one is published: the services need a tenth of a second for a manifest of 440 KB, and a fact of
+another namespace would wait for 64 of them."""
+SMALL_BYTES: Final = 16 * 1024
+"""The most bytes of a fact that does not wait because large facts are in flight."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """The most bytes of requests of one namespace that wait to be published."""
 ALL_WAITING_BYTES_MAX: Final = 4 * WAITING_BYTES_MAX
@@ -154,15 +156,16 @@ class FlowControl:
         return refusal
 
     def take(self) -> list[UserRequest]:
-        """The requests to publish now: one request of each namespace in turn, until
-        `IN_FLIGHT_MAX` facts or `IN_FLIGHT_BYTES` are in flight."""
-        found = []
-        while (
-            self._waiting
-            and self._taken + len(self._unapplied) < IN_FLIGHT_MAX
-            and self._flying < IN_FLIGHT_BYTES
-        ):
+        """The requests to publish now: one request of each namespace in turn, until `IN_FLIGHT_MAX`
+        facts are in flight. While `IN_FLIGHT_BYTES` are in flight, namespaces whose next request is
+        large are left out, and keep their order."""
+        found: list[UserRequest] = []
+        left_out: list[tuple[str, deque[UserRequest]]] = []
+        while self._waiting and self._taken + len(self._unapplied) < IN_FLIGHT_MAX:
             namespace, requests = self._waiting.popitem(last=False)
+            if requests[0].size > SMALL_BYTES and self._flying >= IN_FLIGHT_BYTES:
+                left_out.append((namespace, requests))
+                continue
             request = requests.popleft()
             self._bytes[namespace] -= _weight(request)
             self._all_bytes -= _weight(request)
@@ -173,6 +176,9 @@ class FlowControl:
             self._taken += 1
             self._flying += request.size
             found.append(request)
+        for namespace, requests in reversed(left_out):
+            self._waiting[namespace] = requests
+            self._waiting.move_to_end(namespace, last=False)
         return found
 
     def stored(self, request: UserRequest, sequence: int) -> None:

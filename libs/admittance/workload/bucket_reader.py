@@ -8,6 +8,7 @@ the right shape, and all numbers and times are in range.
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from admittance.api.kinds import KINDS
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _NAMESPACED: Final = {kind.token: kind.namespaced for kind in KINDS.values()}
 """Whether the objects of a kind have a namespace, by the first part of their keys. A foreign kind
 is not listed: only the program that owns the kind knows."""
+LARGE: Final = 32 * 1024
+"""The bytes from which on the value of a workload is cached."""
 SECONDS_MAX: Final = 2**33
 """Longest execution time of a job in seconds: 270 years."""
 
@@ -55,12 +58,21 @@ def names_of(key: str) -> tuple[str, str]:
 
 def read(key: str, value: bytes) -> StoredWorkload:
     """The workload at a bucket key. Raises Unreadable if the value is invalid."""
+    return _read(key, value) if len(value) < LARGE else _read_large(key, value)
+
+
+def _read(key: str, value: bytes) -> StoredWorkload:
     workload = decode_readable(stored.decode, value)
     try:
         _check(key, workload)
     except BROKEN as error:
         raise Unreadable(reason_of(error)) from error
     return workload
+
+
+# In one process several services read each value: only the first of them decodes a large one. The
+# cache keeps a few values, so hostile ones take a limited part of memory.
+_read_large = lru_cache(maxsize=8)(_read)
 
 
 def read_whole(key: str, value: bytes) -> StoredWorkload:

@@ -143,26 +143,30 @@ encode = _encoder.encode
 
 HEADS_MAX = 4096
 HEADED_MAX = 8192
-"""Only specs of up to this many bytes have a cached head, which bounds the memory of unused
-entries."""
+LARGE_HEADS_MAX = 16
+"""Of specs of more than `HEADED_MAX` bytes only so many heads are cached: an entry of the cache
+keeps the bytes of its spec, also when the workload is gone."""
 _heads: dict[int, tuple[msgspec.Raw, SpecHead]] = {}
 """A cache of decoded heads by the identity of the spec bytes. A cache entry keeps the spec bytes,
 so that their identity is not reused. One fact needs the heads of the same few workloads dozens of
 times."""
+_large_heads: dict[int, tuple[msgspec.Raw, SpecHead]] = {}
 
 
 def head(workload: StoredWorkload) -> SpecHead:
     """Returns queue name, priority, activity and other fields that can change of a stored
     workload."""
     spec = workload.spec
-    kept = _heads.get(id(spec))
+    kept = _heads.get(id(spec)) or _large_heads.get(id(spec))
     if kept is not None and kept[0] is spec:
         return kept[1]
     found = _head.decode(spec)
-    if len(spec) <= HEADED_MAX:
-        if len(_heads) >= HEADS_MAX:
-            _heads.clear()
-        _heads[id(spec)] = spec, found
+    heads, most = (
+        (_heads, HEADS_MAX) if len(spec) <= HEADED_MAX else (_large_heads, LARGE_HEADS_MAX)
+    )
+    if len(heads) >= most:
+        heads.clear()
+    heads[id(spec)] = spec, found
     return found
 
 

@@ -12,6 +12,7 @@ from admittance.control.flow_control import (
     FACT_BYTES_MAX,
     IN_FLIGHT_MAX,
     REQUEST_BYTES,
+    SMALL_BYTES,
     WAITING_BYTES_MAX,
     FlowControl,
     PendingCounts,
@@ -60,16 +61,19 @@ def test_large_facts_of_a_namespace_leave_a_quiet_one_its_turn() -> None:
     large = [asks("flood", size=300_000)._replace(manifest_size=300_000) for _ in range(9)]
     for one in large:
         control.arrive(one, 0)
-    taken = control.take()
-    assert taken == large[:2]
-    quiet = asks("quiet")
-    control.arrive(quiet, 0)
+    assert control.take() == large[:1]
+    quiet = [asks("quiet") for _ in range(3)]
+    large.append(asks("third", size=SMALL_BYTES + 1))
+    for one in [*quiet, large[-1]]:
+        control.arrive(one, 0)
+    assert control.take() == quiet, "small facts do not wait"
     assert control.take() == []
-    control.stored(taken[0], 7)
-    control.dropped(taken[1])
-    assert control.take() == [large[2]]
+    control.stored(large[0], 7)
+    assert control.take() == []
     control.applied(7)
-    assert control.take() == [quiet, large[3]]
+    assert control.take() == [large[1]]
+    control.dropped(large[1])
+    assert control.take() == [large[-1], large[2]], "namespaces take turns"
 
 
 def test_quiet_namespace_is_next_when_the_first_fact_is_applied() -> None:
