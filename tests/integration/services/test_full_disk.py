@@ -75,7 +75,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 async def test_a_full_disk_is_reported_and_services_continue_after_it(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "ASK_SECONDS", 1.0)
+    monkeypatch.setattr("admittance.client.link.ASK_SECONDS", 1.0)
     server = TestServer(disk.folder)
     call = Call(url=await server.start())
     bus = await Bus.connect(call.url, name="test")
@@ -121,13 +121,15 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
         await server.stop()
 
 
+@pytest.mark.parametrize("adopted", [False, True], ids=["its own", "adopted after the full disk"])
 async def test_admit_up_restarts_a_server_that_takes_no_writes_after_a_full_disk(
-    disk: Disk,
+    disk: Disk, adopted: bool
 ) -> None:
     server = EmbeddedServer(disk.folder)
     bus = await Bus.connect(await server.start(), name="test")
     await streams.ensure(bus)
-    watching = asyncio.create_task(watch(server, asyncio.Event()))
+    if not adopted:
+        watching = asyncio.create_task(watch(server, asyncio.Event()))
     before = server.pid
     message = Outgoing(subject_of(TOO_LONG), encode(TOO_LONG))
     try:
@@ -135,6 +137,10 @@ async def test_admit_up_restarts_a_server_that_takes_no_writes_after_a_full_disk
         with pytest.raises(Unavailable):
             await bus.publish(message, timeout=1.0)
         disk.free()
+        if adopted:
+            server.leave()
+            await server.start()
+            watching = asyncio.create_task(watch(server, asyncio.Event()))
 
         async def it_takes_the_message() -> bool:
             with suppress(Unavailable):

@@ -4,8 +4,8 @@ no writes after its disk was full.
 After a failed write a nats-server takes no more writes to the stream of that write until the server
 is restarted, even with free space (`runtime/bus/streams.py`). A restart costs about a second:
 services reconnect, and acknowledged writes are on disk. The server is restarted only if the disk
-was full, there is space again, and a write is still not acknowledged. On a full disk a restart
-would not help.
+was full or the server is older than `admit up`, there is space again, and a write is still not
+acknowledged. On a full disk a restart would not help.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ log = structlog.get_logger()
 
 class Disk:
     """The disk of the server's data folder. ``was_full``: the disk has been full at some time since
-    the last call of `recovered`.
+    the last call of `recovered`. ``is_unsure``: whether the server that an earlier start left
+    running may have met a full disk before.
     """
 
     def __init__(self, server: EmbeddedServer) -> None:
         self._folder = server.data_dir
         self.was_full = False
+        self.is_unsure = server.adopted
 
     def look(self) -> None:
         """Records whether the disk is full, and logs a full disk once."""
@@ -60,8 +62,9 @@ class Disk:
 
     def recovered(self) -> None:
         """Records that the server accepts writes again."""
-        self.was_full = False
-        log.info("disk_has_room", folder=str(self._folder))
+        if self.was_full:
+            log.info("disk_has_room", folder=str(self._folder))
+        self.was_full = self.is_unsure = False
 
     def _free(self) -> int:
         return shutil.disk_usage(self._folder).free
@@ -87,7 +90,7 @@ async def _watch(server: EmbeddedServer, disk: Disk, access: ConnectionOptions) 
             log.error("server_died")
             server.leave()
             await _start(server, disk)
-        elif disk.was_full and disk.has_room():
+        elif (disk.was_full or disk.is_unsure) and disk.has_room():
             if await _is_stuck(server, access):
                 log.warning("server_restarted", reason="it took no writes after a full disk")
                 await server.stop()
