@@ -156,6 +156,7 @@ SUBJECTS = """
     admit.workload.started.{namespace}.{name}
     admit.workload.pods_ready.{namespace}.{name}
     admit.workload.pods_not_ready.{namespace}.{name}
+    admit.workload.pods_failed.{namespace}.{name}
     admit.workload.finished.{namespace}.{name}
     admit.workload.stopped.{namespace}.{name}
     admit.workload.assigned.{namespace}.{name}

@@ -47,7 +47,9 @@ APPROVER_VERBS: Final = ("approved", "denied")
 ADMIN_VERBS: Final = (*USER_VERBS, *APPROVER_VERBS, "finished")
 ADMIN_REQUESTS: Final = ("apply", "delete")
 """Requests ``admit.user.<user>.<request>``: the subject names the user that sends the request."""
-RUNNER_FACTS: Final = ("started", "pods_ready", "pods_not_ready", "finished", "stopped")
+RUNNER_FACTS: Final = (
+    *("started", "pods_ready", "pods_not_ready", "pods_failed", "finished", "stopped"),
+)
 NAMESPACE_QUESTIONS: Final = (
     *("events", "explain", "fit", "logs", "objects", "pending", "queues", "runners", "settled"),
     "simulate",

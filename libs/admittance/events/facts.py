@@ -18,6 +18,7 @@ from admittance.events.shapes import (
     Grounds,
     HandedOn,
     PendingPreemption,
+    PodRetries,
     PodSetToRun,
     PodSetUpdate,
     PreemptedBy,
@@ -120,6 +121,14 @@ class PodsNotReady(Fact, frozen=True, kw_only=True):
 
     revision: int
     message: str = ""
+
+
+class PodsFailed(Fact, frozen=True, kw_only=True):
+    """Pods of the workload failed and run again, for the admission at ``revision``. It is published
+    for some failures only: soon after the first one, and then less and less often."""
+
+    revision: int
+    retries: PodRetries
 
 
 class Finished(Fact, frozen=True, kw_only=True):

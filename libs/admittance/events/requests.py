@@ -23,6 +23,7 @@ from admittance.events.shapes import (
     ConsumedUsage,
     Finding,
     PodLog,
+    PodRetries,
     PodSetUpdate,
     PreemptedBy,
     Shortfall,
@@ -331,12 +332,13 @@ class Logs(Request, frozen=True, kw_only=True):
 
 class LogsReply(Reply, frozen=True, kw_only=True):
     """``revision``: revision of the admission with which the run began. ``waiting``: why the runner
-    has not started the run yet."""
+    has not started the run yet. ``retries``: the failed pods of a run that goes on; None: none."""
 
     pods: tuple[PodLog, ...] = ()
     complete: bool = True
     revision: int = 0
     waiting: str = ""
+    retries: PodRetries | None = None
 
 
 # Answered by the retry-timer. -----------------------------------------------------------

@@ -282,6 +282,27 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     todo: str = ""
 
 
+class PodRetry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A pod that failed and runs again ``at`` that time. ``left``: how often it may fail again
+    without ending its index or its job; None: any number of times."""
+
+    pod: str
+    at: datetime
+    left: int | None = None
+
+
+class PodRetries(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The failed pods of a run. ``failed``: how many pods, or containers that start again in their
+    pods, have failed. ``given_up``: how many indexes have failed for good. ``waiting``: how many
+    pods wait for their next start; ``pods``: the first of them. ``message``: the last failure."""
+
+    failed: int
+    given_up: int = 0
+    waiting: int = 0
+    pods: tuple[PodRetry, ...] = ()
+    message: str = ""
+
+
 class PodLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Output of one pod. ``pod`` is ``<pod set>-<index>``; ``offset`` is the position in the output
     at which ``text`` ends, in bytes. ``cut``: bytes before ``text`` that were asked for, but that

@@ -56,6 +56,7 @@ WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
     "started": facts.Started,
     "pods_ready": facts.PodsReady,
     "pods_not_ready": facts.PodsNotReady,
+    "pods_failed": facts.PodsFailed,
     "finished": facts.Finished,
     "stopped": facts.Stopped,
     "assigned": facts.Assigned,

@@ -59,7 +59,13 @@ def with_named_revision(
             return known
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
-        case facts.Started() | facts.PodsReady() | facts.PodsNotReady() | facts.Finished():
+        case (
+            facts.Started()
+            | facts.PodsReady()
+            | facts.PodsNotReady()
+            | facts.PodsFailed()
+            | facts.Finished()
+        ):
             revision = fact.revision
             field, present = "admitted_revision", workload.status.admitted_revision
         case _:

@@ -182,6 +182,9 @@ class Life:
             case facts.PodsNotReady(revision=revision, message=message):
                 if self._run is not None and self._is_of_admission(revision):
                     self.recorder.event(self._run, "pods_not_ready", message=message)
+            case facts.PodsFailed(revision=revision, retries=retries):
+                if self._run is not None and self._is_of_admission(revision):
+                    self.recorder.event(self._run, "pods_failed", message=retries.message)
             case facts.Finished():
                 self._on_finished(logged, fact)
             case facts.Stopped():

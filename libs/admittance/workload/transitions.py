@@ -243,6 +243,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows((*_OFF, *_F), facts.CheckReported, ignore_verdict),
     # Rows for facts that runners publish: their reports about jobs.
     **_rows((*_JOB, *_E), facts.Started, requests.started),
+    **_rows((*_JOB, *_E), facts.PodsFailed, requests.pods_failed),
     **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R)),
     **_rows(_R, facts.PodsReady, requests.pods_ready),
     **_rows(_R, facts.PodsNotReady, requests.pods_not_ready, ("T25", _A)),

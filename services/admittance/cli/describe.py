@@ -11,7 +11,14 @@ from admittance.api.queues import ClusterQueue
 from admittance.cli import get
 from admittance.cli.events import recent
 from admittance.cli.explain import corrected, explained, preempted
-from admittance.cli.show import capacity_requests, pools, sections, tables, variants
+from admittance.cli.show import (
+    capacity_requests,
+    pools,
+    runner_waits,
+    sections,
+    tables,
+    variants,
+)
 from admittance.cli.show.capacity_requests import record_of
 from admittance.cli.show.event_lines import EventLine
 from admittance.cli.show.families import Family, family_of, is_parent, is_variant, parent_of
@@ -55,7 +62,9 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
             asked = await capacity_requests.of_family(bus, found, family)
             silent = await capacity_requests.silent_classes(bus, asked)
             because = await _because(bus, found, clock.now())
-            _show_workload(found, events, clock.now(), family, because, asked, silent)
+            answer = await runner_waits.answer_of_runner(bus, found.workload(), clock.now())
+            failed = runner_waits.retry_lines(answer.retries, clock.now())
+            _show_workload(found, events, clock.now(), family, because, asked, silent, failed)
             return
         record = record_of(found) if kind is kinds.REQUEST else None
         if record is not None:
@@ -106,6 +115,7 @@ def _show_workload(
     because: tuple[str, str],
     asked: Sequence[Record] = (),
     silent: Collection[str] = (),
+    failed: Sequence[str] = (),
 ) -> None:
     workload = found.workload()
     plain = found.plain()
@@ -142,6 +152,10 @@ def _show_workload(
         output.section("Variants, best first", variants.variant_table(family, now))
         output.section("Checks of the variants", variants.check_table(family, now))
     output.section("Pod sets", sections.pod_sets(plain))
+    if failed:
+        output.say("\nFailed pods")
+        for line in failed:
+            output.say(f"  {output.clean(line)}")
     output.section("Checks", sections.check_table(workload, now))
     for record in asked:
         capacity_requests.show(record, now, silent)

@@ -64,7 +64,7 @@ async def explain(call: Call, name: str) -> None:
         family = await family_of(bus, found) if is_parent(workload) else None
         parent = await parent_of(bus, found) if is_variant(workload) else None
         waits = await _capacity(bus, found, family, now)
-        held_back = await runner_waits.waits_on_runner(bus, workload, now)
+        held_back, retries = await runner_waits.answer_of_runner(bus, workload, now)
         refused = await runner_waits.refused_by_runners(bus, workload, now)
     if reply.error:
         raise AnswerIsNo(reply.error)
@@ -77,6 +77,8 @@ async def explain(call: Call, name: str) -> None:
         value["capacityAwaitedOf"] = waits
     if held_back:
         value["waitsOnRunner"] = held_back
+    if retries is not None:
+        value["podRetries"] = output.plain_of(retries)
     if refused.why:
         value["noRunnerStarts"] = refused.why
     value["phase"] = reply.phase or str(phase(workload, now))
@@ -87,6 +89,7 @@ async def explain(call: Call, name: str) -> None:
     _show(found, reply, value["phase"], family, refused.why)
     if held_back and held_back != runner_waits.NO_RUNNER:
         output.say(f"its runner has not started it yet: {output.clean(held_back)}")
+    _list("Failed pods", runner_waits.retry_lines(retries, now))
     _list("Waits for capacity", waits)
 
 

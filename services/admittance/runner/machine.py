@@ -8,17 +8,23 @@ simulation provides the machine in memory, with jobs in virtual time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from heapq import nsmallest
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
+from admittance.events.shapes import PodRetries, PodRetry
 from admittance.runner.decide import MESSAGE_MAX
 from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
 from admittance.runner.processes import ProcessRef, tag_of
+
+RETRIES_SHOWN: Final = 10
+"""The most pods that wait for their next start of which the time is said."""
 
 
 class RunOutcome(NamedTuple):
@@ -37,9 +43,55 @@ class _Line(msgspec.Struct, frozen=True):
     kind: str = ""
     message: str = ""
     reason: str = ""
+    failed: int = 0
+    due: float | None = None
+    left: int | None = None
 
 
 _decoder = msgspec.json.Decoder(_Line)
+
+
+class PodFailures:
+    """The pods of a run that failed and run again, as the journal says.
+
+    ``failed``: how many pods and containers have failed; ``given_up``: how many indexes have failed
+    for good."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.given_up = 0
+        self.message = ""
+        self._waiting: dict[str, tuple[float, int | None]] = {}
+        """For each pod that waits the time of its next start, in seconds since boot, and how often
+        it may fail again."""
+
+    def note(self, line: _Line) -> None:
+        self.failed = max(self.failed, line.failed)
+        self.message = one_line(line.message, MESSAGE_MAX)
+        if line.due is None:
+            self.given_up += 1
+        else:
+            self._waiting[line.p] = line.due, line.left
+
+    def starts(self, pod: str) -> None:
+        self._waiting.pop(pod, None)
+
+    def summary(self, now: datetime, boot: float) -> PodRetries | None:
+        """The failures for people; None: no pod has failed. ``boot``: the seconds since boot at the
+        time ``now``."""
+        if not self.failed:
+            return None
+        first = nsmallest(RETRIES_SHOWN, self._waiting.items(), key=lambda one: one[1][0])
+        return PodRetries(
+            failed=self.failed,
+            given_up=self.given_up,
+            waiting=len(self._waiting),
+            pods=tuple(
+                PodRetry(pod=pod, at=now + timedelta(seconds=due - boot), left=left)
+                for pod, (due, left) in first
+            ),
+            message=self.message,
+        )
 
 
 class RunJournal:
@@ -61,6 +113,7 @@ class RunJournal:
         """
         self.reason = ""
         """The policy that failed the job, such as BackoffLimitExceeded; "": none."""
+        self.failures = PodFailures()
 
     @property
     def is_result(self) -> bool:
@@ -84,6 +137,9 @@ class RunJournal:
                 case "start":
                     self.processes[line.pid] = line.t
                     self.ended.pop(line.p, None)  # the pod runs again after a failure
+                    self.failures.starts(line.p)
+                case "retry":
+                    self.failures.note(line)
                 case "end":
                     self.ended[line.p] = line.code
                 case "up":

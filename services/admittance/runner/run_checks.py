@@ -4,17 +4,22 @@ started, journals that have grown, and folders of runs that were removed."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 from typing import Final
 
 import structlog
 
+from admittance.events.facts import PodsFailed
 from admittance.runner import decide
 from admittance.runner.decide import Stage
 from admittance.runner.machine import RunFiles
 from admittance.runner.run_manager import RunManager
-from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.telemetry.object_faults import faults
 
+REPORT_SECONDS: Final = 30.0
+REPORT_SECONDS_MAX: Final = 3_600.0
+"""The first and the longest pause between two facts about failed pods of one run."""
 HUNG_SECONDS: Final = 20.0
 """Seconds after the grace period of a stop: a shim whose run has not ended by then counts as
 hung."""
@@ -22,8 +27,33 @@ hung."""
 log = structlog.get_logger(service="runner")
 
 
-async def check_runs(manager: RunManager) -> None:
-    """Checks all open runs of the runner once."""
+class FailureReports:
+    """When the runner publishes that pods of a run failed: soon after the first failure, and then
+    after pauses, each twice as long as the one before, whatever the number of failures. Pure."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[int, float, float]] = {}
+        """For each run the failures that were published, when the next ones may be, and the pause
+        after those."""
+
+    def take(self, key: str, failed: int, now: float) -> bool:
+        """Whether so many failures of the run are to be published now."""
+        before, due, pause = self._said.get(key, (0, now, REPORT_SECONDS))
+        if failed <= before or now < due:
+            return False
+        self._said[key] = failed, now + pause, min(2 * pause, REPORT_SECONDS_MAX)
+        return True
+
+    def keep(self, keys: Container[str]) -> None:
+        """Forgets runs that are not among the keys."""
+        for key in [key for key in self._said if key not in keys]:
+            del self._said[key]
+
+
+async def check_runs(manager: RunManager, reports: FailureReports | None = None) -> None:
+    """Checks all open runs of the runner once. ``reports``: failures of pods are published, too."""
+    if reports is not None:
+        reports.keep(manager.runs)
     for key in tuple(manager.without_room):
         manager.try_again(key)
     for count, (key, found) in enumerate(list(manager.folders.items())):
@@ -34,6 +64,8 @@ async def check_runs(manager: RunManager) -> None:
             continue
         try:
             await _check_run(manager, key, found)
+            if reports is not None:
+                _report_failures(manager, key, found, reports)
         except AdmittanceError:
             raise
         except Exception as error:
@@ -60,6 +92,35 @@ async def _check_run(manager: RunManager, key: str, found: RunFiles) -> None:
         # as the run is open.
         manager.launcher.kill(found)
         _on_shim_death(manager, key, found, "shim_hung")
+
+
+def _report_failures(
+    manager: RunManager, key: str, found: RunFiles, reports: FailureReports
+) -> None:
+    run, boot = manager.runs.get(key), manager.machine.boot_seconds()
+    failures = found.journal.failures
+    if run is None or run.stage is not Stage.RUNNING:
+        return
+    if not reports.take(key, failures.failed, boot):
+        return
+    if (retries := failures.summary(manager.clock(), boot)) is not None:
+        fact = PodsFailed(
+            namespace=run.namespace,
+            name=run.name,
+            uid=run.uid,
+            revision=run.revision,
+            retries=retries,
+        )
+        manager.run_in_background(_publish(manager, key, fact), f"failures of {key}")
+
+
+async def _publish(manager: RunManager, key: str, fact: PodsFailed) -> None:
+    """Publishes the fact once: only people read it."""
+    message = manager.message(fact, key, f"pods_failed/{fact.retries.failed}")
+    try:
+        await manager.admissions.bus.publish(message)
+    except (Unavailable, Refused) as error:
+        log.info("failures_not_published", run=key, error=str(error))
 
 
 def _is_hung(manager: RunManager, key: str, found: RunFiles) -> bool:

@@ -390,6 +390,16 @@ class RunManager:
         that runner's folder.
         """
         what = subject_of(fact).split(".")[2]
+        message = self.message(fact, key, what, start, secret)
+        await self.retry(lambda: self.admissions.bus.publish(message))
+        log.debug(
+            "fact_published", what=what, run=key, namespace=fact.namespace, workload=fact.name
+        )
+
+    def message(
+        self, fact: Fact, key: str, what: str, start: str = "", secret: bytes = b""
+    ) -> Outgoing:
+        """The fact as a message; ``what``: distinguishes the facts of a run."""
         found = self.folders.get(key)
         start = found.identity.mark if found is not None else start
         headers = {
@@ -400,11 +410,7 @@ class RunManager:
         }
         tracing.inject(headers, self._traces.get(key, ""))
         said = msgspec.structs.replace(fact, time=self.clock())
-        message = Outgoing(subject_of(fact), encode(said), headers)
-        await self.retry(lambda: self.admissions.bus.publish(message))
-        log.debug(
-            "fact_published", what=what, run=key, namespace=fact.namespace, workload=fact.name
-        )
+        return Outgoing(subject_of(fact), encode(said), headers)
 
     async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeats a request until the bus answers, and returns the answer."""

@@ -35,7 +35,7 @@ from admittance.runner.launcher import LocalMachine
 from admittance.runner.machine import HostMachine, RunFiles
 from admittance.runner.output.log_reader import LogReader
 from admittance.runner.output.namespace_limit import NamespaceOutput
-from admittance.runner.run_checks import check_runs
+from admittance.runner.run_checks import FailureReports, check_runs
 from admittance.runner.run_manager import RunManager
 from admittance.runtime import clock
 from admittance.runtime.bus import micro
@@ -190,6 +190,7 @@ async def _serve(
         manager.runs_of,
         manager.given_back.values,
         lambda key: manager.launcher.waiting.get(key, ""),
+        lambda run: run.journal.failures.summary(manager.clock(), manager.machine.boot_seconds()),
     )
 
     async def health(_: bytes, __: str) -> HealthReply:
@@ -372,10 +373,11 @@ async def _renew(manager: RunManager) -> None:
 
 
 async def _check_runs(manager: RunManager) -> None:
+    reports = FailureReports()
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         manager.launcher.set_problem(await manager.executor.problem())
-        await check_runs(manager)
+        await check_runs(manager, reports)
         while manager.released and not manager.shutting_down:
             await admit_current(manager, *manager.released.pop())
 

@@ -128,12 +128,14 @@ class RunnerTestbed:
         grace: int = 1,
         containers: list[dict[str, Any]] | None = None,
         submitted_by: str = "",
+        restart: str = "Never",
     ) -> None:
         container = {"name": "c", "command": ["/bin/sh", "-c", script]}
         template = {
             "spec": {
                 "containers": containers or [container],
                 "terminationGracePeriodSeconds": grace,
+                "restartPolicy": restart,
             }
         }
         pod_set = PodSetToRun(

@@ -266,6 +266,21 @@ async def test_logs_are_served_from_an_offset_on_also_after_the_end(testbed: Run
         assert "no runner" in msgspec.json.decode(answer, type=LogsReply).error
 
 
+async def test_a_failed_pod_that_runs_again_is_on_the_log_and_in_the_answer(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner():
+        await testbed.admit("train", "exit 3", restart="OnFailure")
+        fact = await testbed.wait_for_fact("pods_failed", "train")
+        retries = (await ask_logs(testbed)).retries
+    assert retries is not None
+    for said in (fact.retries, retries):
+        [pod] = said.pods
+        assert (said.failed, said.waiting, pod.pod, pod.left) == (1, 1, "main-0", 5)
+        assert said.message == "pod main-0 failed: exit code 3; retry 1 of 6 in 10 s"
+    assert abs((fact.retries.pods[0].at - retries.pods[0].at).total_seconds()) < 1
+
+
 async def test_two_runners_do_not_share_a_folder(testbed: RunnerTestbed) -> None:
     async with testbed.runner():
         with pytest.raises(SetupError, match="another runner"):

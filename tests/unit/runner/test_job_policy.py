@@ -204,3 +204,23 @@ def test_a_pod_of_a_run_that_ends_needs_no_look_and_has_failed_if_it_was_to_star
     assert pod.next_time() == 12.0
     pod.give_up()
     assert (pod.next_time(), pod.code) == (NEVER, 3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "want"),
+    [
+        pytest.param({"backoffLimit": 6}, (110.0, 5), id="of the job"),
+        pytest.param({"perIndex": 2}, (110.0, 1), id="of the index"),
+        pytest.param({"perIndex": 4, "backoffLimit": 2}, (110.0, 1), id="the smaller one"),
+        pytest.param({"perIndex": 0}, (None, -1), id="the index has failed"),
+        pytest.param({"restart": True}, (110.0, None), id="any number"),
+    ],
+)
+def test_the_next_try_is_known_after_a_failure(
+    policy: dict[str, Any], want: tuple[float | None, int | None]
+) -> None:
+    pods = progress(1, 2, **policy)
+    assert pods.take(0.0) == 0
+    assert pods.fail(0, "c", 1, 100.0) is None
+    assert pods.next_try(0) == want
+    assert pods.failed == 1

@@ -41,6 +41,7 @@ JOB_FACTS: Final = (
     facts.Started,
     facts.PodsReady,
     facts.PodsNotReady,
+    facts.PodsFailed,
     facts.Stopped,
 )
 """Facts of runners about jobs; they are ignored for a variant, because a variant has no job."""

@@ -365,3 +365,9 @@ def started(workload: StoredWorkload, _: facts.Started, __: TransitionContext) -
     its pods are ready.
     """
     return ignored(workload, "Noted")
+
+
+def pods_failed(workload: StoredWorkload, _: facts.PodsFailed, __: TransitionContext) -> Change:
+    """Changes nothing when pods run again: the runner has the present numbers, and the log those of
+    some failures."""
+    return ignored(workload, "Noted")

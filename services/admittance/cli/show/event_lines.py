@@ -28,7 +28,7 @@ from admittance.events.provisioning import (
 )
 from admittance.events.reader import BROKEN
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import HandedOn, PendingPreemption, Taken
+from admittance.events.shapes import HandedOn, PendingPreemption, PodRetries, Taken
 from admittance.events.subjects import user_of
 from admittance.quota.cell import UNLIMITED
 
@@ -68,6 +68,7 @@ class FactEffects:
                 facts.Started(revision=revision)
                 | facts.PodsReady(revision=revision)
                 | facts.PodsNotReady(revision=revision)
+                | facts.PodsFailed(revision=revision)
                 | facts.Finished(revision=revision)
             ):
                 now = self._admissions.get(workload, 0)
@@ -252,6 +253,8 @@ def reason_of(fact: Fact) -> tuple[str, str]:
             )
         case facts.Reprioritized(priority=priority):
             return "", f"priority {priority}"
+        case facts.PodsFailed(retries=retries):
+            return "", retries_text(retries)
         case facts.Finished(succeeded=succeeded, reason=reason, message=message):
             return reason or ("Succeeded" if succeeded else "Failed"), message
         case facts.Admitted(reason=reason, message=message, cluster_queue=queue):
@@ -293,6 +296,18 @@ def request_reason(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
         case _:
             message = str(getattr(fact, "message", ""))
     return fact.provisioning_class, message
+
+
+def retries_text(retries: PodRetries) -> str:
+    """How often pods of a run have failed, and what follows, as a clause."""
+    verb = "waits" if retries.waiting == 1 else "wait"
+    waits = f", {retries.waiting:,} {verb} to run again" if retries.waiting else ""
+    first = f" (the next at {stamp(retries.pods[0].at)})" if retries.pods else ""
+    indexes = "index has" if retries.given_up == 1 else "indexes have"
+    gone = f", {retries.given_up:,} {indexes} failed for good" if retries.given_up else ""
+    times = "once" if retries.failed == 1 else f"{retries.failed:,} times"
+    last = f": {retries.message}" if retries.message else ""
+    return f"{times}{waits}{first}{gone}{last}"
 
 
 def numbers(fact: facts.Assigned) -> str:

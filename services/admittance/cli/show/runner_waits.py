@@ -1,17 +1,19 @@
-"""Asks why the runner of an admitted workload has not started the job yet, and whether a runner
-would start the job of a workload that waits."""
+"""Asks why the runner of an admitted workload has not started the job yet, which of its pods failed
+and run again, and whether a runner would start the job of a workload that waits."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from admittance.cli.support.errors import CliError
 from admittance.cli.support.link import Link, NoResponder
+from admittance.cli.support.times import span, stamp
 from admittance.events.reading_requests import Runners, RunnersReply
 from admittance.events.requests import ExplainReply, Logs, LogsReply
+from admittance.events.shapes import PodRetries
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
 
@@ -24,11 +26,21 @@ NO_RUNNER: Final = "no runner answers"
 START_A_RUNNER: Final = "a runner: `admit serve runner`, or `admit up` without --no-runner"
 
 
-async def waits_on_runner(bus: Link, workload: StoredWorkload, now: datetime) -> str:
-    """Why the runner of the workload has not started its job yet, `NO_RUNNER` if there is none; ""
-    if it has started the job, if it does not answer in time, or if the user may not ask."""
-    if phase(workload, now) is not Phase.ADMITTED:
-        return ""
+class RunnerAnswer(NamedTuple):
+    """What the runner of a workload says about its job. ``held_back``: why it has not started the
+    job yet; ""; it has started the job, or does not say. ``retries``: the pods that failed and run
+    again; None: there are none, or it does not say."""
+
+    held_back: str = ""
+    retries: PodRetries | None = None
+
+
+async def answer_of_runner(bus: Link, workload: StoredWorkload, now: datetime) -> RunnerAnswer:
+    """What the runner of an admitted workload says, with `NO_RUNNER` if the job has not started and
+    no runner listens; nothing if it does not answer in time, or if the user may not ask."""
+    where = phase(workload, now)
+    if where not in (Phase.ADMITTED, Phase.RUNNING):
+        return RunnerAnswer()
     asked = Logs(name=workload.metadata.name, tail=0)
     try:
         reply = await bus.ask(
@@ -39,10 +51,26 @@ async def waits_on_runner(bus: Link, workload: StoredWorkload, now: datetime) ->
             timeout=ASK_SECONDS,
         )
     except NoResponder:
-        return NO_RUNNER
+        return RunnerAnswer(NO_RUNNER if where is Phase.ADMITTED else "")
     except CliError:
-        return ""
-    return reply.waiting
+        return RunnerAnswer()
+    return RunnerAnswer(reply.waiting, reply.retries)
+
+
+def retry_lines(retries: PodRetries | None, now: datetime) -> tuple[str, ...]:
+    """The failed pods of a job, one line for the job and one for each pod that waits."""
+    if retries is None:
+        return ()
+    from admittance.cli.show.event_lines import retries_text
+
+    lines = [f"pods failed {retries_text(retries)}"]
+    for one in retries.pods:
+        seconds = max(0.0, (one.at - now).total_seconds())
+        left = "" if one.left is None else f"; {one.left:,} retries left after it"
+        lines.append(f"{one.pod} runs again at {stamp(one.at)} (in {span(seconds)}){left}")
+    if (more := retries.waiting - len(retries.pods)) > 0:
+        lines.append(f"{more:,} more pods wait longer")
+    return tuple(lines)
 
 
 WAITING: Final = frozenset({Phase.PENDING, Phase.BACKOFF, Phase.QUOTA_RESERVED})
@@ -67,7 +95,7 @@ async def refused_by_runners(bus: Link, workload: StoredWorkload, now: datetime)
 
 
 def with_runners(reply: ExplainReply, held_back: str, refused: RunnersReply) -> ExplainReply:
-    """The explanation with what the runners add: the answers of `waits_on_runner` and
+    """The explanation with what the runners add: the answers of `answer_of_runner` and
     `refused_by_runners`."""
     if held_back == NO_RUNNER:
         # Another program may run workloads too, but none of ours will.

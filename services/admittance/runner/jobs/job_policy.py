@@ -58,6 +58,8 @@ class PodSetProgress:
         """For each index the failures of its pods and of their containers."""
         self.earlier_pods: dict[int, int] = {}
         """For each index how many of its pods have failed as a whole."""
+        self.failed = 0
+        """How many pods and containers have failed."""
         self._counted: dict[int, int] = {}
         self._counted_all = 0
         self._in_a_row = 0
@@ -116,6 +118,7 @@ class PodSetProgress:
 
         ``container`` "": the pod failed as a whole.
         """
+        self.failed += 1
         if not self.has_policy:
             return "", ""
         action = self._action(container, code)
@@ -179,6 +182,15 @@ class PodSetProgress:
         most = limit if per_index is None else per_index
         of = f"retry {count} of {most}" if count and most is not None else "it runs again"
         return f"{of} in {max(0.0, self._due[index] - now):.0f} s"
+
+    def next_try(self, index: int) -> tuple[float | None, int | None]:
+        """When the index's next try is due after `fail`, None if it has no further one, and how
+        often it may fail again; None: any number of times."""
+        limit, per_index = self.policy.get("backoffLimit"), self.policy.get("perIndex")
+        left = [] if limit is None else [limit - self._counted_all]
+        if per_index is not None:
+            left.append(per_index - self._counted.get(index, 0))
+        return self._due.get(index), min(left, default=None)
 
     def end(self, index: int, *, whole: bool) -> None:
         """Records that no process of the index's pod is left. ``whole``: the pod has succeeded."""

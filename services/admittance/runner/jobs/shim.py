@@ -23,12 +23,13 @@ What a shim guarantees, and how:
 - Without a renewed lease the shim ends all pods and starts none: another runner may hold the claim.
 
 Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
-"code": …, "whole": counts as a success}``, ``{"e": "retry", "p": pod, "message": …}`` when a pod
-or a container of it will start again, ``{"e": "up"}`` once the first processes run,
-``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop", "why": "stopped" | "lost",
-"pods": […]}`` before these pods are stopped, and last ``{"e": "outcome", "kind": "succeeded" |
-"failed" | "stopped" | "lost", "message": …, "code": exit code that failed the job, or 0, "reason":
-the policy that failed the job, or ""}``.
+"code": …, "whole": counts as a success}``, ``{"e": "retry", "p": pod, "message": …, "failed": of
+all pods so far, "due": boot seconds, "left": further failures}`` when a pod or a container of it
+has failed and the job goes on; "due" is null if its index has failed for good; ``{"e": "up"}`` once
+the first processes run, ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop",
+"why": "stopped" | "lost", "pods": […]}`` before these pods are stopped, and last ``{"e": "outcome",
+"kind": "succeeded" | "failed" | "stopped" | "lost", "message": …, "code": exit code that failed the
+job, or 0, "reason": the policy that failed the job, or ""}``.
 """
 
 from __future__ import annotations
@@ -250,7 +251,9 @@ class Shim:
 
     def note_in_output(self, pod: Pod, text: str) -> None:
         self.output.note(pod.name, f"admittance: {text}")
-        self.write(e="retry", p=pod.name, message=text)
+        due, left = pod.set.next_try(pod.index)
+        failed = sum(each.failed for each in self.sets)
+        self.write(e="retry", p=pod.name, message=text, failed=failed, due=due, left=left)
 
     def end_pod(self, pod: Pod) -> None:
         """Records the end of a pod: no container of it runs or will start."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from admittance.events.names import plain
 from admittance.events.requests import Logs, LogsReply
-from admittance.events.shapes import PodLog
+from admittance.events.shapes import PodLog, PodRetries
 from admittance.runner.machine import RunFiles
 from admittance.runner.output.parts import pods_with_output
 from admittance.runner.output.pod_output import PodOutput, ReadBudget
@@ -60,10 +60,12 @@ class LogReader:
         runs: Callable[[str, str], Iterable[RunFiles]],
         given_back: Callable[[], Iterable[RunFiles]] = tuple,
         waits: Callable[[str], str] = lambda _: "",
+        retries: Callable[[RunFiles], PodRetries | None] = lambda _: None,
     ) -> None:
         self._runs = runs
         self._given_back = given_back
         self._waits = waits
+        self._retries = retries
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="logs")
         self._turns = Turns(THREADS, THREADS_OF_NAMESPACE)
 
@@ -89,7 +91,9 @@ class LogReader:
             return await self._read(namespace, partial(read_logs, found, request, over=True))
         found.read_journal()
         reply = await self._read(namespace, partial(read_logs, found, request))
-        return replace(reply, waiting=self._waits(found.identity.key))
+        has_ended = found.journal.outcome is not None
+        retries = None if has_ended else self._retries(found)
+        return replace(reply, waiting=self._waits(found.identity.key), retries=retries)
 
     async def _read(self, namespace: str, read: Callable[[], LogsReply]) -> LogsReply:
         async with self._turns.of(namespace):
