@@ -316,7 +316,8 @@ class Link:
             # Each part has its own time, so that many facts may take long while the log answers.
             part = messages[start : start + PART]
             try:
-                outcomes += await self.bus.publish_all(part, timeout=PART_SECONDS)
+                limit = PART_SECONDS if len(part) > 1 else ASK_SECONDS
+                outcomes += await self.bus.publish_all(part, timeout=limit)
             except bus_errors.Unavailable as error:
                 what = f"cannot publish {part[0].subject}"
                 if start:
