@@ -64,6 +64,9 @@ SERVICE: Final = STEPS.service
 
 DEFAULT_CLASS: Final = "ec2-capacity-reservation.admittance.dev"
 SECONDS_MIN: Final = 0.05
+LISTING: Final = "list reservations"
+LISTINGS_MAX: Final = 3
+"""After so many listings in a row without an answer the class is inactive."""
 
 log = structlog.get_logger()
 
@@ -126,6 +129,8 @@ class AwsReconciler:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loaded = asyncio.Event()
         self._stop = asyncio.Event()
+        self._failed = 0
+        """How many listings in a row got no answer."""
         self.ready = False
 
     @property
@@ -229,8 +234,11 @@ class AwsReconciler:
             if trouble.fault in NOT_OURS:
                 self.ready = True
                 self._rights.deny(LOOK, trouble)
-            else:
-                log.warning("listing_failed", reason=str(trouble))
+                return
+            log.warning("listing_failed", reason=str(trouble))
+            self._failed += 1
+            if self._failed >= LISTINGS_MAX:
+                self._reasons.begin(LISTING, f"EC2 does not list its reservations: {trouble}")
         except asyncio.CancelledError:
             # A listing changes nothing at EC2, so the process does not wait for the end of a
             # cancelled listing.
@@ -238,10 +246,24 @@ class AwsReconciler:
             await asyncio.sleep(0)
             listing.cancel()
             raise
+        except Exception as error:
+            self._list_is_a_fault(error)
         else:
             self.ready = True
+            self._failed = 0
             self._rights.has(LOOK)
-            self._act_on(listed)
+            try:
+                self._act_on(listed)
+            except Exception as error:
+                self._list_is_a_fault(error)
+            else:
+                self._reasons.end(LISTING)
+
+    def _list_is_a_fault(self, error: Exception) -> None:
+        # An unexpected reservation must not end the process: the next process would read the same
+        # list.
+        reason = faults.record(SERVICE, "read reservations", "EC2", error)
+        self._reasons.begin(LISTING, f"EC2's list of reservations: {reason}")
 
     def _act_on(self, listed: list[Reservation]) -> None:
         observation = self.booked.observe(listed, clock.monotonic())

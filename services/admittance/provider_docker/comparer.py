@@ -27,6 +27,7 @@ from admittance.providers.status_store import StoredStatus
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.tasks import set_within
+from admittance.runtime.telemetry.object_faults import faults
 
 
 class EventListener(threading.Thread):
@@ -115,8 +116,15 @@ class WorkerComparer:
             except Away as error:
                 self._reasons.begin(ENGINE, str(error))
                 pause = min(pause, AGAIN_SECONDS)
-            except (AdmittanceError, Denied) as error:
+            except Denied as error:
+                self._reasons.begin(ENGINE, f"the engine does not list its containers: {error}")
+            except AdmittanceError as error:
                 log.warning("comparison_failed", reason=str(error))
+            except Exception as error:
+                # An unexpected container must not end the process: the next process would read the
+                # same list.
+                reason = faults.record(STEPS.service, "compare workers", "the engine", error)
+                self._reasons.begin(ENGINE, f"the engine's list of containers: {reason}")
             else:
                 self.ready = True
                 self._reasons.end(ENGINE)

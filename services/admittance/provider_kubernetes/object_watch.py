@@ -16,6 +16,7 @@ import structlog
 
 from admittance.provider_kubernetes.cluster import (
     REQUESTS,
+    STEPS,
     Away,
     Cluster,
     Denied,
@@ -23,6 +24,7 @@ from admittance.provider_kubernetes.cluster import (
     Unauthorized,
 )
 from admittance.provider_kubernetes.objects import Seen, seen_of
+from admittance.runtime.telemetry.object_faults import faults
 
 PAUSE_MIN: Final = 0.2
 PAUSE_MAX: Final = 10.0
@@ -106,6 +108,12 @@ class ObjectWatch:
                 # The provider lacks a right, or the cluster lacks the kind ProvisioningRequest: an
                 # administrator has to add what is missing.
                 await self._wait_for_server(f"{self._cluster.server}: {error}", 0.0, None)
+            except Exception as error:
+                # An unexpected object must not end the process: the next process would list it,
+                # too.
+                reason = faults.record(STEPS.service, "read objects", "the cluster", error)
+                self._version = None
+                await self._wait_for_server(f"{self._cluster.server}: {reason}", 0.0, None)
 
     async def _list(self) -> str:
         manifests, version = await self._cluster.list(REQUESTS, self._namespace, self._selector)

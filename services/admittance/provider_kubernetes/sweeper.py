@@ -91,6 +91,8 @@ class ObjectSweeper:
             except (AdmittanceError, Away, Denied) as error:
                 log.warning("sweep_failed", reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
+            except Exception as error:
+                faults.record(STEPS.service, "sweep objects", "the cluster", error)
 
     async def close(self) -> None:
         """Stops all work of the sweeper."""
