@@ -6,6 +6,7 @@ started again; the server is killed twice. Afterwards the lines that the jobs wr
 with the log. With ``--locked`` the server demands credentials, and each service has those of its
 own role. With ``--servers 3`` the servers are a cluster, each service has two instances, and
 servers are killed and paused too (`chaos_cluster`), with ``--kill-every`` and ``--stall-max``.
+``--only "pause of the server that leads" --times 10 --scale 4`` makes ten pauses of 20 s.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from benchmarks.chaos_jobs import (
     submission_of,
     unfinished_of,
 )
+from benchmarks.faults import KINDS
 from benchmarks.trail import read_trail, replay
 
 PATIENCE: Final = 600.0
@@ -209,7 +211,15 @@ def command() -> list[str]:
     parser.add_argument(
         "--stall-max", type=float, default=0.0, help="allowed seconds after one server's loss"
     )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="of a cluster: only faults whose name has TEXT"
+    )
+    parser.add_argument("--times", type=int, default=1, help="how often, with --only")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the length of faults")
     found = parser.parse_args()
+    only = [kind for kind in KINDS if found.only in kind] if found.only else []
+    if found.only and not only:
+        parser.error(f"no fault has {found.only!r} in its name: {', '.join(KINDS)}")
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         if found.servers > 1:
             plan = chaos_cluster.ChaosPlan(
@@ -219,6 +229,8 @@ def command() -> list[str]:
                 locked=found.locked,
                 kill_every=found.kill_every,
                 stall_max=found.stall_max,
+                kinds=only * found.times,
+                scale=found.scale,
             )
             return runner.run(chaos_cluster.run_cluster_chaos(plan, tell=_tell))
         return runner.run(run_chaos(found.jobs or 1000, found.seed, locked=found.locked))

@@ -129,7 +129,7 @@ class Admissions:
 
 class ChaosPlan(NamedTuple):
     """What to break. ``jobs``: faults follow until so many jobs are submitted. ``kinds``: only
-    these faults, each once, however many jobs. ``rate``: jobs a second. ``scale``: a factor for the
+    these faults, however many jobs. ``rate``: jobs a second. ``scale``: a factor for the
     duration of each fault. ``each``: instances of a service. ``kill_every``: seconds between two
     kills of an instance; 0: none. ``stall_max``: the longest allowed stall of admissions in seconds
     after the loss of one server; 0: not judged."""

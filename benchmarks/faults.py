@@ -271,5 +271,17 @@ SERVICE_KILLED: Final = "kill -9 of a service"
 SERVICE_PAUSED: Final = "pause of a service"
 SERVICES_KILLED: Final = "kill -9 of all services"
 
+KINDS: Final = (
+    LEADER_KILLED,
+    FOLLOWER_KILLED,
+    LEADER_PAUSED,
+    FOLLOWER_PAUSED,
+    QUORUM_KILLED,
+    QUORUM_PAUSED,
+    ALL_KILLED,
+    SERVICE_KILLED,
+    SERVICE_PAUSED,
+    SERVICES_KILLED,
+)
 ONE_SERVER: Final = frozenset({LEADER_KILLED, FOLLOWER_KILLED, LEADER_PAUSED, FOLLOWER_PAUSED})
 """The faults after which a majority of the servers is left."""

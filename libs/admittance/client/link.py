@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Final, TypeVar
 
 import msgspec
@@ -34,7 +35,7 @@ from admittance.runtime import errors as bus_errors
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import NOT_PERMITTED, Bus, Outgoing
-from admittance.runtime.bus.jetstream import ask_once, request_errors
+from admittance.runtime.bus.jetstream import ask, request_errors
 from admittance.runtime.bus.outside_reads import (
     FirstPart,
     InParts,
@@ -50,6 +51,7 @@ R = TypeVar("R", bound=Reply)
 P = TypeVar("P", bound=InParts)
 
 ASK_SECONDS: Final = 5.0
+ASK_AGAIN_SECONDS: Final = 1.0
 PART: Final = 200
 """How many facts are published before the next ones are."""
 PART_SECONDS: Final = 20.0
@@ -80,6 +82,11 @@ ANSWERED_BY: Final = {
     "families": "variant-controller",
 }
 """For each ``what`` the service that answers ``admit.api.<what>``."""
+QUESTIONS: Final = ("explain", "families", "fit", "pending", "queues", "runners", "timers")
+"""The requests that change nothing and are answered at once: they are sent again every
+`ASK_AGAIN_SECONDS` until an answer comes, since for some seconds a cluster delivers requests to
+services that are connected to a lost server.
+"""
 
 
 OWN_CODES: Final = 1000
@@ -138,9 +145,9 @@ class Link:
         """
         data = _data(request)
         with self._sentences(subject, timeout):
-            return msgspec.json.decode(
-                await ask_once(self.bus.nc, subject, data, timeout), type=reply
-            )
+            every = ASK_AGAIN_SECONDS if subject.split(".")[2] in QUESTIONS else inf
+            answer = await ask(self.bus.nc, subject, data, timeout, every=every)
+            return msgspec.json.decode(answer, type=reply)
 
     async def ask_at_length(
         self,

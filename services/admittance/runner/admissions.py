@@ -100,6 +100,10 @@ def view_of(seen: AdmissionView | None, revision: int) -> AdmissionView:
     return seen
 
 
+ASK_AGAIN_SECONDS: Final = 1.0
+"""How often a request without an answer is sent again. A consumer that is made twice is made again
+by its reader.
+"""
 REQUESTS_MAX: Final = 100
 """The most requests to the bus that are in flight at the same time."""
 
@@ -199,7 +203,7 @@ class AdmissionReader:
         return parts
 
     async def _ask(self, subject: str, request: Request, reply: type[R]) -> R:
-        answer = await self.bus.request(subject, _encode(request))
+        answer = await self.bus.request(subject, _encode(request), every=ASK_AGAIN_SECONDS)
         found = msgspec.json.decode(answer, type=reply)
         if found.error:
             raise Unavailable(

@@ -368,6 +368,10 @@ GUARD_KEY: Final = "_admittance.manifests"
 
 
 GUARD_PAUSE_SECONDS: Final = 0.02
+GUARD_ANSWER_SECONDS: Final = 1.0
+"""How long the first move of the guard waits for an answer, since a leader of the bucket that is
+lost never gives one; each further attempt waits twice as long.
+"""
 
 
 class WriteGuard:
@@ -392,13 +396,15 @@ class WriteGuard:
         """Moves the guard, so that the bucket can no longer store an earlier write of manifests.
         Raises Superseded if the guard key has a newer epoch.
         """
+        patience = GUARD_ANSWER_SECONDS
         while True:
             try:
-                self._revision = await self._bus.publish(self._put())
+                self._revision = await self._bus.publish(self._put(), timeout=patience)
                 return
             except StaleRevision:
                 pass
             except Unavailable:
+                patience *= 2
                 # The attempt is repeated: until the guard is moved, the bucket could still store an
                 # earlier write.
                 await asyncio.sleep(GUARD_PAUSE_SECONDS)

@@ -43,13 +43,14 @@ class QuietHeart:
         """The key does not expire, and the elector knows that."""
         self._claims.expire_at(self._subject, inf)
         self._elector._last_beat = inf
+        self._elector._last_ack = None
 
     def silence(self) -> None:
         """The last heartbeat was up to a quarter of a lease ago."""
         now, elector = self._world.loop.now, self._elector
         since = self._world.rng.random() * LEASE_SECONDS / 4
         if elector._last_beat == inf:
-            elector._last_beat = now - since
+            elector._last_beat = elector._last_ack = now - since
             self._claims.expire_at(self._subject, now + LEASE_SECONDS - since)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -53,7 +54,7 @@ WINDOW: Final = 1000
 """The most messages of one `publish_all` that are in flight at once. More messages in flight are
 not faster, and the server's queue per stream holds 10,000 messages of all clients together.
 """
-RESEND_SECONDS: Final = 2.0
+RESEND_SECONDS: Final = 1.0
 """Longest wait for an acknowledgement before a message is sent again. A message on its way to a
 server that dies is never acknowledged; the next leader of the stream answers 5 to 8 s later.
 """
@@ -454,12 +455,15 @@ class Bus:
         with suppress(nats.errors.Error, OSError):
             await self.nc.send(b"".join(blobs))
 
-    async def request(self, subject: str, data: bytes, timeout: float = 5.0) -> bytes:
+    async def request(
+        self, subject: str, data: bytes, timeout: float = 5.0, *, every: float = inf
+    ) -> bytes:
         """Sends a request and returns the answer. Raises Unavailable if nothing responds or no
-        answer comes in time.
+        answer comes in time. ``every``: seconds after which the request is sent again, since for
+        some seconds a cluster delivers requests to programs that are connected to a lost server.
         """
-        answer = await answer_to(subject, self.nc.request(subject, data, timeout=timeout))
-        return bytes(answer.data)
+        asking = self.nc.request_repeatedly(subject, data, timeout, every=every)
+        return bytes((await answer_to(subject, asking)).data)
 
     async def api(
         self, what: str, payload: Mapping[str, Any] | None = None, *, timeout: float = 5.0

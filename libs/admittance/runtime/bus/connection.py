@@ -102,6 +102,7 @@ class ReconnectingClient(Client):
         self._access = access
         self._tasks: set[asyncio.Task[None]] = set()
         self._logins = dict(logins or {})
+        self._lost_server = ""
         self._asked: dict[str, dict[asyncio.Future[Any], str]] = {}
         self.on_denied: list[Callable[[str], None]] = []
         self.on_denied_subscription: list[Callable[[str], None]] = []
@@ -198,6 +199,7 @@ class ReconnectingClient(Client):
     async def _attempt_reconnect(self) -> None:
         self._abandon_transport()
         self._fail_waiting()
+        self._lost_server = self._current_server.uri.netloc if self._current_server else ""
         task = asyncio.current_task()
         assert task is not None
         while True:
@@ -214,6 +216,9 @@ class ReconnectingClient(Client):
 
     async def _select_next_server(self) -> None:
         if self.options["allow_reconnect"]:
+            # The order is random, and a paused server accepts connections without serving them.
+            self._server_pool.sort(key=lambda server: server.uri.netloc == self._lost_server)
+            self._lost_server = ""
             await super()._select_next_server()
             return
         # The first connection: nats-py would retry without end and not report the reason.

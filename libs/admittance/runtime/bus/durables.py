@@ -23,6 +23,8 @@ NO_STREAM: Final = 10059
 MAX_ACK_PENDING: Final = 20_000
 LIST_SECONDS: Final = 10.0
 """Longest wait for a list of consumers."""
+CREATE_SECONDS: Final = 5.0
+"""Longest wait for a new consumer, if the caller does not say."""
 
 
 class ListedConsumers(NamedTuple):
@@ -94,7 +96,9 @@ class Consumers:
                 raise
         return await self.create(self._name, {"ack_policy": "explicit", **start})
 
-    async def create(self, name: str, settings: Mapping[str, Any]) -> int:
+    async def create(
+        self, name: str, settings: Mapping[str, Any], *, timeout: float = CREATE_SECONDS
+    ) -> int:
         """Creates a consumer. Returns how many facts the consumer has to deliver. Raises what
         `ensure_durable` raises.
         """
@@ -112,6 +116,7 @@ class Consumers:
             info = await self._bus.api(
                 f"CONSUMER.CREATE.{self._stream}.{name}",
                 {"stream_name": self._stream, "config": config},
+                timeout=timeout,
             )
         except Refused as error:
             if error.code == NO_STREAM:

@@ -23,12 +23,15 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.connection import NO_RESPONDERS
 from admittance.runtime.bus.jetstream import PAUSE_SECONDS, RELOAD_SECONDS
 from admittance.runtime.errors import AccessDenied, NoResponders, Refused, Unavailable
+from admittance.runtime.tasks import set_within
 from admittance.runtime.wire import Headers, description, parse_headers, status, text_of
 
 ANSWER_SECONDS: Final = 5.0
-RESEND_SECONDS: Final = 2.0
-"""Seconds after which a direct get without an answer is sent again, because the connection may have
-been lost.
+RESEND_SECONDS: Final = 0.5
+RESEND_SECONDS_MAX: Final = 1.0
+"""Seconds after which a direct get without an answer is sent again: the first time, and later. The
+servers of a cluster share these requests, so a third of them goes to a server that is paused, until
+the other servers close their routes to it.
 """
 NOT_FOUND: Final = "404"
 END: Final = "204"
@@ -84,59 +87,80 @@ async def batched_direct_get(
 async def _ask(bus: Bus, subject: str, data: bytes, *, several: bool) -> list[tuple[bytes, bytes]]:
     """The data and headers of each answer; with ``several`` the last answer is the server's
     status."""
-    began = clock.monotonic()
-    deadline = began + ANSWER_SECONDS
-    while True:
-        await bus.connected(max(0.0, deadline - clock.monotonic()))
-        try:
-            answers = await _attempt(
-                bus, subject, data, min(deadline, clock.monotonic() + RESEND_SECONDS), several
-            )
-        except TimeoutError:
-            if clock.monotonic() < deadline:
-                continue
-            why = bus.nc.denial_of(subject) or "timeout"
-            raise Unavailable(f"no answer on {subject}: {why}") from None
-        except nats.errors.Error as error:
-            raise Unavailable(f"no answer on {subject}: {error}") from None
-        if status(answers[-1][1]) != NO_RESPONDERS:
-            return answers
-        if clock.monotonic() >= began + RELOAD_SECONDS:
-            raise NoResponders(f"no responder on {subject}")
-        await asyncio.sleep(PAUSE_SECONDS)
-
-
-async def _attempt(
-    bus: Bus, subject: str, data: bytes, until: float, several: bool
-) -> list[tuple[bytes, bytes]]:
-    answers: list[tuple[bytes, bytes]] = []
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def on_answer(_subject: bytes, _reply: bytes, body: bytes, headers: bytes) -> None:
-        if not done.done():
-            answers.append((body, headers))
-            if not several or status(headers):
-                done.set_result(None)
-
+    deadline = clock.monotonic() + ANSWER_SECONDS
+    await bus.connected(ANSWER_SECONDS)
+    asking = _Asking(several)
     inbox = bus.nc.new_inbox()
-    needed = {subject.lower(), inbox.lower()}
+    needed = {subject.lower(), f"{inbox}.*".lower()}
 
     def on_denied(denied: str) -> None:
-        if denied in needed and not done.done():
-            done.set_exception(AccessDenied(bus.nc.denial_of(subject, inbox)))
+        if denied in needed:
+            asking.denied = AccessDenied(bus.nc.denial_of(subject, f"{inbox}.*"))
+            asking.news.set()
 
-    subscription = await bus.nc.listen(inbox, on_answer)
-    bus.nc.on_denied.append(on_denied)
-    bus.nc.on_denied_subscription.append(on_denied)
     try:
-        await bus.nc.publish(subject, data, reply=inbox)
-        async with asyncio.timeout(max(0.0, until - clock.monotonic())):
-            await done
-    finally:
-        bus.nc.on_denied.remove(on_denied)
-        bus.nc.on_denied_subscription.remove(on_denied)
-        await bus.nc.unlisten(subscription)
-    return answers
+        subscription = await bus.nc.listen(f"{inbox}.*", asking.on_answer)
+        bus.nc.on_denied.append(on_denied)
+        bus.nc.on_denied_subscription.append(on_denied)
+        try:
+            return await _answers(bus, subject, data, inbox, asking, deadline)
+        finally:
+            bus.nc.on_denied.remove(on_denied)
+            bus.nc.on_denied_subscription.remove(on_denied)
+            await bus.nc.unlisten(subscription)
+    except nats.errors.Error as error:
+        raise Unavailable(f"no answer on {subject}: {error}") from None
+
+
+class _Asking:
+    """The answers to a direct get and its copies. ``answers``: of each copy, by the last token of
+    its reply subject. ``complete``: all answers of one copy. ``news``: set at each answer."""
+
+    def __init__(self, several: bool) -> None:
+        self._several = several
+        self.answers: dict[bytes, list[tuple[bytes, bytes]]] = {}
+        self.complete: list[tuple[bytes, bytes]] | None = None
+        self.denied: AccessDenied | None = None
+        self.news = asyncio.Event()
+
+    def on_answer(self, subject: bytes, _reply: bytes, body: bytes, headers: bytes) -> None:
+        answers = self.answers.setdefault(subject[subject.rfind(b".") + 1 :], [])
+        answers.append((body, headers))
+        if self.complete is None and (not self._several or status(headers)):
+            self.complete = answers
+        self.news.set()
+
+
+async def _answers(
+    bus: Bus, subject: str, data: bytes, inbox: str, asking: _Asking, deadline: float
+) -> list[tuple[bytes, bytes]]:
+    """The answers to the first copy that is answered completely."""
+    give_up_at = clock.monotonic() + RELOAD_SECONDS
+    pause = RESEND_SECONDS
+    copy = 0
+    while True:
+        await bus.nc.publish(subject, data, reply=f"{inbox}.{copy}")
+        copy += 1
+        again = min(deadline, clock.monotonic() + pause)
+        pause = min(2 * pause, RESEND_SECONDS_MAX)
+        while await set_within(asking.news, max(0.0, again - clock.monotonic())):
+            asking.news.clear()
+            if asking.denied is not None:
+                raise asking.denied
+            if asking.complete is not None:
+                if status(asking.complete[-1][1]) != NO_RESPONDERS:
+                    return asking.complete
+                if clock.monotonic() >= give_up_at:
+                    raise NoResponders(f"no responder on {subject}")
+                asking.complete = None
+                await asyncio.sleep(PAUSE_SECONDS)
+                break
+            # The server that answers is not the one that is away: no other copy is needed soon.
+            again = min(deadline, clock.monotonic() + pause)
+        if clock.monotonic() >= deadline:
+            why = bus.nc.denial_of(subject) or "timeout"
+            raise Unavailable(f"no answer on {subject}: {why}")
+        await bus.connected(max(0.0, deadline - clock.monotonic()))
 
 
 def _message(data: bytes, raw: bytes) -> StoredMessage:

@@ -251,7 +251,10 @@ def request_errors(subject: str) -> Iterator[None]:
         raise Unavailable(str(error)) from None
 
 
-async def ask_once(nc: Connection, subject: str, data: bytes, timeout: float) -> bytes:
-    """The answer to a request, which is sent once. Raises what `request_errors` raises."""
+async def ask(
+    nc: Connection, subject: str, data: bytes, timeout: float, *, every: float = inf
+) -> bytes:
+    """The answer to a request, which is sent again ``every`` so many seconds. Raises what
+    `request_errors` raises."""
     with request_errors(subject):
-        return bytes((await nc.request(subject, data, timeout=timeout)).data)
+        return bytes((await nc.request_repeatedly(subject, data, timeout, every=every)).data)

@@ -31,6 +31,11 @@ PINGS_UNANSWERED: Final = 3
 """The most pings without an answer: if a server does not answer for 9 to 12 s, the client
 reconnects. After a shorter pause of the server all requests still get their answers, only late.
 """
+CLUSTER_PING_SECONDS: Final = 1
+CLUSTER_PINGS_UNANSWERED: Final = 4
+"""The same if there are other servers: a paused server keeps its connections, so the client uses
+another one after 4 to 5 s. Streams of a paused server have no new leader before that (4 to 9 s).
+"""
 CONNECT_SECONDS: Final = 2.0
 """Time limit for connecting to one server."""
 CONNECT_ALL_SECONDS: Final = 3.0
@@ -94,7 +99,7 @@ async def open_connection(
     on_back: Callable[[], Awaitable[None]],
 ) -> Connection:
     """Returns a connection to the first usable server of ``url``. After a loss the connection tries
-    all these servers every 0.2 s until one accepts.
+    all these servers, and those that the cluster announces, every 0.2 s until one accepts.
 
     Raises NoServer if no server answers, AccessDenied if the server refuses credentials,
     certificate or permissions or if a file of ``access`` is missing or wrong, Unavailable if
@@ -107,6 +112,9 @@ async def open_connection(
     nc._error_cb = _described(nc, target, on_error)
     nc._disconnected_cb = on_lost
     nc._reconnected_cb = on_back
+    if len(nc._server_pool) > 1:
+        nc.options["ping_interval"] = CLUSTER_PING_SECONDS
+        nc.options["max_outstanding_pings"] = CLUSTER_PINGS_UNANSWERED
     if access.has_login and is_open(nc):
         log.warning("server_is_open", reason=f"{target.shown} {WITHOUT_ACCOUNTS}")
     return nc

@@ -74,6 +74,11 @@ class Pace:
         return CROWDED_PAUSE * min(1.0, max(0.0, (rate - CALM_RATE) / (CROWDED_RATE - CALM_RATE)))
 
 
+CREATE_PATIENCE_SECONDS: Final = (1.5, 3.0, 6.0)
+"""How long a reader waits for a new consumer, before it makes one with another name. A cluster may
+choose a server as the first leader of a consumer that is lost, and then elects another one for 4 to
+9 s.
+"""
 ACK_SOON_SECONDS: Final = 0.05
 """Most seconds by which `ack_soon` delays an acknowledgement."""
 
@@ -323,22 +328,27 @@ class Puller:
         return found
 
     async def _create_next(self) -> str:
-        name = ""
-        while not name or name in self._consumers.foreign:
-            self._round += 1
-            name = f"{self._name}-{self._generation}-{self._round}"
         # Messages that were received but not returned yet stay valid: they are in order, and
         # repeated ones are skipped.
         self._begin_again()
         start = self.floor + 1
-        self.pending = await self._consumers.create(
-            name,
-            {
-                "ack_policy": "all",
-                "deliver_policy": "by_start_sequence" if start > 1 else "all",
-                **({"opt_start_seq": start} if start > 1 else {}),
-            },
-        )
+        settings = {
+            "ack_policy": "all",
+            "deliver_policy": "by_start_sequence" if start > 1 else "all",
+            **({"opt_start_seq": start} if start > 1 else {}),
+        }
+        for patience in CREATE_PATIENCE_SECONDS:
+            name = self._next_name()
+            with suppress(Unavailable):
+                self.pending = await self._consumers.create(name, settings, timeout=patience)
+                return name
+        raise Unavailable(f"no consumer {name} was made in time")
+
+    def _next_name(self) -> str:
+        name = ""
+        while not name or name in self._consumers.foreign:
+            self._round += 1
+            name = f"{self._name}-{self._generation}-{self._round}"
         return name
 
     async def _tidy(self, current: str) -> None:

@@ -65,9 +65,12 @@ async def write_echoes(bus: Bus, echoes: Iterable[tuple[str, int]]) -> None:
             )
             for domain, epoch, revision in due
         ]
-        for (domain, _, _), outcome in zip(due, await bus.publish_all(puts), strict=True):
+        outcomes = await bus.publish_all(puts, repeat_puts=True)
+        for (domain, _, _), outcome in zip(due, outcomes, strict=True):
             if isinstance(outcome, StaleRevision):
-                continue  # Another process has written the key meanwhile, so it is read again.
+                # Another process has written the key meanwhile, or an earlier copy of this message
+                # was stored, so the key is read again.
+                continue
             if isinstance(outcome, Refused):
                 raise outcome
             del wanted[domain]

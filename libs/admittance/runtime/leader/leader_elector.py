@@ -109,6 +109,9 @@ class LeaderElector:
         self._beat_now = asyncio.Event()
         self._last_beat: float | None = None
         """When the last acknowledged heartbeat of this instance was sent (monotonic seconds)."""
+        self._last_ack: float | None = None
+        """When the last heartbeat of this instance was acknowledged (monotonic seconds)."""
+        self._beat_throttle = LogThrottle()
         self._takes_from = 0.0
         """After a pause of the server, live instances have until this time to send a heartbeat;
         then domains may be taken.
@@ -159,14 +162,16 @@ class LeaderElector:
             ttl_seconds=self._ttl,
             process=self._process.id,
         )
-        self.round_trip = clock.monotonic() - sent
-        if self._last_beat is not None and sent - self._last_beat > STALE * self._ttl:
+        acknowledged = clock.monotonic()
+        self.round_trip = acknowledged - sent
+        if self._last_ack is not None and acknowledged - self._last_ack > STALE * self._ttl:
             # The heartbeats of the other instances come within one period; a busy machine may be
             # late.
             pause = 1.5 * self._ttl / RENEWALS
-            self._takes_from = clock.monotonic() + pause
+            self._takes_from = acknowledged + pause
             asyncio.get_running_loop().call_later(pause, self.changed.set)
-        self._last_beat = sent
+        self._last_ack = acknowledged
+        self._last_beat = max(sent, self._last_beat or sent)
 
     async def resign(self) -> None:
         """Withdraws the heartbeat of this instance, so that another instance takes over at once. If
@@ -191,7 +196,10 @@ class LeaderElector:
         if not wanted:
             return []
         try:
-            outcomes = await self._bus.publish_all([self._epoch(take) for take in wanted])
+            # A new leader of the log does not know an epoch that was on its way to the former one,
+            # so epochs without an answer are sent again.
+            epochs = [self._epoch(take) for take in wanted]
+            outcomes = await self._bus.publish_all(epochs, repeat_puts=True)
         except Unavailable:
             for take in wanted:
                 self.lease.not_taken(take.domain)
@@ -208,24 +216,45 @@ class LeaderElector:
                 if not isinstance(outcome, StaleRevision):
                     refusal = outcome
                 continue
-            self._record_take(take.domain)
-            if self.lease.took(take.domain, outcome):
-                taken.append((take.domain, outcome))
-        if barrier:
-            await self._barriers(taken)
-        else:
-            for domain, epoch in taken:
-                self.lease.echoed(domain, epoch)
+            taken += self._took(take.domain, outcome)
+        await self._begin(taken, barrier)
         # The epochs of refused domains are read last, because the read may fail: before the
         # barriers of the taken domains, a failure would leave these domains taken but not led.
         if refused:
             await self._read(refused)
+            stored = self._stored(wanted, refused)
+            await self._begin(stored, barrier)
+            taken += stored
         if refusal is not None:
             # The cause may be a full log, so that an immediate retry would not help.
             log.warning("epoch_refused", error=str(refusal), domains=len(refused))
             await asyncio.sleep(REFUSED_PAUSE_SECONDS)
         self.changed.set()
         return [domain for domain, _ in taken]
+
+    def _took(self, domain: str, epoch: int) -> list[tuple[str, int]]:
+        self._record_take(domain)
+        return [(domain, epoch)] if self.lease.took(domain, epoch) else []
+
+    def _stored(self, wanted: Sequence[Takeover], refused: Sequence[str]) -> list[tuple[str, int]]:
+        """The refused domains whose newest epoch is from this take all the same: the log had stored
+        an earlier copy of the message, and refused the later copy."""
+        found: list[tuple[str, int]] = []
+        for take in wanted:
+            newest = self._newest.get(take.domain)
+            epoch = self.lease.known(take.domain)
+            ours = newest is not None and newest.process == self._process.id
+            if take.domain in refused and ours and epoch > take.expected:
+                found += self._took(take.domain, epoch)
+        return found
+
+    async def _begin(self, taken: Sequence[tuple[str, int]], barrier: bool) -> None:
+        """Publishes the barriers of taken domains; without a barrier the domains are led now."""
+        if barrier:
+            await self._barriers(taken)
+        else:
+            for domain, epoch in taken:
+                self.lease.echoed(domain, epoch)
 
     async def lost(self, domain: str) -> None:
         """Ends this instance's leadership of the domain: the fence refused a decision, or its
@@ -308,7 +337,8 @@ class LeaderElector:
             for domain, epoch in taken
         ]
         try:
-            outcomes = await self._bus.publish_all(messages)
+            # A barrier that comes twice has no further effect.
+            outcomes = await self._bus.publish_all(messages, repeat_puts=True)
         except Unavailable:
             for domain, _ in taken:
                 self.lease.lost(domain)
@@ -353,16 +383,22 @@ class LeaderElector:
         self.changed.set()
 
     async def _beat(self) -> None:
-        throttle = LogThrottle()
-        while True:
-            await set_within(self._beat_now, self._ttl / RENEWALS)
-            self._beat_now.clear()
-            try:
-                await self._write_heartbeat()
-                throttle = LogThrottle()
-            except (Refused, Unavailable) as error:
-                if throttle.due(clock.monotonic()):
-                    log.warning("heartbeat_failed", error=str(error))
+        # A heartbeat does not wait for the acknowledgement of the one before: in a cluster that
+        # elects the leader of the bucket, heartbeats are lost, and only a later one is stored.
+        async with task_group() as tasks:
+            while True:
+                await set_within(self._beat_now, self._ttl / RENEWALS)
+                self._beat_now.clear()
+                tasks.create_task(self._beat_once())
+
+    async def _beat_once(self) -> None:
+        try:
+            await self._write_heartbeat()
+        except (Refused, Unavailable) as error:
+            if self._beat_throttle.due(clock.monotonic()):
+                log.warning("heartbeat_failed", error=str(error))
+        else:
+            self._beat_throttle = LogThrottle()
 
     async def _check_duplicates(self) -> None:
         while True:
