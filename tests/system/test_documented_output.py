@@ -101,6 +101,17 @@ def test_a_submission_that_never_fits_is_refused_as_shown(shell: Shell) -> None:
     shell.plays(block)
 
 
+def test_usage_is_shown_as_on_its_page(shell: Shell) -> None:
+    shell.run(f"admit apply -f {SAMPLES}/queues.yaml")
+    shell.run("admit submit --wait -q research --name used-1 -- sleep 1.1")
+    shell.run("admit submit --wait -q research --name used-2 -- false")
+    shell.run("admit delete workload used-1 used-2")
+    [block] = blocks_of("usage.md")
+    shell.until("admit usage", lambda told: " 2 " in told)
+    days, _, _ = shell.run("admit usage").partition(" (UTC)")
+    shell.plays(block._replace(text=block.text.replace("2026-11-01 to 2026-11-26", days)))
+
+
 def test_a_family_is_shown_as_on_its_page(shell: Shell) -> None:
     listed, described, events = blocks_of("concurrent-admission.md")
     text = (SAMPLES / "families" / "story-1.yaml").read_text()

@@ -81,7 +81,7 @@ SERVICE_NAMES = """
 COMMANDS = """
     activate apply approve auth backup bench cancel check-test completion context delete deny
     describe doctor events explain finish get hold logs priority provider-test release replay
-    restore serve simulate stop submit token trace up wait
+    restore serve simulate stop submit token trace up usage wait
 """
 
 ENVIRONMENT = """
@@ -110,7 +110,7 @@ ENVIRONMENT = """
 HEADERS = "Admit-Claim Admit-Fact Admit-Rights Admit-Runner Admit-Schema Admit-Taken-Back Admit-Uid"
 
 STREAMS_AND_BUCKETS = """
-    ADMITTANCE ADMITTANCE_CHECKPOINTS ADMITTANCE_TIMERS
+    ADMITTANCE ADMITTANCE_CHECKPOINTS ADMITTANCE_TIMERS ADMITTANCE_USAGE
     admittance admittance_claims admittance_providers
 """
 
@@ -168,6 +168,7 @@ SUBJECTS = """
     admit.workload.quota_reserved.{namespace}.{name}
     admit.workload.admitted.{namespace}.{name}
     admit.workload.evicted.{namespace}.{name}
+    admit.workload.quota_released.{namespace}.{name}
     admit.workload.requeued.{namespace}.{name}
     admit.workload.rejected.{namespace}.{name}
     admit.workload.pending.{namespace}.{name}
@@ -211,6 +212,7 @@ SUBJECTS = """
     admit.api.settled admit.api.settled.{namespace}
     admit.api.objects admit.api.objects.{namespace}
     admit.api.events admit.api.events.{namespace}
+    admit.api.usage admit.api.usage.{namespace}
     admit.api.runners.{namespace}
     admit.api.explain.{namespace}
     admit.api.fit.{namespace}
@@ -275,7 +277,7 @@ def test_these_environment_variables_and_headers_are_read() -> None:
 
 
 def test_streams_buckets_and_durables_have_these_names() -> None:
-    streams = {subjects.STREAM, subjects.CHECKPOINTS, subjects.TIMERS}
+    streams = {subjects.STREAM, subjects.CHECKPOINTS, subjects.TIMERS, subjects.SUMMARIES}
     buckets = {subjects.BUCKET, subjects.CLAIMS, subjects.PROVIDERS}
     assert streams | buckets == set(STREAMS_AND_BUCKETS.split())
     check = subjects.check_durable("example.com/budget")

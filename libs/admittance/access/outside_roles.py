@@ -52,12 +52,12 @@ RUNNER_FACTS: Final = (
 )
 NAMESPACE_QUESTIONS: Final = (
     *("events", "explain", "fit", "logs", "objects", "pending", "queues", "runners", "settled"),
-    "simulate",
+    *("simulate", "usage"),
 )
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
     *("events", "families", "health", "objects", "pending", "provider.*", "queues", "runners"),
-    *("settled", "simulate", "timers"),
+    *("settled", "simulate", "timers", "usage"),
 )
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
 

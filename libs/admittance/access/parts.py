@@ -18,6 +18,7 @@ STREAMS: Final = (
     subjects.TIMERS,
     subjects.STREAM,
     subjects.CHECKPOINTS,
+    subjects.SUMMARIES,
     KV,
     KV_PROVIDERS,
     KV_CLAIMS,

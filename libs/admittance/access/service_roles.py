@@ -80,6 +80,10 @@ READ_SECRET: Final = rules("read the secret of message ids", f"{JS}.STREAM.MSG.G
 READ_BUCKET: Final = rules("read a stored object", f"{JS}.STREAM.MSG.GET.{KV}")
 
 
+CONTROLLER_QUESTIONS: Final = ("apply", "delete", "events", "settled", "objects", "usage")
+"""Requests that the workload-controller answers, about one namespace or about all."""
+
+
 def workload_controller(user: User) -> Permissions:
     """The permissions of the workload-controller, which applies facts and writes workloads."""
     service = "workload-controller"
@@ -112,6 +116,13 @@ def workload_controller(user: User) -> Permissions:
             f"{JS}.DIRECT.GET.{subjects.CHECKPOINTS}",
             f"{JS}.DIRECT.GET.{LOG}",
         ),
+        *rules(
+            "sum the usage of quota",
+            f"{subjects.SUMMARY}*.*.*.*",
+            subjects.USAGE_POSITION,
+            f"{JS}.STREAM.MSG.GET.{subjects.SUMMARIES}",
+            f"{JS}.DIRECT.GET.{subjects.SUMMARIES}",
+        ),
         *rules("log changed objects", f"{subjects.OBJECTS}*.*.*.*"),
         *rules("ask checks", *each("admit.check.{}.*.*.*", said)),
         *rules("log what it decided", *each("admit.workload.{}.*.*", outputs)),
@@ -123,8 +134,8 @@ def workload_controller(user: User) -> Permissions:
         *rules("hear checks", f"{subjects.ALIVE_CHECK}*"),
         *rules(
             "answer requests",
-            *each("admit.api.{}", ("apply", "delete", "events", "settled", "objects")),
-            *each("admit.api.{}.*", ("apply", "delete", "events", "settled", "objects")),
+            *each("admit.api.{}", CONTROLLER_QUESTIONS),
+            *each("admit.api.{}.*", CONTROLLER_QUESTIONS),
             "admit.api.runners",
             "admit.api.runners.*",
             *each(f"{subjects.RUNNER_CONSUMER}{{}}", ("*", "*.*")),
@@ -298,7 +309,7 @@ def built_in_provider(user: User) -> Permissions:
 def backup(user: User) -> Permissions:
     """The permissions of the role backup: it reads whole streams and restores them. A restore
     replaces everything, so this role is as powerful as all services together."""
-    buckets = (KV, KV_PROVIDERS, KV_CLAIMS)
+    buckets = (KV, KV_PROVIDERS, KV_CLAIMS, subjects.SUMMARIES)
     publish = (
         *CONNECT,
         *stream_info(STREAMS),
@@ -315,6 +326,7 @@ def backup(user: User) -> Permissions:
         *rules(
             "restore what was stored during a snapshot",
             *each("$KV.{}.>", (subjects.BUCKET, subjects.PROVIDERS, subjects.CLAIMS)),
+            "admit.usage.>",
         ),
         *rules("read the positions of consumers", f"{JS}.CONSUMER.LIST.{LOG}"),
         *rules("restore the positions of consumers", f"{JS}.CONSUMER.CREATE.{LOG}.*"),

@@ -72,6 +72,7 @@ ANSWERED_BY: Final = {
     "events": "workload-controller",
     "objects": "workload-controller",
     "runners": "workload-controller",
+    "usage": "workload-controller",
     "explain": "scheduler",
     "fit": "scheduler",
     "pending": "scheduler",

@@ -164,7 +164,7 @@ class Controller:
             workload = known.workload
             if workload is None:
                 continue
-            if workload.status.log.says and workload.status.log.fact > floor:
+            if workload.status.log.outbox and workload.status.log.fact > floor:
                 unsaid.append(key)
             else:
                 self.workloads.let_go(key)

@@ -30,6 +30,7 @@ from admittance.workload.change import Change, FactOutcome, ignored, refused, wi
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.reconcile import family_transition, single_transition
 from admittance.workload.moves.requests import REPEATED, Arrived
+from admittance.workload.quota_release import with_release
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 
@@ -345,10 +346,11 @@ class BatchFold:
     ) -> None:
         self._applied += 1
         workload = change.workload
+        outbox = with_release(change.outbox, known.workload, workload, self._now)
         if workload is None:
             self._outboxes.pop(key, None)
         else:
-            self._outboxes[key] = change.outbox
+            self._outboxes[key] = outbox
         # A workload has the trace of its submission; facts of later commands may have other traces.
         trace = logged.trace if known.workload is None else known.trace
         if not trace and workload is not None:
@@ -360,9 +362,9 @@ class BatchFold:
             workload, known.revision, max(known.fact, logged.sequence), trace
         )
         self._families.note(key, known.workload, workload)
-        if workload is None and change.outbox and known.workload is not None:
+        if workload is None and outbox and known.workload is not None:
             # A deleted object has no outbox, so its messages are published as notes.
-            last = with_log(known.workload, logged.sequence, change.outbox)
+            last = with_log(known.workload, logged.sequence, outbox)
             self._notes += self._state.message_builder.messages(
                 last, known.revision, self._now, known.trace
             )

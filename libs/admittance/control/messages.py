@@ -22,6 +22,7 @@ from admittance.events.shapes import Admission, PodSetToRun
 from admittance.events.span_ids import check_span_id, run_span_id, span_id_of, with_span
 from admittance.events.subjects import subject_of
 from admittance.workload.change import with_status
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.pod_set_updates import merged_additions
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
@@ -67,6 +68,32 @@ def _span_id(fact: Fact, what: str) -> str:
     return span_id_of(fact.uid, what)
 
 
+def _released(
+    workload: StoredWorkload, say: OutboxEntry, common: dict[str, Any], said: dict[str, Any]
+) -> Fact | None:
+    status = workload.status
+    quota = say.released
+    admission = (quota.admission if quota is not None else None) or status.admission
+    if quota is None or admission is None:
+        return None
+    ended = is_true(workload, Type.FINISHED)
+    return facts.QuotaReleased(
+        **common,
+        **said,
+        since=quota.since,
+        until=quota.until,
+        admission=admission,
+        admission_revision=quota.revision,
+        ended=ended,
+        exit_code=status.exit_code if ended else None,
+        queue=head(workload).queue_name,
+        submitted_by=status.submitted_by,
+        labels=workload.metadata.labels,
+        waited_seconds=status.waited_seconds,
+        fact=status.log.fact,
+    )
+
+
 class MessageBuilder:
     """Makes messages from the outbox of a workload.
 
@@ -89,7 +116,7 @@ class MessageBuilder:
     ) -> Iterator[Message]:
         """Returns the messages of the outbox that was written at ``revision``, in order."""
         uid = workload.metadata.uid
-        for say in workload.status.log.says:
+        for say in workload.status.log.outbox:
             fact = self._fact(workload, say, revision, now)
             if fact is not None:
                 what = f"{uid}/{revision}/{say.what}/{say.detail}"
@@ -128,6 +155,8 @@ class MessageBuilder:
                 preempted = "Preempted" in (say.reason, say.detail)
                 by = workload.status.preempted_by if preempted else None
                 return facts.Evicted(**common, **said, preempted_by=by, underlying_cause=say.detail)
+            case "quota_released":
+                return _released(workload, say, common, said)
             case "check_requested":
                 return self._check_requested(workload, say, revision, common)
             case "check_withdrawn":

@@ -110,7 +110,7 @@ class Workloads:
         )
         if is_true(workload, Type.FINISHED):
             self._finished[key] = known.fact
-            if not workload.status.log.says:
+            if not workload.status.log.outbox:
                 self._known.pop(key, None)
                 return
         self._known[key] = known

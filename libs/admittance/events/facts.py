@@ -286,6 +286,31 @@ class Evicted(CommitFact, frozen=True, kw_only=True):
     underlying_cause: str = ""
 
 
+class QuotaReleased(CommitFact, frozen=True, kw_only=True):
+    """The workload no longer holds the quota of one admission. Of a family only variants have it.
+
+    ``since``, ``until``: from when to when the quota was held, by the clock of the
+    workload-controller. ``admission``: the queue, flavors and amounts. ``admission_revision``: the
+    revision of the admission; 0: the workload lost its reservation before it was admitted.
+    ``reason``: why the quota was released: that of the end of a finished workload, or of its
+    eviction. ``ended``: whether the workload finished. ``queue``: its LocalQueue. ``submitted_by``:
+    the user that submitted it; "": not known. ``waited_seconds``: how long it had waited for this
+    quota. ``fact``: the sequence of the fact that released the quota. The quota of one admission
+    may be reported twice, with one ``uid`` and ``since``; then the later report counts."""
+
+    since: datetime
+    until: datetime
+    admission: Admission
+    admission_revision: int = 0
+    ended: bool = False
+    exit_code: int | None = None
+    queue: str = ""
+    submitted_by: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    waited_seconds: int = 0
+    fact: int = 0
+
+
 class Requeued(CommitFact, frozen=True, kw_only=True):
     """The workload competes for quota again."""
 

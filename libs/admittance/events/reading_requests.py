@@ -44,6 +44,52 @@ class ObjectsReply(Reply, frozen=True, kw_only=True):
     parts: int = 1
 
 
+class Usage(Request, frozen=True, kw_only=True):
+    """``admit.api.usage[.<ns>]``: the quota that workloads of one namespace, or of all, have held,
+    and what came of them.
+
+    ``by``: words of `admittance.usage.report.BY`; the reply has one sum for each of their values;
+    empty: one sum. ``since``, ``until``: the first and the last day, like ``2026-11-26``, in UTC;
+    "": the first day of this month, and today. ``after``: only sums after so many; the reply has at
+    most ``limit`` sums."""
+
+    by: tuple[str, ...] = ()
+    since: str = ""
+    until: str = ""
+    after: int = 0
+    limit: int = 1000
+
+
+class UsageSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One sum. ``group``: the values of the words of the request, in their order.
+
+    ``runs``: admissions that ended in these days; ``finished``, ``failed``: workloads that finished
+    then; ``evicted``: admissions that ended otherwise. ``running``: workloads that hold quota now.
+    ``wait_seconds``: how long workloads had waited for the quota that they released then.
+    ``resource_seconds``: by resource, the amount of held quota times seconds, as a decimal number:
+    cores for cpu, and bytes for memory."""
+
+    group: tuple[str, ...] = ()
+    runs: int = 0
+    finished: int = 0
+    failed: int = 0
+    evicted: int = 0
+    running: int = 0
+    wait_seconds: int = 0
+    resource_seconds: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class UsageReply(Reply, frozen=True, kw_only=True):
+    """``since``, ``until``: the first and the last day of the sums. ``begins``: the day of the
+    first sum that is kept; "": there is none. ``more``: whether more sums follow."""
+
+    since: str = ""
+    until: str = ""
+    begins: str = ""
+    sums: tuple[UsageSum, ...] = ()
+    more: bool = False
+
+
 class Runners(Request, frozen=True, kw_only=True):
     """``admit.api.runners.<ns>``: whether a runner would start the job of a workload that waits, or
     of one that is not submitted.

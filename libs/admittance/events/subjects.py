@@ -33,12 +33,15 @@ ANNOUNCED_RUNNERS: Final = "_runner"
 """The first token of the keys ``_runner.<runner>`` of the bucket of claims: see
 `admittance.events.system.RunnerAnnouncement`."""
 CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
+SUMMARIES: Final = "ADMITTANCE_USAGE"
+"""The stream with the sums of used quota by day and month, which are kept without limit of age."""
 RESTORED: Final = "_admittance.restored"
 """Key of the bucket that `admit restore` writes last: see `admittance.events.system.Restored`."""
 PROBES: Final = {
     STREAM: "admit.lease.probe",
     TIMERS: "admit.timer.probe",
     CHECKPOINTS: "admit.checkpoint.probe",
+    SUMMARIES: "admit.usage.probe",
     **{f"KV_{bucket}": f"$KV.{bucket}._admittance.probe" for bucket in (BUCKET, CLAIMS, PROVIDERS)},
 }
 """For each stream, a subject that no service reads: a probe shows whether the stream stores it."""
@@ -68,6 +71,7 @@ WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
     "quota_reserved": facts.QuotaReserved,
     "admitted": facts.Admitted,
     "evicted": facts.Evicted,
+    "quota_released": facts.QuotaReleased,
     "requeued": facts.Requeued,
     "rejected": facts.Rejected,
     "pending": facts.Pending,
@@ -115,7 +119,10 @@ FENCED: Final = frozenset({"assigned", "refused", "planned", "confirmed", "revok
 """Facts about workloads that only the leader of a domain may publish."""
 
 OUTPUTS: Final = frozenset(
-    {"quota_reserved", "admitted", "evicted", "requeued", "rejected", "pending", "noted"}
+    {
+        *("quota_reserved", "admitted", "evicted", "quota_released"),
+        *("requeued", "rejected", "pending", "noted"),
+    }
 )
 """Facts about workloads that the workload-controller publishes and does not read."""
 
@@ -128,6 +135,12 @@ DEADLETTER: Final = "admit.deadletter."
 COMMITS: Final = "admit.checkpoint.commits"
 CHECKPOINT_MADE: Final = "admit.checkpoint.made."
 CHECKPOINT_PART: Final = "admit.checkpoint.part."
+RELEASES: Final = "admit.workload.quota_released.>"
+"""The facts from which the sums of used quota are made."""
+USAGE_POSITION: Final = "admit.usage.position"
+SUMMARY: Final = "admit.usage.sum."
+"""``admit.usage.sum.<day or month>.<period>.<cluster queue>.<ns>``: the sums of one period, such as
+``2026-11-26`` or ``2026-11``."""
 TIMER_AT: Final = "admit.timer.at."
 TIMER_DUE: Final = "admit.timer.due."
 ALIVE_PROVISIONING: Final = "admit.alive.provisioning."

@@ -76,7 +76,9 @@ def with_log(
     workload: StoredWorkload, fact: int, outbox: tuple[OutboxEntry, ...]
 ) -> StoredWorkload:
     """The workload with its position on the log and its outbox."""
-    return with_status(workload, log=LogPosition(fact=fact, says=outbox))
+    released = tuple([entry for entry in outbox if entry.released is not None])
+    says = tuple([entry for entry in outbox if entry.released is None]) if released else outbox
+    return with_status(workload, log=LogPosition(fact=fact, says=says, released=released))
 
 
 def with_spec(workload: StoredWorkload, **fields: Any) -> StoredWorkload:

@@ -28,23 +28,43 @@ from admittance.api.workload import (
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
 
+class ReleasedQuota(Kept, frozen=True, kw_only=True):
+    """The quota that a workload held from ``since`` to ``until``. ``admission``: None while the
+    status of the workload still has it. ``revision``: that of the admission; 0: the workload was
+    not admitted."""
+
+    since: datetime
+    until: datetime
+    admission: Admission | None = None
+    revision: int = 0
+
+
 class OutboxEntry(Kept, frozen=True, kw_only=True):
     """One message that the last commit of a workload publishes. The payload of an outbox entry is
-    made from the workload, which does not change before its outbox is published."""
+    made from the workload, which does not change before its outbox is published. ``released``: the
+    quota that an entry ``quota_released`` is about."""
 
     what: str
     reason: str = ""
     message: str = ""
     detail: str = ""
     cycle: int = 0
+    released: ReleasedQuota | None = None
 
 
 class LogPosition(Kept, frozen=True, kw_only=True):
     """What a stored workload knows about the log. ``fact``: sequence of the last fact applied to
-    the workload. ``says``: the outbox, with the messages of the last commit."""
+    the workload. ``says``, ``released``: the outbox, with the messages of the last commit; the
+    messages about released quota are kept apart, because earlier versions do not know them."""
 
     fact: int = 0
     says: tuple[OutboxEntry, ...] = ()
+    released: tuple[OutboxEntry, ...] = ()
+
+    @property
+    def outbox(self) -> tuple[OutboxEntry, ...]:
+        """All messages of the last commit, in order."""
+        return self.says + self.released if self.released else self.says
 
 
 class WorkloadStatus(Kept, frozen=True, kw_only=True):
@@ -60,7 +80,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     each check the count that paces its Retries (`admittance.workload.moves.backoff.paced`).
     ``exit_code``: the exit code of a failed job, if its runner reported one. ``submitted_by``: the
     user that submitted the workload, or its parent, as the server knows the user; "": the server
-    has no users.
+    has no users. ``waited_seconds``: how long the workload waited for its last reservation of
+    quota.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
     the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant
@@ -100,6 +121,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     stopped_by: str = ""
     submitted_as: str = ""
     submitted_by: str = ""
+    waited_seconds: int = 0
     promised: Admission | None = None
     admitted_revision: int = 0
     evicted_revision: int = 0

@@ -15,7 +15,7 @@ from admittance.cli.show.event_lines import (
     REFUSED,
     EventLine,
     FactEffects,
-    is_summary_refresh,
+    is_bookkeeping,
     line_of,
 )
 from admittance.cli.show.families import is_parent, rules_for, tags_of
@@ -80,7 +80,7 @@ async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
     variants = VariantNames(bus, found.namespace, found.name)
     meta = found.workload().metadata
     said = history(bus, found.namespace, found.name, variants)
-    entries = [entry async for entry in said if not is_summary_refresh(entry)]
+    entries = [entry async for entry in said if not is_bookkeeping(entry)]
     effects = FactEffects()
     own = [entry for entry in entries if is_of(entry, meta)]
     return [line_of(entry, variants.tags, effects) for entry in own][-count:]
@@ -212,7 +212,7 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], effects: FactEff
         case Output.NAME:
             output.say(entry.subject)
         case Output.TABLE | Output.WIDE:
-            if call.output is Output.TABLE and is_summary_refresh(entry):
+            if call.output is Output.TABLE and is_bookkeeping(entry):
                 return
             line = line_of(entry, tags, effects)
             if output.is_terminal():

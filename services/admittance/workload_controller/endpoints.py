@@ -5,8 +5,9 @@ only read.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -55,6 +56,7 @@ from admittance.workload_controller.reading_endpoints import (
 )
 
 SERVICE: Final = "workload-controller"
+NO_HANDLERS: Final[Mapping[str, micro.Handler]] = MappingProxyType({})
 log = structlog.get_logger()
 
 
@@ -62,7 +64,7 @@ class Endpoints:
     """Serves the endpoints of one leader of the workload-controller. Manifests are written under
     the lock of `ManifestWriter`, between two batches of facts. ``outcome``: see `OutcomeOf`.
     ``manifest_bytes``: the most bytes of an applied manifest. ``sharing``: what the configuration
-    has.
+    has. ``more``: handlers of further endpoints, by subject.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Endpoints:
         runners: AnnouncedRunners,
         manifest_bytes: int = MANIFEST_BYTES_MAX,
         sharing: Sharing = BOTH,
+        more: Mapping[str, micro.Handler] = NO_HANDLERS,
     ) -> None:
         self._bus = bus
         self._instance = instance
@@ -86,6 +89,7 @@ class Endpoints:
         self._runners = runners
         self._manifest_bytes = manifest_bytes
         self._sharing = sharing
+        self._more = more
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
@@ -107,6 +111,7 @@ class Endpoints:
                 "admit.api.settled": self._settled,
                 "admit.api.settled.*": self._settled,
                 **reading_endpoints(self._bus, self._outcome, self._family),
+                **self._more,
             },
         )
 

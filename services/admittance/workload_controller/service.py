@@ -50,6 +50,8 @@ from admittance.workload_controller.takeover import (
     follow_runners,
     load_controller,
 )
+from admittance.workload_controller.usage.endpoint import UsageEndpoint
+from admittance.workload_controller.usage.summarizer import UsageSummarizer
 from admittance.workload_controller.user_requests import UserRequests
 from admittance.workload_controller.workload_metrics import (
     CHECK_ACTIVE,
@@ -130,6 +132,7 @@ class ActiveController:
         self._epoch = epoch
         self._metrics = metrics
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
+        self._usage = UsageSummarizer(bus)
         self._swept = 0
         self._marks: deque[tuple[float, int]] = deque()
         self._progress = asyncio.Event()
@@ -188,6 +191,7 @@ class ActiveController:
             runners,
             limits.max_manifest_bytes,
             sharing_of(settings.configuration),
+            UsageEndpoint(bus, controller, self._usage).endpoints(),
         )
         people = self._people = UserRequests(bus, controller, limits, self._metrics, runners)
         following = follow_manifests(bus, controller, durables, self._on_written)
@@ -198,6 +202,7 @@ class ActiveController:
             tasks.create_task(heartbeats.run(), name="heartbeats")
             tasks.create_task(deletions.run(), name="deletions")
             tasks.create_task(people.run(), name="people")
+            tasks.create_task(self._usage.run(), name="usage")
             await self._endpoints.start()
             if bus.nc.user:
                 # Only a server that demands credentials knows the submitters of jobs.
@@ -226,6 +231,7 @@ class ActiveController:
             controller.acknowledged(batch[-1].sequence)
             self._sweep(controller)
             deletions.look()
+            self._usage.wake()
             if self._people is not None:
                 self._people.applied(controller.read)
             if self._puller.idle or controller.read >= end:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.cli.events import is_of
-from admittance.cli.show.event_lines import FactEffects, is_summary_refresh, line_of
+from admittance.cli.show.event_lines import FactEffects, is_bookkeeping, line_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
@@ -242,8 +242,8 @@ def test_facts_show_an_unknown_variant_as_a_variant() -> None:
 
 def test_refreshes_of_a_parents_summary_are_recognized() -> None:
     nudge, other = facts.Aggregated(**WORKLOAD), facts.Activated(**WORKLOAD)
-    assert is_summary_refresh(entry(subject_of(nudge), encode(nudge)))
-    assert not is_summary_refresh(entry(subject_of(other), encode(other)))
+    assert is_bookkeeping(entry(subject_of(nudge), encode(nudge)))
+    assert not is_bookkeeping(entry(subject_of(other), encode(other)))
 
 
 @pytest.mark.parametrize(

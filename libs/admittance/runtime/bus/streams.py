@@ -128,6 +128,24 @@ def all_streams(replicas: int = 1, log_days: int = 0) -> tuple[Stream, ...]:
             },
         ),
         Stream(
+            subjects.SUMMARIES,
+            {
+                **common,
+                "subjects": ["admit.usage.>"],
+                "max_msgs_per_subject": 1,
+                # Sums of years are kept: facts of which they are made have left the log.
+                "max_age": 0,
+                "discard": "new",
+                "allow_rollup_hdrs": False,
+            },
+            {
+                "allow_direct": True,
+                "compression": "s2",
+                "num_replicas": replicas,
+                "duplicate_window": DEDUPE,
+            },
+        ),
+        Stream(
             KV_LOG,
             {**common, **bucket, "subjects": [f"$KV.{subjects.BUCKET}.>"], "allow_atomic": True},
             {

@@ -19,6 +19,7 @@ from admittance.workload.family_info import is_used, preempts_workloads, with_us
 from admittance.workload.moves.backoff import no_wait
 from admittance.workload.moves.check_verdicts import contradiction
 from admittance.workload.moves.eviction import evict, release, with_preemption, withdraw
+from admittance.workload.quota_release import seconds_waited
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
@@ -30,6 +31,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
     admission = fact.admission
     required = context.queues.required_checks(admission.cluster_queue, admission)
     message = fact.message or f"Quota reserved in ClusterQueue {admission.cluster_queue}"
+    waited = seconds_waited(workload, now)
     conditions = put(
         workload.status.conditions, Type.QUOTA_RESERVED, True, "QuotaReserved", message, now=now
     )
@@ -49,6 +51,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
         requeue_state=no_wait(workload.status.requeue_state),
         evicted_revision=0,
         preempted_by=None,
+        waited_seconds=waited,
         pending_preemption=fact.pending_preemption,
         preemption_gates=with_use_noted(status.preemption_gates, preempts_workloads(fact), now),
     )

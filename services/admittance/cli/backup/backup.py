@@ -57,6 +57,8 @@ ORDER: Final = (
     KV_LOG,
     # Bookings are read after the bucket, so that each booking that the bucket counts on is read.
     KV_PROVIDERS,
+    # The sums of usage are read before the log: their position is on it.
+    subjects.SUMMARIES,
     # The log is read after the buckets, so that it has every fact that the buckets have applied.
     subjects.STREAM,
     # Timers are read after the log: the log copies facts from the timers stream by sequence, and
@@ -64,7 +66,7 @@ ORDER: Final = (
     subjects.TIMERS,
 )
 """The order in which streams are read."""
-REPLACED: Final = frozenset({KV_CLAIMS, KV_LOG, KV_PROVIDERS})
+REPLACED: Final = frozenset({KV_CLAIMS, KV_LOG, KV_PROVIDERS, subjects.SUMMARIES})
 """Streams in which a new message replaces the previous one of its subject."""
 ATTEMPTS: Final = 4
 """How often a snapshot is tried: on a busy machine nats-server ends a snapshot with ``408 No Flow

@@ -16,6 +16,7 @@ from typing import IO, Final
 import msgspec
 
 from admittance.cli.backup.archive import Archive, StreamContents, check
+from admittance.cli.backup.backup import REPLACED
 from admittance.cli.backup.data_folder import served_folder
 from admittance.cli.backup.s2 import Corrupt
 from admittance.cli.backup.snapshot_reader import read_snapshot
@@ -40,11 +41,14 @@ ORDER: Final = (
     KV_CLAIMS,
     KV_PROVIDERS,
     KV_LOG,
+    subjects.SUMMARIES,
     # Timers are restored before the log, because the log copies due timers from their stream.
     subjects.TIMERS,
     subjects.STREAM,
 )
 """The order in which streams are made."""
+LATER: Final = frozenset({subjects.SUMMARIES})
+"""Streams that backups of earlier versions do not have; a service makes them empty."""
 ALIVE: Final = f"$KV.{subjects.CLAIMS}._alive."
 """First characters of the subjects of heartbeats: no instance of the old deployment is alive."""
 WRITTEN_AT_ONCE: Final = 1_000
@@ -136,10 +140,12 @@ async def _refuse_used_server(bus: Bus, call: Call) -> None:
 
 async def _restore(bus: Bus, archive: Archive, replicas: int, steps: Steps) -> None:
     streams = {one.name: one for one in archive.contents.streams}
-    if missing := [name for name in ORDER if name not in streams]:
+    if missing := [name for name in ORDER if name not in streams and name not in LATER]:
         raise BadInput(f"the backup has no stream {missing[0]}: nothing was restored")
     done: list[str] = []
     for name in ORDER:
+        if name not in streams:
+            continue
         try:
             await _restore_stream(bus, archive, streams[name], replicas, steps)
             if name == subjects.STREAM:
@@ -168,7 +174,7 @@ async def _restore_stream(
         if len(later) >= WRITTEN_AT_ONCE:
             last = await snapshots.publish_at_sequences(bus, stream.name, last, later, later[-1][0])
             later = []
-    if stream.name not in (KV_CLAIMS, KV_LOG, KV_PROVIDERS):
+    if stream.name not in REPLACED:
         return
     end = stream.end + (LOST_MAX if stream.name == KV_LOG else 0)
     last = await snapshots.publish_at_sequences(bus, stream.name, last, later, end)

@@ -5,6 +5,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, NamespaceOption, NatsOption, OutputOption, call_of
 from admittance.cli.support.services import SERVICES
 
@@ -49,7 +50,6 @@ def _workloads(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _names_of(ctx: typer.Context, kind: str, incomplete: str) -> list[str]:
-    from admittance.cli.support.errors import BadInput
     from admittance.cli.support.kinds import kind_named
     from admittance.cli.support.object_names import names
     from admittance.cli.support.options import outer_call
@@ -128,6 +128,40 @@ Timeout = Annotated[
         metavar="SPAN", help="Give up after this time (90, 90s, 5m, 1h30m) with status 1."
     ),
 ]
+
+
+USAGE_SHAPES: Final = ("table", "wide", "json", "yaml", "csv")
+
+
+class UsageCall(NamedTuple):
+    """The call of `admit usage`. ``shape``: one of `USAGE_SHAPES`."""
+
+    call: Call
+    shape: str
+
+
+def usage_options(
+    ctx: typer.Context,
+    nats: NatsOption = None,
+    namespace: NamespaceOption = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="|".join(USAGE_SHAPES),
+            help="Output format. Default: a table",
+            rich_help_panel="Global options",
+        ),
+    ] = None,
+) -> UsageCall:
+    """Declares the global options of `admit usage`, which also writes CSV. Raises BadInput for
+    another output format."""
+    call = call_of(ctx, nats, namespace)
+    shape = output or str(call.output)
+    if shape not in USAGE_SHAPES:
+        raise BadInput(f'-o "{shape}" is not one of {", ".join(USAGE_SHAPES)}')
+    return UsageCall(call, shape)
 
 
 class Target(NamedTuple):

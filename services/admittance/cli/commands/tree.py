@@ -82,7 +82,7 @@ class CommandGroup(_QuickParameters, TyperGroup):
 
 COMMANDS: Final[Mapping[str, Sequence[str]]] = {
     "objects": ("apply", "get", "describe", "delete", "simulate"),
-    "workloads": ("submit", "wait", "explain", "events", "trace", "logs"),
+    "workloads": ("submit", "wait", "explain", "events", "trace", "logs", "usage"),
     "lifecycle": (
         *("stop", "cancel", "activate", "hold", "release", "finish", "approve", "deny"),
         "priority",

@@ -11,6 +11,8 @@ from admittance.cli.commands.arguments import (
     QueueOption,
     Target,
     Timeout,
+    UsageCall,
+    usage_options,
     workload_options,
     workload_options_with_output,
 )
@@ -231,7 +233,48 @@ def logs(
     run(logs.logs(on.call, on.name, pod, follow=follow, tail=tail, previous=previous))
 
 
+@with_options(usage_options)
+def usage(
+    on: UsageCall,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD,...",
+            help="One sum for each: cluster-queue, namespace, queue, user, flavor.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DAY", help="First day: 2026-11-26, or 7d. Default: the first of this month."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Last day, included. Default: today.")
+    ] = None,
+    all_namespaces: AllNamespaces = False,
+) -> None:
+    """Show how much quota workloads held, for how long, and what came of them.
+
+    Days are in UTC and counted whole. Runs, and the time that they waited, count on the day on
+    which the run ended; hours count on the days on which the quota was held.
+    """
+    from admittance.cli.usage.usage import show_usage
+
+    words = tuple(word.strip() for word in by.split(",")) if by is not None else ()
+    run(
+        show_usage(
+            on.call,
+            on.shape,
+            by=words,
+            since=since,
+            until=until,
+            all_namespaces=all_namespaces,
+        )
+    )
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands of this module to app."""
-    for command in (submit, wait, explain, events, trace, logs):
+    for command in (submit, wait, explain, events, trace, logs, usage):
         app.command(rich_help_panel=PANEL)(command)

@@ -155,9 +155,12 @@ class EventLine(NamedTuple):
         return f"{number}{stamp(self.time)}  {self.what:<16}  {self.subject}  {why}".rstrip()
 
 
-def is_summary_refresh(entry: LogEntry) -> bool:
-    """Whether the entry only refreshes a parent's summary of its variants."""
-    return entry.subject.startswith("admit.workload.aggregated.")
+def is_bookkeeping(entry: LogEntry) -> bool:
+    """Whether the entry only refreshes a parent's summary of its variants, or only states the quota
+    that the workload had, which other events tell, too."""
+    return entry.subject.startswith(
+        ("admit.workload.aggregated.", "admit.workload.quota_released.")
+    )
 
 
 def line_of(

@@ -1,0 +1,130 @@
+"""The time for which a workload held the quota of one admission, as the fact `QuotaReleased` says
+it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.api.units import amount
+from admittance.events.reader import BROKEN, YEARS, Unreadable, reason_of
+from admittance.events.shapes import Admission
+
+SUCCEEDED: Final = "Succeeded"
+"""The reason of the end of a workload that succeeded."""
+OTHERS: Final = "*"
+"""Stands for several users in a summary that has no room for more rows."""
+
+
+class Run(NamedTuple):
+    """One admission of a workload, from ``since`` to ``until``, in whole seconds since 1970.
+
+    ``amounts``: flavor, resource and amount in accounting units. ``admitted``: whether the workload
+    was admitted, and not only reserved quota. ``outcome``: ``finished``, ``failed`` or ``evicted``;
+    "": quota that was only reserved, or that is still held. ``sequence``: of the fact on the log;
+    ``cause``: of the fact that released the quota.
+    """
+
+    uid: str
+    since: int
+    until: int
+    cluster_queue: str
+    namespace: str
+    queue: str
+    user: str
+    amounts: tuple[tuple[str, str, int], ...]
+    admitted: bool
+    outcome: str = ""
+    waited_seconds: int = 0
+    sequence: int = 0
+    cause: int = 0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What two reports about one admission have in common."""
+        return self.uid, self.since
+
+
+def amounts_of(admission: Admission | _Admission) -> tuple[tuple[str, str, int], ...]:
+    """The booked amounts in accounting units, by flavor and resource. Raises ValueError for a text
+    that is no quantity."""
+    total: dict[tuple[str, str], int] = {}
+    for assigned in admission.pod_set_assignments:
+        for resource, flavor in assigned.flavors.items():
+            booked = amount(resource, assigned.resource_usage.get(resource, "0"))
+            total[flavor, resource] = total.get((flavor, resource), 0) + booked
+    return tuple((flavor, resource, booked) for (flavor, resource), booked in total.items())
+
+
+class _Assigned(msgspec.Struct, rename="camel", gc=False):
+    flavors: dict[str, str] = msgspec.field(default_factory=dict)
+    resource_usage: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Admission(msgspec.Struct, rename="camel", gc=False):
+    cluster_queue: str
+    pod_set_assignments: tuple[_Assigned, ...] = ()
+
+
+class _Released(msgspec.Struct, rename="camel", gc=False):
+    """The part of `QuotaReleased` that is summed. Decoding only this part takes a third of the time
+    of the whole fact."""
+
+    namespace: str
+    since: datetime
+    until: datetime
+    admission: _Admission
+    uid: str = ""
+    admission_revision: int = 0
+    ended: bool = False
+    reason: str = ""
+    queue: str = ""
+    submitted_by: str = ""
+    waited_seconds: int = 0
+    fact: int = 0
+
+
+_decode: Final = msgspec.json.Decoder(_Released).decode
+
+
+def run_of(data: bytes, sequence: int) -> Run:
+    """The run that a fact `QuotaReleased` on the log reports. Raises Unreadable."""
+    try:
+        return _run(_decode(data), sequence)
+    except BROKEN as error:
+        raise Unreadable(f"the payload is not a valid QuotaReleased: {reason_of(error)}") from None
+
+
+def _run(fact: _Released, sequence: int) -> Run:
+    since = whole_seconds(fact.since)
+    admitted = fact.admission_revision > 0
+    if fact.ended:
+        outcome = "finished" if fact.reason == SUCCEEDED else "failed"
+    else:
+        outcome = "evicted" if admitted else ""
+    return Run(
+        uid=fact.uid,
+        since=since,
+        until=max(since, whole_seconds(fact.until)),
+        cluster_queue=fact.admission.cluster_queue or "?",
+        namespace=fact.namespace or "?",
+        queue=fact.queue,
+        user=fact.submitted_by,
+        amounts=amounts_of(fact.admission),
+        admitted=admitted,
+        outcome=outcome,
+        waited_seconds=max(0, fact.waited_seconds),
+        sequence=sequence,
+        cause=fact.fact,
+    )
+
+
+def whole_seconds(time: datetime) -> int:
+    """The seconds since 1970, rounded down: two runs, one of which begins when the other ends, have
+    no second in common and none between them. Raises ValueError for a time without a zone, or that
+    no clock shows."""
+    if time.tzinfo is None or time.year not in YEARS:
+        raise ValueError(f"{time.isoformat()} is not a time with a zone")
+    return int(time.timestamp() // 1)

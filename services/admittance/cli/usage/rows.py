@@ -1,0 +1,105 @@
+"""The rows of `admit usage`: as a table, as JSON, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+import msgspec
+
+from admittance.cli.support.output import NOTHING, Column, Table
+from admittance.cli.support.times import span
+from admittance.events.reading_requests import UsageSum
+
+HOUR: Final = 3600
+GIB: Final = 2**30
+_TITLES: Final[Mapping[str, str]] = {
+    "cluster-queue": "clusterQueue",
+    "namespace": "namespace",
+    "queue": "queue",
+    "user": "user",
+    "flavor": "flavor",
+}
+"""The field of a row for each word of ``--by``."""
+_COUNTS: Final = ("runs", "finished", "failed", "evicted", "running")
+
+
+def gpu_seconds(one: UsageSum) -> Decimal:
+    """The seconds of all resources that are GPUs, of any vendor."""
+    used = one.resource_seconds
+    return sum((Decimal(used[name]) for name in used if name.endswith("/gpu")), Decimal(0))
+
+
+def row_of(by: Sequence[str], one: UsageSum) -> dict[str, Any]:
+    """A sum as programs get it, with numbers of any size."""
+    used = {name: msgspec.Raw(text.encode()) for name, text in one.resource_seconds.items()}
+    return {
+        **dict(zip((_TITLES[word] for word in by), one.group, strict=True)),
+        **{name: getattr(one, name) for name in _COUNTS},
+        "waitSeconds": one.wait_seconds,
+        "cpuSeconds": used.get("cpu", 0),
+        "gpuSeconds": msgspec.Raw(f"{gpu_seconds(one):f}".encode()),
+        "resourceSeconds": used,
+    }
+
+
+def show_csv(by: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Prints rows as CSV, with a column for each resource."""
+    resources = sorted({name for row in rows for name in row["resourceSeconds"]})
+    plain = [*(_TITLES[word] for word in by), *_COUNTS, "waitSeconds", "cpuSeconds", "gpuSeconds"]
+    others = [name for name in resources if name != "cpu"]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([*plain, *(f"{name} seconds" for name in others)])
+    for row in rows:
+        cells = [row[name] for name in plain]
+        cells += [row["resourceSeconds"].get(name, 0) for name in others]
+        writer.writerow([_text(cell) for cell in cells])
+
+
+def _text(cell: Any) -> str:
+    return bytes(cell).decode() if isinstance(cell, msgspec.Raw) else str(cell)
+
+
+def table_of(by: Sequence[str], sums: Sequence[UsageSum]) -> Table:
+    """The table of sums, with resources in hours."""
+    others = sorted(
+        {name for one in sums for name in one.resource_seconds}
+        - {"cpu", "memory"}
+        - {name for one in sums for name in one.resource_seconds if name.endswith("/gpu")}
+    )
+    columns = [
+        *(Column(word.upper()) for word in by),
+        Column("RUNS", right=True),
+        *(Column(name.upper(), right=True, spare=True) for name in ("finished", "failed")),
+        Column("EVICTED", right=True, spare=True),
+        Column("RUNNING", right=True),
+        Column("WAITED", right=True, spare=True),
+        Column("CPU-HOURS", right=True),
+        Column("GPU-HOURS", right=True),
+        Column("GIB-HOURS", wide=True, right=True),
+        *(Column(f"{name}-HOURS", wide=True, right=True) for name in others),
+    ]
+    return Table(columns, [_cells(one, others) for one in sums])
+
+
+def _cells(one: UsageSum, others: Sequence[str]) -> list[str]:
+    used = {name: Decimal(text) for name, text in one.resource_seconds.items()}
+    return [
+        *(word or NOTHING for word in one.group),
+        *(f"{getattr(one, name):,}" for name in _COUNTS),
+        span(one.wait_seconds / one.runs) if one.runs else NOTHING,
+        _hours(used.get("cpu")),
+        _hours(gpu_seconds(one)),
+        _hours(used.get("memory"), GIB),
+        *(_hours(used.get(name)) for name in others),
+    ]
+
+
+def _hours(seconds: Decimal | None, unit: int = 1) -> str:
+    if not seconds:
+        return NOTHING
+    hours = (seconds / unit / HOUR).quantize(Decimal("0.01"), ROUND_HALF_UP)
+    return f"{hours:,}" if hours else "<0.01"

@@ -1,0 +1,222 @@
+"""Answers ``admit.api.usage`` from the stored summaries, and from what the workloads hold now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Final, cast
+
+import msgspec
+
+from admittance.control.controller import Controller
+from admittance.events.names import plain, token
+from admittance.events.reader import Unreadable
+from admittance.events.reading_requests import Usage, UsageReply, UsageSum
+from admittance.events.subjects import SUMMARIES, SUMMARY
+from admittance.runtime import clock
+from admittance.runtime.bus import micro
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import StoredMessage, read_messages
+from admittance.runtime.errors import Refused, Unavailable
+from admittance.usage.periods import DAY_SECONDS, Period, day_of, first_second, periods_between
+from admittance.usage.report import BY, By, Group, UsageReport
+from admittance.usage.runs import Run, amounts_of, whole_seconds
+from admittance.usage.summary import Counts, decode_summary, key_of, shares_of
+from admittance.workload.phase import holds_quota
+from admittance.workload.quota_release import reserved_at
+from admittance.workload.stored import PARENT, StoredWorkload, head
+from admittance.workload_controller.usage.summarizer import UsageSummarizer
+
+PAGE: Final = 200
+LIMIT_MAX: Final = 1_000
+BETWEEN: Final = 500
+"""After so many workloads other tasks run."""
+ASKED_AT_ONCE: Final = 8
+YEARS_MAX: Final = 20
+
+
+class UsageEndpoint:
+    """The endpoint of one leader."""
+
+    def __init__(self, bus: Bus, controller: Controller, summarizer: UsageSummarizer) -> None:
+        self._bus = bus
+        self._controller = controller
+        self._summarizer = summarizer
+
+    def endpoints(self) -> Mapping[str, micro.Handler]:
+        """The handler of each subject."""
+        return micro.in_turns({"admit.api.usage": self._usage, "admit.api.usage.*": self._usage})
+
+    async def _usage(self, data: bytes, subject: str) -> UsageReply:
+        request = msgspec.json.decode(data, type=Usage)
+        _, _, _, *within = subject.split(".")
+        namespace = plain(within[0]) if within else ""
+        now = clock.now()
+        try:
+            by = _words(request.by)
+            first, last = _days(request, now)
+        except ValueError as error:
+            return UsageReply(error=str(error))
+        try:
+            await self._summarizer.fold_now()
+        except Refused as error:
+            raise Unavailable(f"the usage is not summed: {error}") from None
+        report = UsageReport(by)
+        where = token(namespace) if namespace else "*"
+        periods = periods_between(first, last)
+        for start in range(0, len(periods), ASKED_AT_ONCE):
+            part = periods[start : start + ASKED_AT_ONCE]
+            for found in await asyncio.gather(*(self._stored(one, where) for one in part)):
+                for message in found:
+                    summary = decode_summary(message.data, message.sequence)
+                    report.add(key_of(message.subject), summary.rows.items())
+            await asyncio.sleep(0)
+        running = await self._add_running(report, namespace, (first, last), now)
+        sums = [
+            _sum(group, counts, running.get(group, 0))
+            for group, counts in _with_groups(report, running)
+        ]
+        after = max(0, request.after)
+        limit = max(1, min(request.limit, LIMIT_MAX))
+        return UsageReply(
+            since=first.isoformat(),
+            until=last.isoformat(),
+            begins=await self._begins(where),
+            sums=tuple(sums[after : after + limit]),
+            more=len(sums) > after + limit,
+        )
+
+    async def _stored(self, period: Period, where: str) -> list[StoredMessage]:
+        """The summaries of a period, in one namespace or in all (``*``)."""
+        pattern = f"{SUMMARY}{period.span}.{period.name}.*.{where}"
+        found: list[StoredMessage] = []
+        while True:
+            after = found[-1].sequence if found else 0
+            page = await read_messages(
+                self._bus, [pattern], after=after, limit=PAGE, stream=SUMMARIES
+            )
+            found += page
+            if not page:
+                return [one for one in found if _is_readable(one)]
+
+    async def _begins(self, where: str) -> str:
+        """The first month with a summary; "": there is none."""
+        month = f"{SUMMARY}month.*.*.{where}"
+        found = await read_messages(self._bus, [month], limit=1, stream=SUMMARIES)
+        return key_of(found[0].subject).period.name if found else ""
+
+    async def _add_running(
+        self, report: UsageReport, namespace: str, days: tuple[date, date], now: datetime
+    ) -> dict[Group, int]:
+        """Adds the quota that workloads hold now; returns how many of each group hold some."""
+        begin, present = first_second(days[0]), whole_seconds(now)
+        end = min(present, first_second(days[1]) + DAY_SECONDS)
+        running: dict[Group, int] = {}
+        for number, (_, known) in enumerate(list(self._controller.workloads.items())):
+            if number % BETWEEN == BETWEEN - 1:
+                await asyncio.sleep(0)
+            workload = known.workload
+            if workload is None or (namespace and workload.metadata.namespace != namespace):
+                continue
+            run = _open_run(workload, begin, end)
+            if run is None:
+                continue
+            groups: set[Group] = set()
+            for about, rows in shares_of(run):
+                if about.period.span == "month":
+                    groups |= report.add(about, rows)
+            # Of days that are over nothing is running.
+            for group in groups if end == present else ():
+                running[group] = running.get(group, 0) + 1
+        return running
+
+
+def _is_readable(message: StoredMessage) -> bool:
+    """Whether the summary can be read; the leader reports one that cannot be when it loads it."""
+    try:
+        key_of(message.subject)
+        decode_summary(message.data, message.sequence)
+    except Unreadable:
+        return False
+    return True
+
+
+def _open_run(workload: StoredWorkload, begin: int, end: int) -> Run | None:
+    """The part of a workload's present admission from ``begin`` to ``end``; None: it has none."""
+    admission = workload.status.admission
+    if admission is None or not holds_quota(workload) or head(workload).role == PARENT:
+        return None
+    reserved = reserved_at(workload)
+    since = max(begin, whole_seconds(reserved)) if reserved is not None else end
+    if since > end:
+        return None
+    return Run(
+        uid=workload.metadata.uid,
+        since=since,
+        until=end,
+        cluster_queue=admission.cluster_queue,
+        namespace=workload.metadata.namespace,
+        queue=head(workload).queue_name,
+        user=workload.status.submitted_by,
+        amounts=amounts_of(admission),
+        admitted=False,
+    )
+
+
+def _with_groups(
+    report: UsageReport, running: Mapping[Group, int]
+) -> Iterator[tuple[Group, Counts]]:
+    found = dict(report.result())
+    for group in running:
+        found.setdefault(group, Counts())
+    yield from sorted(found.items(), key=lambda one: one[0])
+
+
+def _sum(group: Group, counts: Counts, running: int) -> UsageSum:
+    return UsageSum(
+        group=group,
+        runs=counts.runs,
+        finished=counts.finished,
+        failed=counts.failed,
+        evicted=counts.evicted,
+        running=running,
+        wait_seconds=counts.wait_seconds,
+        resource_seconds={
+            resource: _decimal(resource, used) for resource, used in sorted(counts.amounts.items())
+        },
+    )
+
+
+def _decimal(resource: str, used: int) -> str:
+    if resource != "cpu":
+        return str(used)
+    whole, milli = divmod(used, 1000)
+    return f"{whole}.{milli:03}".rstrip("0").rstrip(".") if milli else str(whole)
+
+
+def _words(by: Sequence[str]) -> tuple[By, ...]:
+    for word in by:
+        if word not in BY:
+            raise ValueError(f'"{word}" is not one of {", ".join(BY)}')
+    if len(set(by)) < len(by):
+        raise ValueError(f"a word is there twice in {','.join(by)}")
+    return cast("tuple[By, ...]", tuple(by))
+
+
+def _days(request: Usage, now: datetime) -> tuple[date, date]:
+    today = day_of(now)
+    last = _day(request.until) if request.until else today
+    first = _day(request.since) if request.since else last.replace(day=1)
+    if first > last:
+        raise ValueError(f"the first day {first} is after the last day {last}")
+    if last.year - first.year > YEARS_MAX:
+        raise ValueError(f"from {first} to {last} are more than {YEARS_MAX} years")
+    return first, min(last, today)
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is not a day like 2026-11-26') from None

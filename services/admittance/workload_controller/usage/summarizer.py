@@ -1,0 +1,143 @@
+"""Folds the facts about released quota into summaries, some seconds after they came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from admittance.events.reader import SetAside, Unreadable
+from admittance.events.subjects import RELEASES, STREAM
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import StoredMessage, read_in_order
+from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.leader import lease_store
+from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
+from admittance.runtime.telemetry.object_faults import faults
+from admittance.usage.fold import UsageFold
+from admittance.usage.runs import Run, run_of
+from admittance.workload_controller.usage.summary_store import SummaryStore
+
+SERVICE: Final = "workload-controller"
+FOLD_SECONDS: Final = 10.0
+"""How long facts are collected before they are folded: each fold writes the summaries of the day
+and the month anew. A question about usage folds at once."""
+AGAIN_SECONDS: Final = 5.0
+"""Seconds before a fold is tried again, when the bus did not store it."""
+FAULT_SECONDS: Final = 60.0
+"""Seconds before a fold is tried again, when a bug ended it."""
+PAGE: Final = 500
+DIRTY_MAX: Final = 500
+"""How many changed summaries are stored at once while many facts wait."""
+KEPT_MAX: Final = 2_000
+"""How many summaries stay in memory."""
+
+log = structlog.get_logger()
+
+
+class UsageSummarizer:
+    """The fold of one leader. ``store``: the stream of summaries."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.store = SummaryStore(bus)
+        self._fold: UsageFold | None = None
+        self._end = 0
+        self._news = asyncio.Event()
+        self._news.set()
+        self._lock = asyncio.Lock()
+        self._throttle = LogThrottle()
+
+    @property
+    def folded(self) -> int:
+        """Every run up to this sequence of the log is folded and stored."""
+        return self.store.position.through
+
+    def wake(self) -> None:
+        """Says that facts came."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Folds facts until it is cancelled. An error ends no leader: the facts stay on the log."""
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(FOLD_SECONDS)
+            self._news.clear()
+            try:
+                await self.fold_now()
+            except (Refused, Unavailable) as error:
+                if self._throttle.due(clock.monotonic()):
+                    log.warning("usage_not_stored", reason=str(error))
+                self._news.set()
+                await asyncio.sleep(AGAIN_SECONDS)
+            except AdmittanceError:
+                raise
+            except Exception as error:
+                faults.record(SERVICE, "sum the usage", "usage summaries", error)
+                self._news.set()
+                await asyncio.sleep(FAULT_SECONDS)
+
+    async def fold_now(self) -> None:
+        """Folds and stores all facts that are on the log. Raises Refused, among others
+        StaleRevision after another leader stored a summary, or Unavailable; then the next call
+        begins with what is stored."""
+        async with self._lock:
+            try:
+                if self._fold is None:
+                    self._fold = await self._begin()
+                await self._fold_all(self._fold)
+            except BaseException:
+                self._fold = None
+                raise
+
+    async def _begin(self) -> UsageFold:
+        """The fold as the last leader stored it."""
+        position = await self.store.load_position()
+        self._end = await lease_store.end_of_log(self._bus)
+        if position.through > self._end:
+            log.warning("usage_beyond_log", position=position.through, end=self._end)
+        fold = UsageFold(min(position.through, self._end))
+        after, whole = position.again, False
+        while not whole and after < fold.position:
+            page, whole = await self._page(after)
+            for run in _runs(page):
+                if run.sequence <= fold.position:
+                    fold.recall(run)
+            after = page[-1].sequence if page else fold.position
+        return fold
+
+    async def _fold_all(self, fold: UsageFold) -> None:
+        whole = False
+        while not whole:
+            page, whole = await self._page(fold.position)
+            runs = _runs(page)
+            fold.summaries |= await self.store.load(fold.needed(runs), self._end)
+            fold.fold(runs)
+            if page:
+                # An unreadable fact is set aside, and not read again.
+                fold.position = max(fold.position, page[-1].sequence)
+            if whole or len(fold.dirty) > DIRTY_MAX:
+                await self.store.store(fold)
+                fold.forget(KEPT_MAX)
+
+    async def _page(self, after: int) -> tuple[list[StoredMessage], bool]:
+        return await read_in_order(
+            self._bus,
+            [RELEASES],
+            after=after,
+            limit=PAGE,
+            bytes_max=4 * self._bus.nc.max_payload,
+        )
+
+
+def _runs(page: Sequence[StoredMessage]) -> list[Run]:
+    found: list[Run] = []
+    for one in page:
+        try:
+            found.append(run_of(one.data, one.sequence))
+        except Unreadable as error:
+            log_set_aside(SetAside(STREAM, one.subject, one.sequence, str(error)))
+    return found

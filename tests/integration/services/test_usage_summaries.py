@@ -1,0 +1,185 @@
+"""Summaries of usage on a server: leaders that end or compete, a damaged summary, the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.control.controller import Controller
+from admittance.events.codec import encode
+from admittance.events.facts import Finished, QuotaReleased
+from admittance.events.reading_requests import Usage, UsageReply
+from admittance.events.subjects import RELEASES, SUMMARIES, SUMMARY, subject_of
+from admittance.runtime import clock
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import read_messages
+from admittance.runtime.errors import Refused, StaleRevision
+from admittance.usage.runs import run_of
+from admittance.workload_controller.usage.endpoint import UsageEndpoint
+from admittance.workload_controller.usage.summarizer import UsageSummarizer
+from support.builders import a_manifest, an_admission
+from support.cluster import Cluster
+from support.requests import apply, ask, eventually, queues, submit
+
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
+
+
+def released(number: int, **fields: Any) -> Outgoing:
+    """A fact about a workload that held one cpu for ten seconds, the first one over midnight."""
+    today = clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    since = today - timedelta(seconds=5, hours=number)
+    fact = QuotaReleased(
+        namespace="ns" if number % 2 else "other",
+        name=f"w{number}",
+        uid=f"uid-{number}",
+        revision=2,
+        reason="Succeeded",
+        since=since,
+        until=since + timedelta(seconds=10),
+        admission=an_admission(),
+        admission_revision=1,
+        ended=True,
+        queue="lq",
+        submitted_by="ada",
+        fact=number + 1,
+    )
+    return Outgoing(subject_of(fact), encode(fact), fields or None)
+
+
+async def usage(bus: Bus, summarizer: UsageSummarizer, *by: str, namespace: str = "") -> UsageReply:
+    endpoint = UsageEndpoint(bus, Controller(b"secret"), summarizer)
+    subject = f"admit.api.usage.{namespace}" if namespace else "admit.api.usage"
+    handler = endpoint.endpoints()[f"{subject.removesuffix(namespace)}*" if namespace else subject]
+    begin = (clock.now() - timedelta(days=40)).date().isoformat()
+    reply = await handler(msgspec.json.encode(Usage(by=by, since=begin)), subject)
+    assert isinstance(reply, UsageReply)
+    assert not reply.error
+    return reply
+
+
+async def held_seconds(bus: Bus) -> int:
+    """The plain sum over the facts of the log."""
+    found = await read_messages(bus, [RELEASES], limit=1000)
+    runs = {run.key: run for run in (run_of(m.data, m.sequence) for m in found)}
+    return sum(run.until - run.since for run in runs.values())
+
+
+async def total(bus: Bus, summarizer: UsageSummarizer) -> tuple[int, str]:
+    [one] = (await usage(bus, summarizer)).sums
+    return one.runs, one.resource_seconds["cpu"]
+
+
+class DyingBus:
+    """A bus whose process ends after so many messages of a publication were stored."""
+
+    def __init__(self, bus: Bus, stored: int) -> None:
+        self._bus = bus
+        self._left = stored
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._bus, name)
+
+    async def publish_all(self, messages: Sequence[Outgoing]) -> list[int | Refused]:
+        part = messages[: self._left]
+        self._left -= len(part)
+        outcomes = await self._bus.publish_all(part)
+        if len(part) < len(messages):
+            raise asyncio.CancelledError
+        return outcomes
+
+
+@pytest.mark.parametrize("stored", range(7))
+async def test_a_leader_that_ends_between_two_writes_counts_nothing_twice(
+    bus: Bus, stored: int
+) -> None:
+    await bus.publish_all([released(number) for number in range(4)])
+    dying: Any = DyingBus(bus, stored)
+    with pytest.raises(asyncio.CancelledError):
+        await UsageSummarizer(dying).fold_now()
+    await bus.publish_all([released(number) for number in range(2, 8)])
+    assert await total(bus, UsageSummarizer(bus)) == (8, str(await held_seconds(bus)))
+
+
+async def test_of_two_leaders_the_late_one_stores_nothing(bus: Bus) -> None:
+    late, leader = UsageSummarizer(bus), UsageSummarizer(bus)
+    await bus.publish_all([released(0)])
+    await late.fold_now()
+    await bus.publish_all([released(2)])
+    await leader.fold_now()
+    await bus.publish_all([released(4)])
+    with pytest.raises(StaleRevision):
+        await late.fold_now()
+    assert await total(bus, leader) == (3, "30")
+    assert await total(bus, late) == (3, "30")
+
+
+async def test_a_summary_that_cannot_be_read_is_set_aside(bus: Bus) -> None:
+    summarizer = UsageSummarizer(bus)
+    await bus.publish_all([released(0)])
+    await summarizer.fold_now()
+    [day, *_] = await read_messages(bus, [f"{SUMMARY}>"], stream=SUMMARIES)
+    await bus.publish_all([Outgoing(day.subject, b"junk"), Outgoing("admit.usage.position", b"{")])
+    await bus.publish_all([Outgoing("admit.workload.quota_released.ns.junk", b"junk"), released(2)])
+    assert (await total(bus, UsageSummarizer(bus)))[0] == 2
+
+
+async def test_a_namespace_sees_only_its_own_usage(bus: Bus) -> None:
+    summarizer = UsageSummarizer(bus)
+    await bus.publish_all([released(number) for number in range(3)])
+    every = await usage(bus, summarizer, "namespace", "user")
+    assert [(one.group, one.runs) for one in every.sums] == [
+        (("ns", "ada"), 1),
+        (("other", "ada"), 2),
+    ]
+    own = await usage(bus, summarizer, "namespace", namespace="ns")
+    assert [(one.group, one.runs) for one in own.sums] == [(("ns",), 1)]
+    assert own.begins
+
+
+async def test_usage_of_a_live_system_includes_what_runs_now(cluster: Cluster, bus: Bus) -> None:
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
+    await apply(bus, *queues("cq"))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+
+    async def sums() -> UsageReply:
+        reply: UsageReply = await ask(bus, "admit.api.usage.ns", Usage(), UsageReply)
+        return reply
+
+    async def runs() -> bool:
+        return [one.running for one in (await sums()).sums] == [1]
+
+    await eventually(runs)
+    await asyncio.sleep(60)
+    before = int((await sums()).sums[0].resource_seconds["cpu"])
+    assert before >= 60
+    ends = Finished(namespace="ns", name="w")
+    await bus.publish(Outgoing(subject_of(ends), encode(ends)))
+
+    async def ended() -> bool:
+        return [(one.running, one.finished) for one in (await sums()).sums] == [(0, 1)]
+
+    await eventually(ended)
+    [one] = (await sums()).sums
+    assert before <= int(one.resource_seconds["cpu"]) <= before + 5
+    assert (one.runs, one.wait_seconds) == (1, 0)
+
+
+async def test_a_wrong_question_is_answered_with_a_sentence(bus: Bus) -> None:
+    endpoint = UsageEndpoint(bus, Controller(b"secret"), UsageSummarizer(bus))
+    handler = endpoint.endpoints()["admit.api.usage"]
+    for request, said in (
+        (Usage(by=("colour",)), '"colour" is not one of cluster-queue, namespace, queue, user'),
+        (Usage(by=("user", "user")), "a word is there twice"),
+        (Usage(since="yesterday"), '"yesterday" is not a day like 2026-11-26'),
+        (Usage(since="2026-02-01", until="2026-01-01"), "is after the last day"),
+        (Usage(since="1970-01-01"), "more than 20 years"),
+    ):
+        reply = await handler(msgspec.json.encode(request), "admit.api.usage")
+        assert isinstance(reply, UsageReply)
+        assert said in reply.error

@@ -1,0 +1,144 @@
+"""Every move that frees quota publishes how long which quota was held, and no other move does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.control.batch import fold
+from admittance.control.commit import LogMessage
+from admittance.events import facts
+from admittance.events.codec import decode
+from admittance.events.facts import QuotaReleased
+from support.builders import NOON, a_manifest, an_admission
+from unit.control.test_fold import CHECKED, KEY, ME, QUEUE, Bench
+
+ASSIGN = "assign"
+
+
+class TimedBench(Bench):
+    """A bench on which each fact comes ten seconds after the one before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = NOON
+
+    def play(self, *steps: Any) -> list[QuotaReleased]:
+        """The facts about released quota that follow the steps."""
+        found = []
+        for step in steps:
+            self.now += timedelta(seconds=10)
+            found += self._perform(
+                self.heard(self.assigned() if step is ASSIGN else self._at(step))
+            )
+        return found
+
+    def _at(self, step: Any) -> facts.Fact:
+        """The step as a fact; ``revision`` -1 stands for the revision that a runner names."""
+        kind, fields = step
+        known = self.controller.workloads.get(KEY).workload
+        if fields.get("revision") == -1 and known is not None:
+            status = known.status
+            obeyed = kind is facts.Stopped and status.evicted_revision
+            fields = {**fields, "revision": obeyed or status.admitted_revision}
+        if kind is facts.Preempted:
+            fields = {**fields, "revision": self.controller.workloads.get(KEY).revision}
+            fields |= {"seen": self.revision, "domain": "queue-cq"}
+        made: facts.Fact = kind(**ME, **fields)
+        return made
+
+    def _perform(self, *batch: LogMessage) -> list[QuotaReleased]:
+        found: list[QuotaReleased] = []
+        rest = list(batch)
+        while rest:
+            commit = fold(self.controller, rest, self.now)
+            messages = list(commit.notes)
+            for put in commit.puts:
+                self.revision += 1
+                messages += self.controller.committed(put, self.revision, self.now)
+            for message in messages:
+                fact = decode(message.subject, message.data)
+                found += [fact] if isinstance(fact, QuotaReleased) else []
+            rest = commit.rest
+        return found
+
+
+FINISHED = (facts.Finished, {"revision": -1})
+FAILED = (facts.Finished, {"revision": -1, "succeeded": False, "exit_code": 3})
+STOPPED = (facts.Stopped, {"revision": -1})
+LOST = (facts.Stopped, {"revision": -1, "reason": "NodeFailures"})
+PREEMPTED = (facts.Preempted, {"reason": "InClusterQueue"})
+DEACTIVATED = (facts.Deactivated, {})
+DELETED = (facts.Deleted, {})
+BY_USER = (facts.Finished, {})
+
+
+@pytest.mark.parametrize(
+    ("checked", "steps", "held", "reason"),
+    [
+        pytest.param(False, [ASSIGN, FINISHED], 10, "Succeeded", id="the job finished"),
+        pytest.param(False, [ASSIGN, FAILED], 10, "Failed", id="the job failed"),
+        pytest.param(False, [ASSIGN, BY_USER], 10, "Succeeded", id="a user finished it"),
+        pytest.param(False, [ASSIGN, DEACTIVATED, STOPPED], 20, "Deactivated", id="it was stopped"),
+        pytest.param(False, [ASSIGN, PREEMPTED, STOPPED], 20, "Preempted", id="it was preempted"),
+        pytest.param(False, [ASSIGN, LOST], 10, "NodeFailures", id="its runner was lost"),
+        pytest.param(False, [ASSIGN, DELETED, STOPPED], 20, "Deleted", id="it was deleted"),
+        pytest.param(
+            False, [ASSIGN, DELETED, FINISHED], 20, "Deleted", id="it finished while it was deleted"
+        ),
+        pytest.param(True, [ASSIGN, PREEMPTED], 10, "Preempted", id="a reservation was preempted"),
+        pytest.param(True, [ASSIGN, DELETED], 10, "Deleted", id="a reservation was deleted"),
+        pytest.param(True, [ASSIGN, BY_USER], 10, "Succeeded", id="a reservation was finished"),
+        pytest.param(False, [ASSIGN, PREEMPTED], None, "", id="its job still stops"),
+        pytest.param(False, [ASSIGN], None, "", id="it runs"),
+        pytest.param(False, [DELETED], None, "", id="it had no quota"),
+    ],
+)
+def test_quota_is_reported_once_when_it_is_free(
+    checked: bool, steps: list[Any], held: int | None, reason: str
+) -> None:
+    bench = TimedBench()
+    if checked:
+        bench.apply({**QUEUE, "spec": {**QUEUE["spec"], **CHECKED}})
+    bench.perform(bench.submitted())
+    found = bench.play(*steps, DELETED)
+    reported = [(int((one.until - one.since).total_seconds()), one.reason) for one in found]
+    assert reported == ([] if held is None else [(held, reason)])
+
+
+def test_a_report_says_what_was_held_by_which_workload() -> None:
+    bench = TimedBench()
+    manifest = a_manifest()
+    manifest["metadata"]["labels"] = {"team": "a"}
+    raw = msgspec.Raw(msgspec.json.encode(manifest))
+    bench.perform(bench.heard(facts.Submitted(**ME, workload=raw)))
+    bench.now += timedelta(seconds=5)
+    [found] = bench.play(ASSIGN, FAILED)
+    assert found == QuotaReleased(
+        **ME,
+        uid=found.uid,
+        time=bench.now,
+        revision=bench.revision,
+        reason="Failed",
+        since=NOON + timedelta(seconds=15),
+        until=bench.now,
+        admission=an_admission(),
+        admission_revision=bench.revision - 1,
+        ended=True,
+        exit_code=3,
+        queue="lq",
+        labels={"team": "a"},
+        waited_seconds=15,
+        fact=bench.sequence,
+    )
+
+
+def test_a_second_admission_is_reported_with_its_own_wait() -> None:
+    bench = TimedBench()
+    bench.perform(bench.submitted())
+    found = bench.play(ASSIGN, LOST, ASSIGN, FINISHED)
+    assert [(one.ended, one.waited_seconds) for one in found] == [(False, 10), (True, 10)]
+    assert found[0].since != found[1].since
