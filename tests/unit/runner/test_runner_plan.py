@@ -12,6 +12,7 @@ from admittance.events.shapes import PodSetToRun
 from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import CannotRun, JobRules
 from admittance.runner.jobs.plan import plan_docker, plan_local
+from admittance.runner.jobs.pod_process import program_of
 
 
 def admitted(*containers: dict[str, Any], count: int = 2, **spec: Any) -> Admitted:
@@ -172,4 +173,29 @@ def test_a_variable_of_a_container_does_not_reach_the_client(name: str) -> None:
     plan = plan_docker(admitted(container), given={}, docker="docker", mark="m")
     (process,) = plan.sets[0].main
     assert process.env == ()
-    assert f"{name}=x" in process.argv
+    own = {"ADMITTANCE_POD": "main-0", "ADMITTANCE_ATTEMPT": "0"}
+    assert f"{name}=x" in program_of(msgspec.to_builtins(process), {}, own)[1]
+
+
+@pytest.mark.parametrize("engine", [False, True], ids=["local", "docker"])
+def test_a_reference_means_the_variable_that_the_container_declares(engine: bool) -> None:
+    """Names such as PATH never reach the environment of the engine's client, which has its own."""
+    declared = [
+        {"name": "A", "value": "a"},
+        {"name": "PATH", "value": "/$(A):$(ADMITTANCE_POD)"},
+        {"name": "LATER", "value": "$(PATH)"},
+    ]
+    container = {**SLEEP, "args": ["$(PATH)", "$(LATER)", "$(DOCKER_HOST)"], "env": declared}
+    given = {"PATH": "/of/the/runner", "DOCKER_HOST": "tcp://engine"}
+    if engine:
+        plan = plan_docker(admitted(container), given=given, docker="docker", mark="m")
+    else:
+        plan = plan_local(admitted(container), given={"PATH": "/of/the/runner"})
+    (process,) = plan.sets[0].main
+    own = {"ADMITTANCE_POD": "main-0", "ADMITTANCE_ATTEMPT": "0"}
+    env, words = program_of(msgspec.to_builtins(process), plan.given, own)
+    assert words[-3:] == ["/a:main-0", "/a:main-0", "$(DOCKER_HOST)"]
+    assert env["LATER"] == "/a:main-0"
+    if engine:
+        assert "PATH=/a:main-0" in words
+        assert env["PATH"] == "/of/the/runner", "the client's own"

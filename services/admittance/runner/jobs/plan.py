@@ -50,6 +50,7 @@ OWN_ENV: Final = (
     "ADMITTANCE_POD_SET",
     "ADMITTANCE_POD_INDEX",
     "ADMITTANCE_POD",
+    "ADMITTANCE_CONTAINER",
     "ADMITTANCE_ATTEMPT",
     "ADMITTANCE_FLAVORS",
     "ADMITTANCE_RUN",
@@ -63,6 +64,8 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     shim expands references ``$(NAME)`` in ``argv`` and in the values of ``env``. In the first
     ``own_words`` words of ``argv``, in ``inner_cwd``, ``probe`` and ``kill`` a reference never
     means a variable of the container, so that a job cannot choose what these words name.
+    ``words_env``: the variables that references in the other words of ``argv`` mean; None: those of
+    the process.
 
     ``probe``: a program that the shim runs in the scratch folder before a stop, if the process only
     waits for a container. Status 0 of the probe means that the container has ended, so the process
@@ -76,6 +79,7 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cwd: str = ""
     inner_cwd: str = ""
     own_words: int = 0
+    words_env: tuple[tuple[str, str], ...] | None = None
     probe: tuple[str, ...] = ()
     kill: tuple[str, ...] = ()
 
@@ -370,7 +374,9 @@ def plan_docker(
                 argv += ["--env", name]
             for name, value, _ in every:
                 if _is_of_client(name):
-                    argv += ["--env", f"{name}={value}"]
+                    # A reference has the value that the variable gets in its turn.
+                    text = value if any(one in name for one in "()$") else f"$({name})"
+                    argv += ["--env", f"{literal(name)}={text}"]
             if each.working_dir:
                 argv += ["--workdir", each.working_dir]
             if each.command:
@@ -382,6 +388,7 @@ def plan_docker(
                     argv=tuple(argv),
                     env=env,
                     own_words=own_words,
+                    words_env=tuple((name, value) for name, value, _ in every),
                     probe=probe_docker(docker, id_file),
                     kill=kill_docker(docker, id_file),
                 )

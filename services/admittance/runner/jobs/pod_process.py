@@ -64,6 +64,19 @@ def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str])
     return env
 
 
+def program_of(
+    container: dict[str, Any], given: dict[str, str], own: dict[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """The environment and the words of the process of a container's plan. Raises ValueError if they
+    are too long."""
+    env = named = pod_env(given, container["env"], own)
+    if container.get("wordsEnv") is not None:
+        # The process is the client of an engine: the job must not see the client's own variables.
+        named = pod_env({}, container["wordsEnv"], own)
+        env = {**given, **own, **{name: named[name] for name, _ in container["env"]}}
+    return env, program_words(container["argv"], container.get("ownWords") or 0, own, named)
+
+
 def program_words(
     argv: list[str], own_words: int, own: dict[str, str], env: dict[str, str]
 ) -> list[str]:

@@ -62,8 +62,7 @@ from admittance.runner.jobs.pod_process import (
     find_program,
     handle_signals,
     make_scratch,
-    pod_env,
-    program_words,
+    program_of,
     signal_group,
     start_code,
     start_problem,
@@ -276,8 +275,7 @@ class Shim:
             **pod.variables(self.spec["mark"], container["name"]),
             **make_volumes(scratch + VOLUMES, pod.volumes, self.spec.get("volumesOf") or user),
         }
-        env = pod_env(self.spec["given"], container["env"], own)
-        argv = program_words(container["argv"], container.get("ownWords") or 0, own, env)
+        env, argv = program_of(container, self.spec["given"], own)
         cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
         program = find_program(argv[0], env, cwd)
         limit = self.spec.get("processLimit", 0)
