@@ -80,7 +80,7 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts, sizes and import cycles
 	$(BIN)/lint-imports
 	$(BIN)/python tools/house_check.py
 
-schema: $(STAMP)  ## docs/schema, manifests.md, states.md, roles.md, reference/metrics.md, dashboards from the code
+schema: $(STAMP)  ## docs/schema, manifests.md, states.md, roles.md, reference/metrics.md, dashboards, SyncClient from the code
 	$(BIN)/python -m tools.manifests_schema
 	$(BIN)/python -m tools.fields_page
 	$(BIN)/python -m tools.asyncapi
@@ -88,6 +88,7 @@ schema: $(STAMP)  ## docs/schema, manifests.md, states.md, roles.md, reference/m
 	$(BIN)/python -m tools.metrics_page
 	$(BIN)/python -m tools.dashboards
 	$(BIN)/python -m tools.roles_page
+	$(BIN)/python -m tools.sync_client
 
 # Names, versions and hashes for every platform. No index address: each machine has its own.
 lock: $(STAMP)  ## requirements.lock from pyproject.toml

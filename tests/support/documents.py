@@ -1,4 +1,4 @@
-"""The console blocks of pages, and whether a program printed what a block shows."""
+"""The console and Python blocks of pages, and whether a program printed what a block shows."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ PAGES: Final = (
 )
 _BLOCK: Final = re.compile(
     r"(?:^ *<!-- compared: (?P<test>\S+) -->\n)?^ *```console\n(?P<text>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
+_PYTHON: Final = re.compile(
+    r"^<!-- compared: (?P<test>\S+) -->\n```python\n(?P<text>.*?)^```$"
+    r"(?:\n\n```text\n(?P<shown>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 _CHANGING: Final = (
@@ -57,6 +62,31 @@ def console_blocks(page: Path) -> list[Block]:
     return [
         Block(page, text.count("\n", 0, found.start("text")), found["test"] or "", found["text"])
         for found in _BLOCK.finditer(text)
+    ]
+
+
+class Program(NamedTuple):
+    """A Python block that a test runs. ``shown``: what the page shows as its output."""
+
+    page: Path
+    line: int
+    test: str
+    text: str
+    shown: str
+
+
+def python_blocks(page: Path) -> list[Program]:
+    """The Python blocks of a page that tests run, in order."""
+    text = page.read_text()
+    return [
+        Program(
+            page,
+            text.count("\n", 0, found.start("text")),
+            found["test"],
+            found["text"],
+            found["shown"] or "",
+        )
+        for found in _PYTHON.finditer(text)
     ]
 
 

@@ -17,6 +17,7 @@ import typer
 from tools.asyncapi import channels
 
 import admittance.checks
+import admittance.client
 import admittance.providers
 from admittance.api.kinds import KINDS
 from admittance.cli.commands.program import app_for
@@ -37,7 +38,23 @@ PROVIDERS = """
     Provisioned Request Status
 """
 
+CLIENT = """
+    BadInput BucketObject Change Client ClientError Closed ConnectionOptions Job JobFailed
+    NoResponder NotAllowed NotFound Refused RequestFailed Result SyncClient SyncJob TimedOut
+    Unavailable WrongUse
+"""
+
 MEMBERS = {
+    admittance.client.Client: (
+        "connect close namespace submit job explain wait logs events stop activate hold release "
+        "set_priority finish approve deny get list watch apply delete simulate pending queues"
+    ),
+    admittance.client.Job: (
+        "namespace name created get phase wait result logs events cancel explain"
+    ),
+    admittance.client.BucketObject: "key data revision name namespace plain workload created",
+    admittance.client.Change: "object revision deleted",
+    admittance.client.Result: "name namespace succeeded exit_code reason message check",
     admittance.checks.AdmissionCheckController: (
         "check withdrawn active inactive report report_from_thread serve run"
     ),
@@ -64,7 +81,7 @@ MEMBERS = {
     admittance.providers.Failed: "message retryable retry_after details",
     admittance.providers.Provisioned: "message updates details",
 }
-"""Documented members of the public classes: docs/checks.md, docs/providers.md."""
+"""Documented members of the public classes: docs/checks.md, docs/providers.md, docs/python.md."""
 
 MODULES = """
     provider_aws provider_docker provider_kubernetes provider_pool provisioning_check retry_timer
@@ -246,6 +263,7 @@ def constants() -> set[str]:
 def test_the_public_packages_export_these_names() -> None:
     assert sorted(admittance.checks.__all__) == CHECKS.split()
     assert sorted(admittance.providers.__all__) == PROVIDERS.split()
+    assert sorted(admittance.client.__all__) == CLIENT.split()
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,9 @@ FAMILY_GATE = "kueue.x-k8s.io/concurrent-admission"
 preempt at a time.
 """
 
+SUBMISSION_KEY = "admittance.dev/submission-key"
+"""Annotation: the key by which a client recognises its own submission when it submits again."""
+
 GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 """Annotation: while it is not empty, the workload is not queued."""
 

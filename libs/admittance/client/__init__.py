@@ -1,1 +1,79 @@
-"""Requests of programs and commands: submit, wait, watch, explain."""
+"""The system from Python: submit jobs, wait for them, follow and explain them.
+
+    async with await Client.connect() as client:
+        job = await client.submit(["python", "train.py"], gpu=1)
+        result = await job.result()
+
+`SyncClient` has the same methods for programs without an event loop. docs/python.md shows both.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from admittance.client.client import Client
+    from admittance.client.errors import (
+        BadInput,
+        ClientError,
+        Closed,
+        JobFailed,
+        NoResponder,
+        NotAllowed,
+        NotFound,
+        Refused,
+        RequestFailed,
+        TimedOut,
+        Unavailable,
+        WrongUse,
+    )
+    from admittance.client.job import Job
+    from admittance.client.requests.objects import BucketObject, Change
+    from admittance.client.requests.waits import Result
+    from admittance.client.sync_client import SyncClient, SyncJob
+    from admittance.runtime.connection_options import ConnectionOptions
+
+__all__ = [
+    "BadInput",
+    "BucketObject",
+    "Change",
+    "Client",
+    "ClientError",
+    "Closed",
+    "ConnectionOptions",
+    "Job",
+    "JobFailed",
+    "NoResponder",
+    "NotAllowed",
+    "NotFound",
+    "Refused",
+    "RequestFailed",
+    "Result",
+    "SyncClient",
+    "SyncJob",
+    "TimedOut",
+    "Unavailable",
+    "WrongUse",
+]
+
+_HOMES = {
+    "BucketObject": "admittance.client.requests.objects",
+    "Change": "admittance.client.requests.objects",
+    "Client": "admittance.client.client",
+    "ConnectionOptions": "admittance.runtime.connection_options",
+    "Job": "admittance.client.job",
+    "Result": "admittance.client.requests.waits",
+    "SyncClient": "admittance.client.sync_client",
+    "SyncJob": "admittance.client.sync_client",
+}
+"""The module of each public name that is not an error."""
+
+
+def __getattr__(name: str) -> object:
+    # Commands import the errors of this package at their start, and the rest would slow them.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(_HOMES.get(name, "admittance.client.errors")), name)
+    globals()[name] = found
+    return found

@@ -7,9 +7,11 @@ nothing more happens; the reply lists the differences and counts the other workl
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.events.requests import Applied, Delete, Reply, Request
 from admittance.events.shapes import Admission, Grounds, Shortfall
@@ -167,6 +169,19 @@ class SimulateReply(Reply, frozen=True, kw_only=True):
     settled: bool = True
     part: int = 1
     parts: int = 1
+
+
+REPLY_LISTS: Final = ("results", "evictions", "starts", "waits")
+"""The lists of a `SimulateReply`, which may be split over several messages."""
+
+
+def joined_reply(parts: Sequence[SimulateReply]) -> SimulateReply:
+    """Joins the messages of a reply, given in any order, to the whole reply."""
+    ordered = sorted(parts, key=lambda one: one.part)
+    lists = {
+        name: tuple(row for part in ordered for row in getattr(part, name)) for name in REPLY_LISTS
+    }
+    return replace(ordered[0], part=1, parts=1, **lists)
 
 
 class SimulationTask(Part, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ from admittance.events import facts
 from admittance.events.reader import BucketEntry
 from admittance.events.requests import Applied, Delete
 from admittance.events.subjects import object_key
-from admittance.events.whatif import Simulate, SimulateReply
+from admittance.events.whatif import REPLY_LISTS, Simulate, SimulateReply
 from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.difference import Difference, baseline, new_problems, queue_problems
@@ -48,7 +48,6 @@ to 1 MiB."""
 SUFFIX: Final = "simulated"
 """Suffix of the name of a simulated workload with generateName; a real submission makes a random
 suffix."""
-_LISTS: Final = ("results", "evictions", "starts", "waits")
 T = TypeVar("T")
 
 
@@ -114,7 +113,7 @@ def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply
     the count of all messages."""
     parts: list[dict[str, list[Any]]] = [{}]
     room = size
-    for name in _LISTS:
+    for name in REPLY_LISTS:
         for row in getattr(reply, name):
             length = len(msgspec.json.encode(row)) + 1
             if length > room and parts[-1]:
@@ -122,7 +121,7 @@ def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply
                 room = size
             parts[-1].setdefault(name, []).append(row)
             room -= length
-    bare = replace(reply, **dict.fromkeys(_LISTS, ()))
+    bare = replace(reply, **dict.fromkeys(REPLY_LISTS, ()))
     return [
         replace(
             bare if number == 1 else SimulateReply(),
@@ -132,13 +131,6 @@ def in_parts(reply: SimulateReply, size: int = PART_BYTES) -> list[SimulateReply
         )
         for number, part in enumerate(parts, 1)
     ]
-
-
-def joined_reply(parts: Sequence[SimulateReply]) -> SimulateReply:
-    """Joins the messages of a reply, given in any order, to the whole reply."""
-    ordered = sorted(parts, key=lambda one: one.part)
-    lists = {name: tuple(row for part in ordered for row in getattr(part, name)) for name in _LISTS}
-    return replace(ordered[0], part=1, parts=1, **lists)
 
 
 class InvalidChange(Exception):

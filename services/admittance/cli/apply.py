@@ -5,28 +5,19 @@ Workloads and Jobs among the manifests are submitted after all other objects, su
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import msgspec
 
 from admittance.api.checks import Foreign
 from admittance.api.reading.manifest import Document
 from admittance.api.workload import Job, Workload
 from admittance.cli.submit import submission_of, submit_all
 from admittance.cli.support import files, kinds, output
-from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
-from admittance.events.requests import Apply, ApplyReply
+from admittance.client.requests import questions
 
-APPLY_SECONDS: Final = 30.0
 FOREIGN: Final = " (foreign parameters)"
-AT_ONCE_BYTES: Final = 700_000
-AT_ONCE: Final = 500
-"""The greatest number of objects in one apply request. The request is applied as a whole, and must
-fit into one message of the bus.
-"""
 
 
 async def apply(call: Call, paths: Sequence[str]) -> int:
@@ -37,7 +28,8 @@ async def apply(call: Call, paths: Sequence[str]) -> int:
     objects = [one for one in documents if not isinstance(one.manifest, Workload | Job)]
     submissions = [submission_of(one) for one in runs]
     async with link(call) as bus:
-        foreign = [await _apply_part(bus, part) for part in _parts(objects)]
+        sizes = [len(one.raw) for one in objects]
+        foreign = [await _apply_part(bus, part) for part in questions.parts(objects, sizes)]
         if any(foreign):
             output.note(
                 "objects of a foreign kind are stored unchanged, as parameters for checks and "
@@ -46,31 +38,11 @@ async def apply(call: Call, paths: Sequence[str]) -> int:
         return await submit_all(bus, submissions) if submissions else 0
 
 
-def _parts(objects: Sequence[Document]) -> Iterator[list[Document]]:
-    """Splits objects, in order, into parts that fit one request."""
-    part: list[Document] = []
-    size = 0
-    for one in objects:
-        length = len(one.raw)
-        if part and (size + length > AT_ONCE_BYTES or len(part) == AT_ONCE):
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += length
-    if part:
-        yield part
-
-
 async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
     """Applies one part and prints each outcome. Returns whether the part created or changed an
     object of a foreign kind that `admit` does not know.
     """
-    request = Apply(objects=tuple(msgspec.Raw(one.raw) for one in part))
-    reply = await bus.ask("apply", request, ApplyReply, timeout=APPLY_SECONDS)
-    if reply.problems:
-        raise BadInput(*reply.problems)
-    if reply.error:
-        raise AnswerIsNo(reply.error)
+    reply = await questions.apply(bus, [one.raw for one in part])
     unknown = {_qualified(one) for one in part if _is_unknown(one)}
     foreign = False
     told = {warning for one in part for warning in one.warnings}

@@ -17,8 +17,8 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import sentence
-from admittance.client import changes
-from admittance.client.objects import follow
+from admittance.client.requests import changes
+from admittance.client.requests.objects import follow
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload

@@ -9,14 +9,12 @@ from typing import Final
 
 from admittance.cli.get import find
 from admittance.cli.show.capacity_requests import record_of
-from admittance.cli.show.families import refuse_variant
 from admittance.cli.show.objects import Found, lookup
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import Link, NoResponder, link
 from admittance.cli.support.options import Call
-from admittance.client import changes
-from admittance.client.objects import follow
+from admittance.client.requests import changes, questions
 from admittance.events import facts
 from admittance.events.requests import Delete, DeleteReply
 from admittance.provisioning.records import Record
@@ -28,8 +26,6 @@ from admittance.workload_controller.endpoints import why_kept
 
 KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*", re.ASCII)
 """The characters that nats-server allows in a key of a bucket."""
-GONE_SECONDS: Final = 10.0
-"""How long `admit delete` waits for the job of a workload to stop."""
 
 RUNNER: Final = kinds.Kind("Runner", "runners", ("runner",), "_runner", group="")
 """Not an object, so that no other command takes it."""
@@ -122,20 +118,11 @@ async def _delete_workload(bus: Link, name: str) -> None:
     if not found.is_workload():
         await _delete_unreadable(bus, found)
         return
-    refuse_variant(
-        found,
-        f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone",
-    )
-    await changes.outcome_of(bus, changes.fact_about(found, facts.Deleted))
+    instead = f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone"
+    reply = await questions.delete_workload(bus, found, instead)
     subject = f"{kinds.WORKLOAD.qualified}/{name}"
-    try:
-        async with asyncio.timeout(GONE_SECONDS):
-            async for seen in follow(bus, found.namespace, name):
-                if seen is None or seen.workload().metadata.uid != found.workload().metadata.uid:
-                    output.outcome(subject, "deleted")
-                    return
-    except TimeoutError:
-        output.outcome(subject, "deleting")
+    output.outcome(subject, "deleted" if reply.outcome == "deleted" else "deleting")
+    if reply.outcome != "deleted":
         output.note(f"{name} disappears as soon as its job has stopped")
 
 
@@ -152,22 +139,11 @@ async def _delete_unreadable(bus: Link, found: Found) -> None:
 
 
 async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
-    found = await find(bus, kind, name)
-    spelled = f"{kind.singular}.{kind.group}" if kind.is_foreign else kind.manifest
-    request = Delete(kind=spelled, namespace=found.namespace, name=name)
-    reply = await bus.ask("delete", request, DeleteReply)
-    match reply.outcome:
-        case "deleted":
-            output.outcome(f"{kind.qualified}/{name}", "deleted")
-        case "absent":
-            raise AnswerIsNo(f'{kind.qualified} "{name}" not found')
-        case "deferred":
-            output.outcome(f"{kind.qualified}/{name}", "deleting")
-            output.note(f"{name} is deleted as soon as no object needs it: {reply.error}")
-        case other:
-            raise AnswerIsNo(
-                reply.error or f'{kind.qualified} "{name}" was not deleted: {other or "no answer"}'
-            )
+    reply = await questions.delete_object(bus, kind, name)
+    done = reply.outcome == "deleted"
+    output.outcome(f"{kind.qualified}/{name}", "deleted" if done else "deleting")
+    if not done:
+        output.note(f"{name} is deleted as soon as no object needs it: {reply.error}")
 
 
 async def _delete_runner(bus: Link, name: str) -> None:

@@ -4,11 +4,9 @@ come.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from admittance.api.meta import ObjectMeta
 from admittance.cli.show.event_lines import (
@@ -21,27 +19,20 @@ from admittance.cli.show.event_lines import (
 from admittance.cli.show.families import is_parent, rules_for, tags_of
 from admittance.cli.show.objects import Found, lookup
 from admittance.cli.support import kinds, output
-from admittance.cli.support.errors import AnswerIsNo, NotAllowed
+from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import sentence
 from admittance.cli.support.times import stamp
+from admittance.client.requests.history import facts_about, no_names
 from admittance.events import codec
-from admittance.events.names import token
-from admittance.events.requests import Events, EventsReply, LogEntry
-from admittance.events.subjects import USER_FACTS
+from admittance.events.requests import LogEntry
 from admittance.workload.stored import head
 
-PAGE: Final = 500
-GATHER_SECONDS: Final = 0.05
-"""Seconds within which facts are gathered for one request, because facts come in bursts."""
 ROUNDED: Final = timedelta(milliseconds=1)
 """The timestamp of a message on the log and the time that a workload keeps of the same message
 differ by less than this, because of rounding.
 """
-AGAIN_SECONDS: Final = 5.0
-"""Seconds between two readings of the log without a notification, in case a broken connection lost
-one."""
 
 
 async def events(
@@ -137,7 +128,7 @@ class VariantNames:
         return tuple(self.tags)
 
 
-async def _entries(
+def _entries(
     bus: Link,
     namespace: str | None,
     workload: str | None,
@@ -146,60 +137,15 @@ async def _entries(
     *,
     follow: bool,
 ) -> AsyncIterator[LogEntry]:
-    after = 0
-    news = asyncio.Event()
-    subscribed: set[str | None] = set()
-    while True:
-        also = await variants.names() if variants is not None else ()
-        if follow:
-            for name in {workload, *also} - subscribed:
-                await _notify_of_facts(bus, namespace, name, news)
-            subscribed |= {workload, *also}
-        query = Events(workload=workload or "", also=also, after=after, since=since, limit=PAGE)
-        try:
-            reply = await bus.ask("events", query, EventsReply, namespace=namespace)
-        except AnswerIsNo as error:
-            if not follow or not after or isinstance(error, NotAllowed):
-                raise
-            # The command continues after the error, because the next read of the log prints the
-            # missed events.
-            output.warn(str(error))
-            await asyncio.sleep(AGAIN_SECONDS)
-            continue
-        if reply.error:
-            raise AnswerIsNo(reply.error)
-        for entry in reply.entries:
-            yield entry
-        before, after = after, max(after, reply.covered())
-        if not reply.complete and after > before:
-            continue
-        if not follow:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(AGAIN_SECONDS):
-                await news.wait()
-        await asyncio.sleep(GATHER_SECONDS)
-        news.clear()
-
-
-async def _notify_of_facts(
-    bus: Link, namespace: str | None, workload: str | None, news: asyncio.Event
-) -> None:
-    """Sets ``news`` whenever a fact of the workload is published. The fact is then read from the
-    log by its sequence, so that no fact is lost or printed twice."""
-    where = "*" if namespace is None else token(namespace)
-    name = "*" if workload is None else token(workload)
-
-    async def on_message(_message: Any) -> None:
-        news.set()
-
-    for subject in (
-        f"admit.workload.*.{where}.{name}",
-        f"admit.check.*.*.{where}.{name}",
-        f"admit.provisioning.*.*.{where}.{name}",
-        f"{USER_FACTS}*.*.{where}.{name}",
-    ):
-        await bus.bus.nc.subscribe(subject, cb=on_message)
+    return facts_about(
+        bus,
+        namespace,
+        workload,
+        since=since,
+        follow=follow,
+        also=variants.names if variants is not None else no_names,
+        on_away=lambda error: output.warn(str(error)),
+    )
 
 
 def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], effects: FactEffects) -> None:

@@ -16,7 +16,6 @@ from admittance.api.units import render
 from admittance.cli.show import tables
 from admittance.cli.show.objects import (
     Found,
-    field,
     lookup,
     shown_object,
     shown_queue,
@@ -30,7 +29,7 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age
-from admittance.client import objects
+from admittance.client.requests import objects, questions
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow, Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
@@ -38,10 +37,6 @@ from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, head
 
 PENDING: Final = "pending"
-OF_NAMESPACES: Final = frozenset({"owner", "user"})
-"""The roles that may ask about pending workloads of their namespaces only."""
-PENDING_ROWS: Final = 1_000
-"""The greatest number of rows of pending workloads that the scheduler returns for one request."""
 BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
 """Reasons that the scheduler gives for a workload in backoff."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
@@ -96,24 +91,7 @@ async def _queues(bus: Link, queue: str, within: str | None) -> frozenset[tuple[
     """
     if not queue:
         raise BadInput("-q/--queue is empty")
-    locals_ = await find_all(bus, kinds.LOCAL_QUEUE, within)
-    named = [one for one in locals_ if one.name == queue]
-    if not named:
-        named = [
-            one
-            for one in locals_
-            if field(one.plain(), "spec", "clusterQueue", default="") == queue
-        ]
-        if not named and await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is None:
-            raise AnswerIsNo(_no_queue(queue, bus.call.namespace))
-    return frozenset((one.namespace, one.name) for one in named)
-
-
-def _no_queue(queue: str, namespace: str) -> str:
-    return (
-        f'there is neither a localqueue "{queue}" in namespace {namespace} '
-        f'nor a clusterqueue "{queue}"'
-    )
+    return await questions.queues_named(bus, queue, within)
 
 
 async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found]:
@@ -267,13 +245,15 @@ async def pending(
 
     Raises AnswerIsNo if the queue does not exist.
     """
-    limit = chosen.limit or PENDING_ROWS
+    limit = chosen.limit or questions.PENDING_ROWS
     chosen = chosen._replace(limit=None)
     async with link(call) as bus:
         query, namespace = await _query(bus, queue, all_namespaces)
         if chosen != EVERYTHING or call.output is Output.NAME:
             query = replace(query, others=False)
-        rows, total = await _waiting(bus, query, namespace, limit if chosen == EVERYTHING else None)
+        rows, total = await questions.pending_rows(
+            bus, query, namespace, limit if chosen == EVERYTHING else None
+        )
         if chosen != EVERYTHING:
             stored = await find_all(bus, kinds.WORKLOAD, namespace)
             rows = narrowed(rows, stored, chosen, clock.now())
@@ -328,23 +308,6 @@ async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[Pe
     return list(await asyncio.gather(*map(one, rows)))
 
 
-async def _waiting(
-    bus: Link, query: PendingQuery, namespace: str | None, limit: int | None
-) -> tuple[list[PendingRow], int]:
-    """The first ``limit`` pending workloads (None: all), read page by page, and the total."""
-    rows: list[PendingRow] = []
-    while True:
-        left = PENDING_ROWS if limit is None else limit - len(rows)
-        page = replace(query, skip=len(rows), limit=min(left, PENDING_ROWS))
-        reply = await bus.ask("pending", page, PendingReply, namespace=namespace)
-        if reply.error:
-            raise AnswerIsNo(reply.error)
-        rows += reply.rows
-        wanted = reply.total if limit is None else min(limit, reply.total)
-        if not reply.rows or len(rows) >= wanted:
-            return rows, reply.total
-
-
 def _whole(row: PendingRow) -> dict[str, Any]:
     """A row of pending workloads with all fields, for JSON and YAML."""
     return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
@@ -396,18 +359,10 @@ async def _query(
     """The query for pending workloads, and its namespace. A LocalQueue wins over a ClusterQueue of
     the same name.
     """
-    namespace = bus.call.namespace
-    if queue is None:
-        return PendingQuery(), None if all_namespaces else namespace
-    if not queue:
+    if queue == "":
         raise BadInput("-q/--queue is empty")
-    if await bus.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is not None:
-        return PendingQuery(local_queue=queue, others=True), namespace
-    if await bus.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is not None:
-        if bus.bus.nc.role in OF_NAMESPACES:
-            return PendingQuery(cluster_queue=queue, others=True), namespace
-        return PendingQuery(cluster_queue=queue), None
-    raise AnswerIsNo(_no_queue(queue, namespace))
+    namespace = None if all_namespaces and queue is None else bus.call.namespace
+    return await questions.pending_query(bus, queue, namespace)
 
 
 async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:

@@ -8,8 +8,8 @@ from admittance.cli.show.families import is_variant
 from admittance.cli.support import kinds, output
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
-from admittance.client import changes
-from admittance.client.changes import ChangeKind
+from admittance.client.requests import changes
+from admittance.client.requests.changes import ChangeKind
 from admittance.workload.stored import owner_of
 
 VARIANT_FOLLOWS: Final = {

@@ -11,15 +11,15 @@ import msgspec
 from admittance.api.reading.manifest import Document, encode
 from admittance.api.workload import Job, Workload
 from admittance.cli import fit
-from admittance.cli.get import find
 from admittance.cli.submit import Submission, submission_of
 from admittance.cli.support import files, kinds, output
-from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
+from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
+from admittance.client.requests import questions
 from admittance.events.reading_requests import Runners, RunnersReply
-from admittance.events.requests import Applied, Delete
+from admittance.events.requests import Applied
 from admittance.events.shapes import Admission
 from admittance.events.whatif import (
     Counts,
@@ -30,11 +30,7 @@ from admittance.events.whatif import (
     WouldStart,
     WouldWait,
 )
-from admittance.whatif.simulate import joined_reply
 
-SECONDS: Final = 130.0
-"""Seconds to wait for the answer, a little more than the scheduler's time limit for a simulation.
-"""
 ROWS: Final = 20
 ALL: Final = 0
 
@@ -63,13 +59,14 @@ async def simulate(
     async with link(call) as bus:
         request = Simulate(
             objects=tuple(msgspec.Raw(raw) for raw in (*objects, *map(encode, workloads))),
-            deletes=tuple([await _delete(bus, kind, name or "") for kind, name in targets]),
+            deletes=tuple(
+                [await questions.deletion(bus, kind, name or "") for kind, name in targets]
+            ),
             limit=most,
         )
-        parts = await _ask(bus, request)
+        reply = await questions.simulate(bus, request)
         notes = await _unstarted(bus, submissions)
         await fit.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
-    reply = joined_reply(parts)
     reply = msgspec.structs.replace(reply, warnings=(*reply.warnings, *notes))
     if reply.problems:
         raise BadInput(*reply.problems)
@@ -82,19 +79,6 @@ async def simulate(
     if not output.show_value(shown(reply), call.output):
         show(reply, wide=call.output is Output.WIDE)
     return int(any(one.outcome == "refused" for one in reply.results))
-
-
-async def _ask(bus: Link, request: Simulate) -> list[SimulateReply]:
-    """The scheduler's answer: about all namespaces, or, for a user that may use only some
-    namespaces, about the namespace of the call."""
-    try:
-        return await bus.ask_at_length("simulate", request, SimulateReply, timeout=SECONDS)
-    except NotAllowed:
-        if bus.bus.refused is not None:
-            raise
-    return await bus.ask_at_length(
-        "simulate", request, SimulateReply, timeout=SECONDS, namespace=bus.call.namespace
-    )
 
 
 async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
@@ -124,12 +108,6 @@ def _parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Submission
     runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
     objects = [one.raw for one in documents if not isinstance(one.manifest, Workload | Job)]
     return objects, [submission_of(one) for one in runs]
-
-
-async def _delete(bus: Link, kind: kinds.Kind, name: str) -> Delete:
-    found = await find(bus, kind, name)
-    spelled = f"{kind.singular}.{kind.group}" if kind.is_foreign else kind.manifest
-    return Delete(kind=spelled, namespace=found.namespace, name=name)
 
 
 def shown(reply: SimulateReply) -> dict[str, Any]:

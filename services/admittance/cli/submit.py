@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import PurePath
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import Foreign
 from admittance.api.problems import ManifestError
-from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
-from admittance.api.reading.objects import decode_object, encode
-from admittance.api.reading.priority import class_of
-from admittance.api.units import parse, quantity_error
-from admittance.api.validation.validate import validate
-from admittance.api.workload import AdmissionConstraints, Job, Workload
+from admittance.api.reading.objects import decode_object
+from admittance.api.workload import Job, Workload
 from admittance.cli import fit
 from admittance.cli.show import objects
 from admittance.cli.show.families import rules_for
-from admittance.cli.show.objects import lookup, lookup_all
+from admittance.cli.show.objects import lookup
 from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
-from admittance.client import changes
-from admittance.events import facts
+from admittance.client.requests import changes
+from admittance.client.requests.submissions import CommandOptions as CommandOptions
+from admittance.client.requests.submissions import (
+    Spelling,
+    priority_class_of,
+    workload_of_command,
+    workload_of_manifest,
+)
+from admittance.client.requests.submissions import submitted as fact_of
 from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
-from admittance.runtime import chance, clock
+from admittance.runtime import clock
 from admittance.workload.phase import Phase
 from admittance.workload.stored import VARIANT, StoredWorkload
 
@@ -44,6 +43,7 @@ AT_ONCE: Final = 100
 """The greatest number of outcomes of submissions that are requested at the same time."""
 
 COMMAND_LINE: Final = "the command line"
+SPELLED: Final = Spelling("-q", "-n", "--anyway")
 NAMED_MAX: Final = 5
 
 
@@ -79,8 +79,8 @@ async def submit(
     async with link(call) as bus:
         submissions = list(from_files)
         if wish is not None:
-            workload = await workload_of_command(bus, wish)
-            await fit.refuse_misfit(bus, workload, anyway=anyway)
+            workload = await workload_of_command(bus, wish, spelled=SPELLED)
+            await fit.refuse_misfit(bus, workload, anyway=anyway, spelled=SPELLED)
             submissions.append(Submission(COMMAND_LINE, workload))
         if not submissions:
             raise BadInput("nothing to submit: name a command after --, or a file with -f")
@@ -118,17 +118,12 @@ def _runnable(document: Document) -> Submission:
 def submission_of(document: Document) -> Submission:
     """The workload of a Workload or Job manifest, with a generated name if it has none."""
     manifest = document.manifest
-    if isinstance(manifest, Job):
-        try:
-            workload = workload_of(manifest, suffix=suffix())
-        except ManifestError as error:
-            place = f"{document.source}: {document.place}"
-            raise BadInput(*(f"{place}: {line}" for line in error.lines())) from None
-    else:
-        assert isinstance(manifest, Workload), manifest.kind
-        meta = with_name(manifest.metadata, suffix())
-        workload = replace(manifest, metadata=meta)
-    return Submission(f"{document.source}: {document.place}", workload)
+    assert isinstance(manifest, Workload | Job), manifest.kind
+    place = f"{document.source}: {document.place}"
+    try:
+        return Submission(place, workload_of_manifest(manifest))
+    except ManifestError as error:
+        raise BadInput(*(f"{place}: {line}" for line in error.lines())) from None
 
 
 async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
@@ -137,15 +132,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
     A refused submission makes the exit status 1; all other submissions are made.
     """
     submissions, status = await _of_known_classes(bus, submissions)
-    submitted = [
-        facts.Submitted(
-            namespace=one.workload.metadata.namespace,
-            name=one.workload.metadata.name,
-            time=clock.now(),
-            workload=msgspec.Raw(encode(one.workload)),
-        )
-        for one in submissions
-    ]
+    submitted = [fact_of(one.workload) for one in submissions]
     sequences = await bus.publish_all(submitted)
     accepted = []
     for number, (one, fact) in enumerate(zip(submissions, submitted, strict=True)):
@@ -211,13 +198,13 @@ async def _of_known_classes(
 
     A missing PriorityClass is found by the workload-controller, because the WorkloadPriorityClass
     that applies by itself goes first."""
-    names = {_class_of(one.workload) for one in submissions} - {""}
+    names = {priority_class_of(one.workload) for one in submissions} - {""}
     missing = {
         name for name in names if await bus.get(kinds.PRIORITY_CLASS.object_key("", name)) is None
     }
     known: list[Submission] = []
     for one in submissions:
-        name = _class_of(one.workload)
+        name = priority_class_of(one.workload)
         if name not in missing:
             known.append(one)
             continue
@@ -226,12 +213,6 @@ async def _of_known_classes(
             raise AnswerIsNo(why)
         output.error(f"{one.source}: {why}")
     return known, int(len(known) < len(submissions))
-
-
-def _class_of(workload: Workload) -> str:
-    """The name of the WorkloadPriorityClass that gives the priority; "" if no class gives it."""
-    ref = class_of(workload)
-    return ref.name if ref is not None and ref.kind == kinds.PRIORITY_CLASS.manifest else ""
 
 
 async def _warn_of_classes(bus: Link, submissions: Sequence[Submission]) -> None:
@@ -324,7 +305,7 @@ async def _settled(
 
 
 async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
-    from admittance.client.waits import exit_status, is_failure, reach
+    from admittance.client.requests.waits import exit_status, is_failure, reach
 
     status = 0
     deadline = None if timeout is None else clock.monotonic() + timeout
@@ -358,141 +339,3 @@ def _note_jobs_continue(submissions: Sequence[Submission]) -> None:
         f"{names}{more} {goes}; `admit wait workload {first} --for Finished` waits again, "
         f"`admit stop workload {first}` ends it"
     )
-
-
-DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
-"""The default requests of a submitted command without requests, for resources that the queue
-covers.
-"""
-
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of generated names: without vowels, so that no suffix is a word, and without letters that
-look alike.
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions:
-    """The options of `admit submit` for a command. ``requests``: quantity by resource, only the
-    given resources. ``flavors``: the allowed flavors; empty: any.
-    """
-
-    command: Sequence[str]
-    queue: str | None = None
-    name: str | None = None
-    requests: Mapping[str, str] = field(default_factory=dict)
-    count: int = 1
-    priority: int | None = None
-    priority_class: str | None = None
-    image: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    max_seconds: int | None = None
-    flavors: Sequence[str] = ()
-
-
-def check_whole(resource: str, typed: str | None, option: str) -> None:
-    """Raises BadInput for an amount that would be rounded up: cpu counts in thousandths, everything
-    else in whole numbers. An invalid quantity is left to the validation of the workload."""
-    if typed is None or quantity_error(typed):
-        return
-    exact = parse(typed) * (1000 if resource == "cpu" else 1)
-    if exact.denominator != 1:
-        least = "a thousandth of a cpu" if resource == "cpu" else "1"
-        raise BadInput(f'{option} "{typed}" is not a multiple of {least}')
-
-
-async def workload_of_command(bus: Link, options: CommandOptions) -> Workload:
-    """The workload for these options, with defaults for the queue and the requests.
-
-    Raises BadInput with all problems, one line each.
-    """
-    namespace = bus.call.namespace
-    queue = options.queue or await _only_queue(bus, namespace)
-    asked = {**await _defaults(bus, namespace, queue), **options.requests}
-    try:
-        workload = from_command(
-            options.command,
-            name=options.name or f"{stem(options.command)}-{suffix()}",
-            namespace=namespace,
-            queue=queue,
-            cpu=asked.get("cpu", 0),
-            memory=asked.get("memory", 0),
-            gpu=asked.get(GPU, 0),
-            count=options.count,
-            priority=options.priority,
-            priority_class=options.priority_class or "",
-            env=options.env,
-            image=options.image,
-        )
-    except ManifestError as error:
-        raise BadInput(*map(str, error.problems)) from None
-    workload = replace(
-        workload,
-        metadata=replace(workload.metadata, labels=dict(options.labels)),
-        spec=replace(
-            workload.spec,
-            maximum_execution_time_seconds=options.max_seconds,
-            admission_constraints=allowing(options.flavors),
-        ),
-    )
-    # `from_command` has checked a priority that the user typed. A priority that comes from a
-    # WorkloadPriorityClass is not known yet.
-    if problems := [one for one in validate(workload) if one.field != "spec.priority"]:
-        raise BadInput(*map(str, problems))
-    return workload
-
-
-def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:
-    """Constraints that allow only these flavors; None if no flavors are given."""
-    if not flavors:
-        return None
-    return AdmissionConstraints(allowed_resource_flavors=tuple(dict.fromkeys(flavors)))
-
-
-def suffix() -> str:
-    """Five random letters for a unique name."""
-    return "".join(chance.choice(_LETTERS) for _ in range(5))
-
-
-def stem(command: Sequence[str]) -> str:
-    """The first part of a generated workload name: the name of the submitted command's program."""
-    program = PurePath(command[0]).name if command else ""
-    plain = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")
-    return plain[:40].strip("-") or "workload"
-
-
-async def _only_queue(bus: Link, namespace: str) -> str:
-    """The only LocalQueue of the namespace. Raises AnswerIsNo if there is none, BadInput if there
-    are several.
-    """
-    [pattern] = kinds.LOCAL_QUEUE.patterns(namespace)
-    names = [found.name for found in await lookup_all(bus, pattern)]
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise AnswerIsNo(
-            f"namespace {namespace} has no localqueue; apply one, or choose another with -n"
-        )
-    raise BadInput(f"which queue? name one with -q: {', '.join(sorted(names))}")
-
-
-async def _defaults(bus: Link, namespace: str, queue: str) -> dict[str, str]:
-    """Default requests of a command, without resources that the queue's ClusterQueue does not
-    cover.
-    """
-    local = await _plain(bus, kinds.LOCAL_QUEUE.object_key(namespace, queue))
-    name = objects.field(local, "spec", "clusterQueue", default="")
-    if not name:
-        return dict(DEFAULTS)
-    cluster = await _plain(bus, kinds.CLUSTER_QUEUE.object_key("", name))
-    groups = objects.field(cluster, "spec", "resourceGroups", default=[])
-    covered = {resource for group in groups for resource in group.get("coveredResources") or []}
-    if not covered:
-        return dict(DEFAULTS)
-    return {resource: amount for resource, amount in DEFAULTS.items() if resource in covered}
-
-
-async def _plain(bus: Link, key: str) -> dict[str, Any]:
-    found = await lookup(bus, key)
-    return {} if found is None else found.plain()

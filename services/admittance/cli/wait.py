@@ -9,7 +9,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
-from admittance.client.waits import goal_named, is_failure, reach
+from admittance.client.requests.waits import goal_named, is_failure, reach
 from admittance.workload.phase import Phase
 
 

@@ -157,7 +157,8 @@ class UserRequests:
         if sequence and clock.monotonic() - at < ANSWERED_SECONDS:
             # The fact is on the log already: the answer was lost, or it crossed with the repeated
             # request.
-            self._say([answer_to] if answer_to else [], {"stream": STREAM, "seq": sequence})
+            known_answer = {"stream": STREAM, "seq": sequence, "duplicate": True}
+            self._say([answer_to] if answer_to else [], known_answer)
             return
         try:
             fact = decode(named, data)

@@ -48,6 +48,11 @@ async def test_thousands_of_messages_are_stored_in_order(bus: Bus) -> None:
 async def test_a_repeated_message_id_gets_the_first_sequence(bus: Bus) -> None:
     message = Outgoing("admit.workload.submitted.a.one", b"{}", {MESSAGE_ID: "x"})
     assert await bus.publish_all([message, submitted("two"), message]) == [1, 2, 1]
+    before: set[int] = set()
+    several = [submitted("three"), message]
+    [_, sequence] = await bus.publish_all(several, stored_before=before)
+    # A caller may put the sequence into a message.
+    assert (type(sequence), sequence, before) == (int, 1, {1})
 
 
 async def test_a_line_break_in_a_header_is_refused_before_it_reaches_the_wire(bus: Bus) -> None:

@@ -14,14 +14,13 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import Reply
 from admittance.events.subjects import subject_of
-from admittance.events.whatif import Simulate, SimulateReply
+from admittance.events.whatif import Simulate, SimulateReply, joined_reply
 from admittance.runtime.bus.bucket import get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.process.settings import Settings
 from admittance.scheduler.simulations import AT_ONCE, NAMESPACE_MAX, WAITING_MAX, Simulations
 from admittance.scheduling.state.config import Config
-from admittance.whatif.simulate import joined_reply
 from admittance.workload.conditions import Type, find, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster

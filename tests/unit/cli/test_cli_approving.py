@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
 from admittance.cli.support.errors import AnswerIsNo, BadInput
-from admittance.client.changes import (
+from admittance.client.requests.changes import (
     chosen_row,
     refuse_without_quota,
     user_of,

@@ -13,10 +13,10 @@ import pytest
 
 from admittance.cli.commands import program
 from admittance.cli.commands.program import ERRORS_MAX, invoke
-from admittance.cli.submit import stem, suffix
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, run, settle
 from admittance.cli.up import up
+from admittance.client.requests.submissions import stem, suffix
 
 FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
 QUEUE = """\

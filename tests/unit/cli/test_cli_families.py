@@ -21,11 +21,11 @@ from admittance.cli.show import tables, variants
 from admittance.cli.show.families import names_of, refuse_variant, tags_of
 from admittance.cli.show.objects import Found
 from admittance.cli.show.selection import arranged
-from admittance.cli.submit import allowing
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.kinds import WORKLOAD
 from admittance.cli.support.output import Table
-from admittance.client.changes import variant_with_check
+from admittance.client.requests.changes import variant_with_check
+from admittance.client.requests.submissions import allowing
 from admittance.events.requests import ExplainReply, VariantVerdict
 from support.builders import NOON, a_manifest
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from admittance.cli.logs import why_no_output
 from admittance.cli.support.errors import BadInput
-from admittance.client.waits import (
+from admittance.client.requests.history import why_no_output
+from admittance.client.requests.waits import (
     End,
     exit_status,
     goal_named,

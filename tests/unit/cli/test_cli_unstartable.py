@@ -8,9 +8,9 @@ import pytest
 
 from admittance.api.reading.manifest import accept
 from admittance.api.workload import Workload
-from admittance.cli.fit import refusal, refuse_misfit
 from admittance.cli.support.errors import AnswerIsNo, NotAllowed
 from admittance.cli.support.link import Link
+from admittance.client.requests.submissions import refusal, refuse_misfit
 from admittance.events.whatif import FitReply
 from admittance.runtime.bus.bucket import Entry
 from support.builders import a_manifest
@@ -51,7 +51,7 @@ async def test_a_user_waits_until_the_scheduler_has_read_its_queue() -> None:
 async def test_a_queue_that_the_scheduler_does_not_know_is_refused_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.cli.fit.CURRENT_SECONDS", 0.0)
+    monkeypatch.setattr("admittance.client.requests.submissions.CURRENT_SECONDS", 0.0)
     with pytest.raises(AnswerIsNo, match="not submitted: there is no LocalQueue"):
         await refuse_misfit(cast(Link, LinkOfUser(heard=100)), WORKLOAD)
 

@@ -8,7 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import Condition
-from admittance.client.waits import OUT_OF_TIME, End, Goal, is_failure, is_reached, why_unreachable
+from admittance.client.requests.waits import (
+    OUT_OF_TIME,
+    End,
+    Goal,
+    is_failure,
+    is_reached,
+    why_unreachable,
+)
 from admittance.workload import stored
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload

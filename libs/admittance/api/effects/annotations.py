@@ -31,6 +31,7 @@ from admittance.api.workload import (
     PARENT_VARIANT,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
+    SUBMISSION_KEY,
     TTL_AFTER_FINISHED,
     TTL_MIN,
     Job,
@@ -95,6 +96,7 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
         f"{KUEUE}component-workload-index": BY_SYSTEM,
         PARENT_VARIANT: BY_SYSTEM,
         APPLIED_BY: BY_SYSTEM,
+        SUBMISSION_KEY: BY_SYSTEM,
     },
     Place.POD_ANNOTATION: {
         f"{KUEUE}podset-required-topology": _SLICES,

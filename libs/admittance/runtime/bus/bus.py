@@ -27,15 +27,16 @@ from admittance.runtime.bus.jetstream import (
     answer_to,
     ask_jetstream,
     fence_groups,
+    is_unknown,
     only_fences,
+    plain_sequence,
     repeatable,
+    repeated_places,
 )
 from admittance.runtime.bus.jetstream import Outgoing as Outgoing
 from admittance.runtime.bus.opening import Opening, open_connection
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import (
-    IN_PROCESS,
-    NO_ANSWER,
     AccessDenied,
     Busy,
     Refused,
@@ -70,8 +71,6 @@ batches per stream from all clients together.
 """
 
 log = logger()
-
-
 _json = msgspec.json.Encoder()
 FENCE_IN_FLIGHT: Final = 10164
 """The error code of a replicated stream while another message with the same fence is in flight."""
@@ -79,10 +78,6 @@ TOO_MANY_BATCHES: Final = 10210
 NO_BATCH: Final = frozenset({TOO_MANY_BATCHES, 10176})
 """Codes of a stream while 50 atomic batches are open, each for at most 10 s: the code for the first
 message of another batch, and for its last."""
-_OUTCOME_UNKNOWN: Final = frozenset({NO_ANSWER, IN_PROCESS})
-"""Codes of Busy after which the server may have stored the message all the same: after the last
-attempt the outcome is unknown.
-"""
 
 
 class Bus:
@@ -204,18 +199,24 @@ class Bus:
                 raise self.refused or Unavailable("no connection to the bus") from None
 
     async def publish_all(
-        self, messages: Sequence[Outgoing], *, timeout: float = 10.0, repeat_puts: bool = False
+        self,
+        messages: Sequence[Outgoing],
+        *,
+        timeout: float = 10.0,
+        repeat_puts: bool = False,
+        stored_before: set[int] | None = None,
     ) -> list[int | Refused]:
         """Publishes the messages in order, pipelined. Returns for each message its sequence in the
         stream, or its refusal.
 
         A message with a message id that is in the stream already gets the sequence of that first
-        message. A message refused as Busy, or because no stream listens yet, is sent again until
-        ``timeout``, so it may come behind later messages of the same call. When the connection
-        breaks, messages with a message id are sent again, except those that expect a revision: a
-        repeated put would be refused as stale. Raises Unavailable if a message that cannot be sent
-        again was in flight: its outcome is unknown. When all messages of the call may be repeated,
-        messages without an answer are sent again every `RESEND_SECONDS`.
+        message; ``stored_before`` gets its place, unless this call may have stored it. A message
+        refused as Busy, or because no stream listens yet, is sent again until ``timeout``, so it
+        may come behind later messages of the same call. When the connection breaks, messages with a
+        message id are sent again, except those that expect a revision: a repeated put would be
+        refused as stale. Raises Unavailable if a message that cannot be sent again was in flight:
+        its outcome is unknown. When all messages of the call may be repeated, messages without an
+        answer are sent again every `RESEND_SECONDS`.
 
         ``repeat_puts``: messages that expect a revision may be repeated too. With ``repeat_puts`` a
         StaleRevision can mean that the first copy of a put was stored, so the caller must read the
@@ -223,17 +224,18 @@ class Bus:
         """
         outcomes: list[int | Refused] = [0] * len(messages)
         todo = list(range(len(messages)))
-        deadline = clock.monotonic() + timeout
-        pause = 0.002
+        deadline, pause, first = clock.monotonic() + timeout, 0.002, True
         while todo:
             again: list[int] = []
             for start in range(0, len(todo), WINDOW):
                 part = todo[start : start + WINDOW]
                 await self.connected(max(0.0, deadline - clock.monotonic()))
                 answers = await self._send_part([messages[i] for i in part], deadline, repeat_puts)
+                if stored_before is not None and first:
+                    stored_before |= repeated_places(part, answers)
                 for i, answer in zip(part, answers, strict=True):
                     if answer is not None:
-                        outcomes[i] = answer
+                        outcomes[i] = plain_sequence(answer)
                     elif not (repeat_puts or repeatable(messages[i])):
                         raise Unavailable(
                             "the connection broke; it is unknown whether "
@@ -241,10 +243,10 @@ class Bus:
                         )
                     if answer is None or isinstance(answer, Busy):
                         again.append(i)
-            todo = again
+            todo, first = again, False
             if todo:
                 if clock.monotonic() + pause > deadline:
-                    unknown = [i for i in todo if _is_unknown(outcomes[i])]
+                    unknown = [i for i in todo if is_unknown(outcomes[i])]
                     if not unknown:
                         break
                     raise Unavailable(
@@ -300,11 +302,11 @@ class Bus:
                 if answer is None:
                     raise Unavailable("the connection broke while a batch was committed")
                 if isinstance(answer, int):
-                    return answer
+                    return int(answer)
                 if not isinstance(answer, Busy):
                     raise answer
                 if clock.monotonic() + pause > deadline:
-                    if _is_unknown(answer):
+                    if is_unknown(answer):
                         raise Unavailable(f"no stream answered in time for {messages[0].subject}")
                     raise answer
                 await asyncio.sleep(pause)
@@ -492,7 +494,3 @@ class Bus:
 def _in_time() -> float:
     """When a message of a fence counts as not answered."""
     return clock.monotonic() + 2 * RESEND_SECONDS
-
-
-def _is_unknown(outcome: int | Refused) -> bool:
-    return not isinstance(outcome, Busy) or outcome.code in _OUTCOME_UNKNOWN

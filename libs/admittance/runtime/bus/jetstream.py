@@ -19,8 +19,10 @@ import nats.errors
 from admittance.runtime import clock
 from admittance.runtime.bus.connection import Connection, PermissionDenied
 from admittance.runtime.errors import (
+    IN_PROCESS,
     NO_ANSWER,
     AccessDenied,
+    Busy,
     NoAnswer,
     NoResponders,
     Refused,
@@ -145,6 +147,33 @@ _ack = msgspec.json.Decoder(Ack)
 _NO_RESPONDERS: Final = refusal(NO_ANSWER, "no stream takes this subject")
 
 
+class StoredBefore(int):
+    """The sequence of a message that the stream had already, with the same message id. It stays
+    inside of the bus: msgspec does not encode it."""
+
+
+def plain_sequence(outcome: int | Refused) -> int | Refused:
+    """The outcome, with a sequence that may be encoded."""
+    return int(outcome) if isinstance(outcome, StoredBefore) else outcome
+
+
+_OUTCOME_UNKNOWN: Final = frozenset({NO_ANSWER, IN_PROCESS})
+"""Codes of Busy after which the server may have stored the message all the same: after the last
+attempt the outcome is unknown.
+"""
+
+
+def is_unknown(outcome: int | Refused) -> bool:
+    """Whether the server may have stored the message all the same."""
+    return not isinstance(outcome, Busy) or outcome.code in _OUTCOME_UNKNOWN
+
+
+def repeated_places(places: Sequence[int], outcomes: Sequence[int | Refused | None]) -> set[int]:
+    """The places of the messages that the stream had already."""
+    pairs = zip(places, outcomes, strict=True)
+    return {place for place, outcome in pairs if isinstance(outcome, StoredBefore)}
+
+
 class PendingAcks:
     """The acknowledgements for which one call waits. An outcome stays None if the connection broke
     before the answer, or if there was no answer before ``give_up_at`` (monotonic seconds).
@@ -167,7 +196,7 @@ class PendingAcks:
             return
         ack = _ack.decode(data)
         if ack.error is None:
-            self.settle(index, ack.seq)
+            self.settle(index, StoredBefore(ack.seq) if ack.duplicate else ack.seq)
             return
         fenced = self.fenced
         if fenced is None:

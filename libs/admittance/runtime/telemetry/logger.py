@@ -7,6 +7,9 @@ command, and most commands log nothing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
@@ -42,6 +45,25 @@ def errors_only(service: str) -> None:
     _errors_only[:] = [service]
 
 
+_is_silent: ContextVar[bool] = ContextVar("is_silent", default=False)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Logs nothing in this block, nor in the tasks that begin in it: for a library, whose program
+    decides what is printed. The NATS client keeps its records for the program's own logging.
+    """
+    nats = logging.getLogger("nats")
+    if not nats.handlers:
+        # Without any handler Python would print warnings on standard error.
+        nats.addHandler(logging.NullHandler())
+    token = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(token)
+
+
 class LazyLogger:
     """A logger of structlog that is created when its first line is logged."""
 
@@ -51,6 +73,8 @@ class LazyLogger:
         self._logger: Any = None
 
     def __getattr__(self, name: str) -> Any:
+        if _is_silent.get():
+            return _drop
         if _errors_only:
             if LEVELS.get(name, logging.ERROR) < logging.ERROR:
                 return _drop

@@ -92,7 +92,7 @@ def submit(
     """Submit a workload: a command after --, or manifests with -f."""
     from admittance.api.reading.from_job import GPU
     from admittance.cli import submit
-    from admittance.cli.submit import CommandOptions, check_whole
+    from admittance.client.requests.submissions import CommandOptions, check_whole
 
     wish = None
     described = (queue, name, cpu, memory, gpu, priority, priority_class, env, label, flavor, image)

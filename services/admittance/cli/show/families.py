@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.client.families import (
+from admittance.client.requests.families import (
     Family,
     FamilyMember,
     family_of,

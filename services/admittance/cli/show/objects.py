@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.client.objects import BucketObject as Found
-from admittance.client.objects import conditions_of, field, lookup, lookup_all, not_found
+from admittance.client.requests.objects import BucketObject as Found
+from admittance.client.requests.objects import conditions_of, field, lookup, lookup_all, not_found
 from admittance.events.requests import FlavorUsage, QueueStatus
 
 __all__ = [

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from admittance.cli.show.objects import Found
 from admittance.cli.support.kinds import Kind
 from admittance.cli.support.times import moment_of
-from admittance.client import selection as client_selection
-from admittance.client.selection import Selection as Selection
-from admittance.client.selection import duration_seconds as duration_seconds
-from admittance.client.selection import select as select
-from admittance.client.selection import started_at as started_at
+from admittance.client.requests import selection as client_selection
+from admittance.client.requests.selection import Selection as Selection
+from admittance.client.requests.selection import duration_seconds as duration_seconds
+from admittance.client.requests.selection import select as select
+from admittance.client.requests.selection import started_at as started_at
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 SPELLED: Final = client_selection.Options("-l", "--state", "--sort-by")

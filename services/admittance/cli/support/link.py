@@ -13,8 +13,8 @@ import nats.errors
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
-from admittance.client import link as client_link
 from admittance.client.errors import NoResponder as NoResponder
+from admittance.client.requests import link as client_link
 from admittance.runtime import contexts
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.contexts import BadContext

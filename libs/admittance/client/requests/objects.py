@@ -15,7 +15,7 @@ import msgspec
 from admittance.client import kinds
 from admittance.client.errors import NotFound, RequestFailed
 from admittance.client.kinds import Kind
-from admittance.client.link import Link
+from admittance.client.requests.link import Link
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import BROKEN
 from admittance.events.subjects import BUCKET, CAPACITY

@@ -10,7 +10,7 @@ from admittance.api.names import label_key_error, label_value_error
 from admittance.client import kinds
 from admittance.client.errors import BadInput
 from admittance.client.kinds import Kind
-from admittance.client.objects import BucketObject, field
+from admittance.client.requests.objects import BucketObject, field
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of

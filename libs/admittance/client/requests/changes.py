@@ -12,9 +12,9 @@ from admittance.api.checks import AdmissionCheck
 from admittance.api.workload import CheckState
 from admittance.client import kinds
 from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
-from admittance.client.families import Family, family_of, is_parent, refuse_variant
-from admittance.client.link import Link
-from admittance.client.objects import BucketObject, find, lookup
+from admittance.client.requests.families import Family, family_of, is_parent, refuse_variant
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, find, lookup
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
@@ -73,6 +73,15 @@ HOLD: Final = ChangeKind(facts.Held)
 RELEASE: Final = ChangeKind(facts.Released)
 SET_PRIORITY: Final = ChangeKind(facts.Reprioritized)
 FINISH: Final = ChangeKind(facts.Finished)
+
+
+INT32: Final = range(-(2**31), 2**31)
+
+
+def check_priority(priority: int) -> None:
+    """Raises BadInput if the priority is not a 32-bit number."""
+    if isinstance(priority, bool) or priority not in INT32:
+        raise BadInput(f"the priority {priority} is not a 32-bit number")
 
 
 class Changed(NamedTuple):

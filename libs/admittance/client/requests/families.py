@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from admittance.api.queues import ClusterQueue, LocalQueue
 from admittance.client import kinds
 from admittance.client.errors import Refused
-from admittance.client.link import Link
-from admittance.client.objects import BucketObject, lookup
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, lookup
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from admittance.client.errors import BadInput, JobFailed, NotFound, Refused, TimedOut, Unavailable
-from admittance.client.link import Link
-from admittance.client.objects import BucketObject, follow
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, follow
 from admittance.runtime import clock
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase

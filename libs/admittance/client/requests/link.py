@@ -183,6 +183,11 @@ class Link:
         except bus_errors.NoAnswer:
             if self.bus.refused is not None:
                 raise NotAllowed(str(self.bus.refused)) from None
+            if not self.bus.is_up:
+                raise Unavailable(
+                    f"no answer to {subject} within {timeout:g} s: the connection to "
+                    f"{self.shown_url} is lost"
+                ) from None
             cause = self.bus.nc.denied or f"the {service} is busy or stopped; see `admit doctor`"
             raise TimedOut(f"no answer to {subject} within {timeout:g} s: {cause}") from None
         except bus_errors.Unavailable as error:
@@ -285,21 +290,30 @@ class Link:
 
         return again
 
-    async def publish(self, fact: Fact, *, message_id: str = "") -> int:
+    async def publish(
+        self, fact: Fact, *, message_id: str = "", stored_before: set[int] | None = None
+    ) -> int:
         """Publishes a fact to the log and returns its sequence. ``message_id``: the log has one
-        fact with this id, however often it is published; "": an id that is new. Raises
-        RequestFailed if the log refuses the fact.
+        fact with this id, however often it is published; "": an id that is new. ``stored_before``
+        gets the place 0 if the log had the fact before. Raises RequestFailed if the log refuses the
+        fact.
         """
-        [outcome] = await self.publish_all([fact], message_id=message_id)
+        [outcome] = await self.publish_all(
+            [fact], message_id=message_id, stored_before=stored_before
+        )
         if isinstance(outcome, ClientError):
             raise outcome
         return outcome
 
     async def publish_all(
-        self, several: Sequence[Fact], *, message_id: str = ""
+        self,
+        several: Sequence[Fact],
+        *,
+        message_id: str = "",
+        stored_before: set[int] | None = None,
     ) -> list[int | ClientError]:
         """Publishes facts to the log in order; returns for each fact its sequence or the error.
-        ``message_id``: that of a single fact.
+        ``message_id``, ``stored_before``: of a single fact, as for `publish`.
 
         Raises RequestFailed if the log does not answer.
         """
@@ -325,7 +339,9 @@ class Link:
             part = messages[start : start + PART]
             try:
                 limit = PART_SECONDS if len(part) > 1 else ASK_SECONDS
-                outcomes += await self.bus.publish_all(part, timeout=limit)
+                outcomes += await self.bus.publish_all(
+                    part, timeout=limit, stored_before=stored_before
+                )
             except bus_errors.Unavailable as error:
                 what = f"cannot publish {part[0].subject}"
                 if start:

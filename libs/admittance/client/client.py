@@ -1,0 +1,499 @@
+"""`Client`: what programs may do with the system.
+
+`tools/sync_client.py` makes `SyncClient` from the signatures and docstrings of this module.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from admittance.client import opening
+from admittance.client.calls import Calls, Stream, check_timeout
+from admittance.client.errors import BadInput
+from admittance.client.job import Job
+from admittance.client.kinds import WORKLOAD, kind_named
+from admittance.client.requests import (
+    changes,
+    history,
+    objects,
+    questions,
+    selection,
+    submissions,
+)
+from admittance.client.requests.link import Link
+from admittance.client.requests.manifests import Manifests, only_workload
+from admittance.client.requests.objects import BucketObject, Change
+from admittance.client.requests.submissions import CommandOptions
+from admittance.client.requests.waits import goal_named, reach
+from admittance.events.requests import (
+    Applied,
+    DeleteReply,
+    ExplainReply,
+    LogEntry,
+    PendingReply,
+    Queues,
+    QueuesReply,
+    SettledReply,
+)
+from admittance.events.shapes import PodLog
+from admittance.events.whatif import SimulateReply
+from admittance.runtime import clock
+from admittance.runtime.connection_options import ConnectionOptions
+from admittance.workload.phase import Phase
+from admittance.workload.stored import StoredWorkload
+
+
+class Client:
+    """A connection to the system. `connect` makes one; it is closed at the end of ``async with``.
+
+    A call raises an error of `admittance.client.errors`. A client belongs to the process and the
+    event loop that connected it. After a lost connection it connects again by itself; a call during
+    the loss raises `Unavailable` if the connection does not come back in time.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._calls = Calls(link)
+        self._namespace = link.namespace
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str | None = None,
+        *,
+        context: str | None = None,
+        options: ConnectionOptions | None = None,
+        namespace: str = "default",
+        environ: Mapping[str, str] = os.environ,
+    ) -> Client:
+        """Connects to a server.
+
+        ``url``: the server; else that of ``context``, a name of `admit context list`; else
+        ``$ADMIT_NATS_URL``; else the current context; else nats://127.0.0.1:4222. ``options``:
+        login and TLS; else those of the context and of the variables ``ADMIT_NATS_…`` in
+        ``environ``. ``namespace``: the namespace of calls that name none.
+
+        Raises BadInput, NotAllowed if the server refuses the login, and Unavailable.
+        """
+        return cls(await opening.open_link(url, context, options, namespace, environ))
+
+    async def close(self) -> None:
+        """Closes the connection. Open calls and iterations raise Closed. Closing again does
+        nothing."""
+        await self._calls.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of calls that name none."""
+        return self._namespace
+
+    # Jobs. ------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        manifest: Manifests | None = None,
+        name: str | None = None,
+        namespace: str | None = None,
+        queue: str | None = None,
+        image: str = "",
+        cpu: str | float | None = None,
+        memory: str | int | None = None,
+        gpu: str | int | None = None,
+        count: int = 1,
+        priority: int | None = None,
+        priority_class: str | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        flavors: Sequence[str] = (),
+        max_seconds: int | None = None,
+        anyway: bool = False,
+        key: str | None = None,
+    ) -> Job:
+        """Submits a job: a command, or a manifest of a Workload or Job.
+
+        ``command``: the words of the command that each of ``count`` pods runs. ``cpu``, ``memory``,
+        ``gpu``: for each pod, by default 1, 1Gi and none. ``queue``: the LocalQueue; by default the
+        only one of the namespace. ``name``: by default generated. ``flavors``: the allowed
+        ResourceFlavors; empty: all. ``max_seconds``: the most seconds that it may run in all.
+        ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
+        takes only ``namespace``, ``queue`` and ``key`` beside it.
+
+        ``key``: makes the submission repeatable. A call with the key of an earlier call in the
+        namespace creates no second job, even if the answer to the earlier call was lost, and
+        returns a `Job` with ``created`` False. So does the submission of a workload that exists
+        with the same name and spec.
+
+        Raises BadInput, NotFound for a missing queue or class, and Refused, with the reason
+        ``AlreadyExists`` if another workload has the name.
+        """
+        async with self._calls.call() as link:
+            space = opening.namespace_of(namespace, link.namespace)
+            if key is not None:
+                submissions.check_key(key)
+            ending = submissions.ending_of(space, key) if key is not None else ""
+            if manifest is not None:
+                others = (command, name, cpu, memory, gpu, priority, priority_class, env, labels)
+                if any(one is not None for one in others) or image or flavors or count != 1:
+                    raise BadInput("the whole job comes from the manifest: leave out the others")
+                workload = only_workload(manifest, space, queue, ending)
+            else:
+                options = CommandOptions(
+                    command=submissions.checked_command(command),
+                    queue=queue,
+                    name=name,
+                    requests=submissions.requests_of(cpu=cpu, memory=memory, gpu=gpu),
+                    count=count,
+                    priority=priority,
+                    priority_class=priority_class,
+                    image=image,
+                    env=env or {},
+                    labels=labels or {},
+                    max_seconds=max_seconds,
+                    flavors=flavors,
+                    suffix=ending,
+                )
+                workload = await submissions.workload_of_command(link, options, space)
+                await submissions.refuse_misfit(link, workload, anyway=anyway)
+            created = await submissions.submit(link, workload, key or "")
+            meta = workload.metadata
+            return Job(self, meta.namespace, meta.name, created=created)
+
+    def job(self, name: str, *, namespace: str | None = None) -> Job:
+        """A handle for the workload of that name, which need not exist yet."""
+        return Job(self, namespace or self._namespace, name, created=False)
+
+    async def explain(self, name: str, *, namespace: str | None = None) -> ExplainReply:
+        """Why a workload waits: for each flavor and check, and what would unblock it."""
+        async with self._calls.call() as link:
+            return await questions.explain(link, name, namespace or "")
+
+    async def wait(
+        self,
+        name: str,
+        phase: str = Phase.FINISHED,
+        *,
+        timeout: float | None = None,
+        namespace: str | None = None,
+    ) -> StoredWorkload:
+        """Waits until the workload has a phase, or has Succeeded or Failed; returns the workload.
+
+        A later phase counts too: Running for Admitted, both for QuotaReserved. Raises NotFound if
+        the workload does not exist or is deleted, TimedOut after ``timeout`` seconds, and Refused
+        if the phase can no longer be reached.
+        """
+        async with self._calls.call() as link:
+            wanted, limit = goal_named(phase), check_timeout(timeout)
+            return await reach(link, namespace or link.namespace, name, wanted, limit)
+
+    def logs(
+        self,
+        name: str,
+        *,
+        follow: bool = False,
+        pod: int | None = None,
+        tail: int | None = None,
+        previous: int = 0,
+        namespace: str | None = None,
+    ) -> Stream[PodLog]:
+        """The output of the workload's pods, piece by piece; with ``follow`` until it has ended.
+
+        ``pod``: only the pod with this index; ``tail``: only the last lines of each pod;
+        ``previous``: how many runs back, 0 is the newest run. Raises NotFound if the workload, pod,
+        run or output does not exist.
+        """
+
+        async def pieces(link: Link) -> Any:
+            if follow and previous:
+                raise BadInput("an earlier run has ended: previous does not go with follow")
+            replies = history.output_of(
+                link,
+                name,
+                namespace or "",
+                pod=pod,
+                follow=follow,
+                tail=tail,
+                previous=previous,
+            )
+            async with aclosing(replies):
+                async for reply in replies:
+                    for one in reply.pods:
+                        if one.text or one.cut:
+                            yield one
+
+        return self._calls.stream(pieces)
+
+    def events(
+        self,
+        name: str | None = None,
+        *,
+        follow: bool = False,
+        since: datetime | None = None,
+        after: int = 0,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Stream[LogEntry]:
+        """The facts of the log about a workload and its variants, or about all workloads, oldest
+        first; with ``follow`` also new ones, as they come.
+
+        ``since``: only facts from this time on; ``after``: only facts after this sequence of the
+        log. Each fact comes once, also after a lost connection; a later call with ``after`` misses
+        none.
+        """
+
+        def entries(link: Link) -> Any:
+            space = None if all_namespaces else namespace or link.namespace
+            return history.facts_about(link, space, name, since=since, after=after, follow=follow)
+
+        return self._calls.stream(entries)
+
+    # What people do to workloads. -------------------------------------------------------
+
+    async def stop(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Stops a workload: it is evicted, and not admitted again until `activate`. The outcome is
+        ``ignored`` if it is stopped already."""
+        return await self._change(changes.STOP, "stop", name, namespace)
+
+    async def activate(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Puts a stopped or rejected workload back into its queue."""
+        return await self._change(changes.ACTIVATE, "activate", name, namespace)
+
+    async def hold(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Keeps a waiting workload out of its queue until `release`."""
+        return await self._change(changes.HOLD, "hold", name, namespace)
+
+    async def release(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Puts a held workload back into its queue."""
+        return await self._change(changes.RELEASE, "release", name, namespace)
+
+    async def set_priority(
+        self, name: str, priority: int, *, namespace: str | None = None
+    ) -> SettledReply:
+        """Changes the priority of a workload."""
+        changes.check_priority(priority)
+        return await self._change(
+            changes.SET_PRIORITY, "set_priority", name, namespace, priority=priority
+        )
+
+    async def finish(
+        self,
+        name: str,
+        *,
+        succeeded: bool = True,
+        message: str = "",
+        namespace: str | None = None,
+    ) -> SettledReply:
+        """Declares a workload finished; its quota is released at once."""
+        return await self._change(
+            changes.FINISH, "finish", name, namespace, succeeded=succeeded, message=message
+        )
+
+    async def approve(
+        self,
+        name: str,
+        *,
+        check: str | None = None,
+        message: str = "",
+        user: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Approves a workload: its approval check becomes Ready. ``check``: by default the pending
+        approval check, or the only pending one. ``user``: who approves, on a server without users;
+        by default ``$ADMIT_USER``, or the login."""
+        await self._verdict(name, namespace, approve=True, check=check, message=message, user=user)
+
+    async def deny(
+        self,
+        name: str,
+        *,
+        check: str | None = None,
+        message: str = "",
+        user: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Denies a workload: it is Rejected, and not admitted again until `activate`. The arguments
+        are those of `approve`."""
+        await self._verdict(name, namespace, approve=False, check=check, message=message, user=user)
+
+    # Objects. ---------------------------------------------------------------------------
+
+    async def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
+        """The object of a kind, such as ``clusterqueue``. Raises NotFound."""
+        async with self._calls.call() as link:
+            return await objects.find(link, kind_named(kind), name, namespace or "")
+
+    async def list(
+        self,
+        kind: str = "workloads",
+        *,
+        labels: str | Sequence[str] = (),
+        states: str | Sequence[str] = (),
+        since: datetime | None = None,
+        queue: str | None = None,
+        sort_by: str | None = None,
+        limit: int | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Sequence[BucketObject]:
+        """The objects of a kind: running workloads first, then waiting, then finished ones, each
+        with the newest first; other objects by name.
+
+        ``labels``: selectors such as ``team=vision`` or ``!draft``; ``states``: phases, Succeeded
+        or Failed; ``since``: created from this time on; ``queue``: a LocalQueue or a ClusterQueue;
+        ``sort_by``: name, namespace, queue, priority, state, created, started or duration, with
+        ``-`` before it in reverse. Objects that cannot be read are left out.
+        """
+        async with self._calls.call() as link:
+            wanted = kind_named(kind)
+            if limit is not None and limit < 1:
+                raise BadInput(f"limit {limit} is not a positive number")
+            chosen = selection.selection(
+                wanted,
+                labels=_words(labels),
+                states=_words(states),
+                since=since,
+                sort_by=sort_by,
+                limit=limit,
+            )
+            space = None if all_namespaces else namespace or link.namespace
+            if queue is not None:
+                if wanted is not WORKLOAD:
+                    raise BadInput("queue goes with workloads only")
+                named = await questions.queues_named(link, queue, space)
+                chosen = chosen._replace(queues=named)
+            readable, _ = await objects.find_all(link, wanted, space)
+            found, _ = selection.select(wanted, readable, chosen, clock.now())
+            return found
+
+    def watch(
+        self,
+        kind: str = "workloads",
+        name: str | None = None,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Stream[Change]:
+        """The present objects of a kind, then every change, by revision, until the iteration ends.
+
+        After a lost connection it goes on after the last revision that it told, and misses no
+        object and no deletion. Writes to one object that follow each other fast may come as one
+        change.
+        """
+
+        def told(link: Link) -> Any:
+            space = None if all_namespaces else namespace or link.namespace
+            return objects.watch(link, kind_named(kind), name, space)
+
+        return self._calls.stream(told)
+
+    async def apply(
+        self, manifests: Manifests, *, namespace: str | None = None
+    ) -> Sequence[Applied]:
+        """Creates or changes objects. Of a Workload or Job a new workload is submitted, after all
+        other objects.
+
+        Returns an outcome for each object: created, changed or unchanged. Raises BadInput with all
+        problems of the manifests, and Refused.
+        """
+        async with self._calls.call() as link:
+            space = opening.namespace_of(namespace, link.namespace)
+            return await questions.apply_all(link, manifests, space)
+
+    async def delete(self, kind: str, name: str, *, namespace: str | None = None) -> DeleteReply:
+        """Deletes an object. The outcome is ``deleted``, or ``deferred`` while its job stops, or
+        while other objects, which ``error`` names, still need it. Raises NotFound and Refused."""
+        async with self._calls.call() as link:
+            wanted = kind_named(kind)
+            if wanted is not WORKLOAD:
+                return await questions.delete_object(link, wanted, name, namespace or "")
+            found = await objects.find(link, wanted, name, namespace or "")
+            return await questions.delete_workload(link, found)
+
+    async def simulate(
+        self,
+        manifests: Manifests = (),
+        *,
+        deletes: Iterable[str] = (),
+        limit: int = 0,
+        namespace: str | None = None,
+    ) -> SimulateReply:
+        """What would start, wait or be evicted if the manifests were applied now, and then the
+        objects deleted. Nothing is changed.
+
+        ``deletes``: objects as ``kind/name``. ``limit``: the most rows of each list; 0: all. Raises
+        BadInput with the problems of the manifests.
+        """
+        async with self._calls.call() as link:
+            space = opening.namespace_of(namespace, link.namespace)
+            return await questions.what_if(link, manifests, deletes, limit, space)
+
+    # Queues. ----------------------------------------------------------------------------
+
+    async def pending(
+        self,
+        queue: str | None = None,
+        *,
+        limit: int | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> PendingReply:
+        """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
+        namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
+        async with self._calls.call() as link:
+            space = None if all_namespaces else namespace or link.namespace
+            query, where = await questions.pending_query(link, queue, space)
+            rows, total = await questions.pending_rows(link, query, where, limit)
+            return PendingReply(rows=tuple(rows), total=total)
+
+    async def queues(
+        self,
+        cluster_queue: str = "",
+        *,
+        cohort: str = "",
+        namespace: str | None = None,
+    ) -> QueuesReply:
+        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
+        with ``namespace``, of its LocalQueues."""
+        async with self._calls.call() as link:
+            query = Queues(cluster_queue=cluster_queue, cohort=cohort)
+            return await questions.queues(link, query, namespace)
+
+    # ------------------------------------------------------------------------------------
+
+    async def _change(
+        self,
+        kind: changes.ChangeKind,
+        spelled: str,
+        name: str,
+        namespace: str | None,
+        **fields: Any,
+    ) -> SettledReply:
+        async with self._calls.call() as link:
+            made = await changes.change(
+                link, kind, name, namespace or "", spelled=spelled, **fields
+            )
+            return made.reply
+
+    async def _verdict(self, name: str, namespace: str | None, **given: Any) -> None:
+        async with self._calls.call() as link:
+            await changes.give_verdict(link, name, namespace or "", **given)
+
+
+def _words(given: str | Sequence[str]) -> Sequence[str]:
+    return (given,) if isinstance(given, str) else given

@@ -1,0 +1,68 @@
+"""Opens the connection of a client: which server, which login, which namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from admittance.api.names import label_error
+from admittance.client.errors import BadInput, NotAllowed, Unavailable
+from admittance.client.requests.link import Link
+from admittance.runtime import contexts
+from admittance.runtime import errors as bus_errors
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.connection_options import (
+    BadOptions,
+    ConnectionOptions,
+    connection_options,
+    server_url,
+)
+from admittance.runtime.contexts import BadContext
+from admittance.runtime.server_url import BadUrl, read_urls, shown
+from admittance.runtime.telemetry.logger import silent
+
+
+def namespace_of(given: str | None, default: str) -> str:
+    """The namespace of a call. Raises BadInput for a name that no namespace can have."""
+    if given is None:
+        return default
+    if error := label_error(given):
+        raise BadInput(f"namespace: {error}")
+    return given
+
+
+async def open_link(
+    url: str | None,
+    context: str | None,
+    options: ConnectionOptions | None,
+    namespace: str,
+    environ: Mapping[str, str],
+) -> Link:
+    """A connection; the arguments are those of `Client.connect`."""
+    space = namespace_of(namespace, "")
+    if url is not None and context is not None:
+        raise BadInput("url and context both name a server: give one")
+    try:
+        if context is not None:
+            chosen = contexts.context_named(environ, context)
+            server = chosen.url
+            access = options or ConnectionOptions(**chosen.access)
+        else:
+            server = server_url(environ, url)
+            access = options or connection_options(environ, url=url)
+        read_urls(server)
+    except (BadOptions, BadContext, BadUrl) as error:
+        raise BadInput(str(error)) from None
+    try:
+        with silent():
+            bus = await Bus.connect(server, name="admittance-client", access=access)
+    except bus_errors.AccessDenied as error:
+        raise NotAllowed(str(error)) from None
+    except bus_errors.AdmittanceError as error:
+        raise Unavailable(str(error)) from None
+    return Link(
+        bus,
+        shown_url=shown(server),
+        namespace=space,
+        has_login="@" in server or access.has_login,
+        trace=environ.get("TRACEPARENT", ""),
+    )

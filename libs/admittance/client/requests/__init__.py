@@ -1,0 +1,1 @@
+"""What clients and commands ask of the system, as functions on a `Link`."""

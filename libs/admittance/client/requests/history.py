@@ -1,0 +1,218 @@
+"""What happened to workloads: the facts on the log about them, and the output of their pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from admittance.client import kinds
+from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, RequestFailed
+from admittance.client.requests.families import refuse_variant
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import find
+from admittance.events.names import plain, token
+from admittance.events.requests import Events, EventsReply, LogEntry, Logs, LogsReply
+from admittance.events.subjects import USER_FACTS
+from admittance.runtime import clock
+from admittance.workload.conditions import Type
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload
+
+PAGE: Final = 500
+GATHER_SECONDS: Final = 0.05
+"""Seconds within which facts are gathered for one request, because facts come in bursts."""
+AGAIN_SECONDS: Final = 5.0
+"""Seconds between two readings of the log without a notification, in case a broken connection lost
+one."""
+
+
+async def no_names() -> tuple[str, ...]:
+    """No further names of workloads."""
+    return ()
+
+
+def _ignore(_error: ClientError) -> None:
+    pass
+
+
+async def facts_about(
+    link: Link,
+    namespace: str | None,
+    workload: str | None,
+    *,
+    since: datetime | None = None,
+    after: int = 0,
+    follow: bool,
+    also: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
+    on_away: Callable[[ClientError], None] = _ignore,
+) -> AsyncGenerator[LogEntry]:
+    """Yields facts of the log, the oldest first, each once; with ``follow`` also new ones.
+
+    ``namespace``: None is all namespaces. ``workload``: None is all workloads. ``since``,
+    ``after``: only facts from this time on, and after this sequence. ``also``: returns further
+    names of workloads whenever the log is read; None: the names of the workload's family.
+    ``on_away``: called when the log cannot be read for a while, after which no fact is missed.
+    """
+    news = asyncio.Event()
+    heard: list[Any] = []
+    subscribed: set[str | None] = set()
+    begun = False
+    family = workload is not None and also is None
+    told: set[str] = set()
+    try:
+        while True:
+            names = await (also or no_names)()
+            if follow:
+                for name in {workload, *names, *told} - subscribed:
+                    heard += await _notify_of_facts(link, namespace, name, news)
+                    subscribed.add(name)
+            query = Events(
+                workload=workload or "",
+                also=names,
+                family=family,
+                after=after,
+                since=since,
+                limit=PAGE,
+            )
+            try:
+                reply = await link.ask("events", query, EventsReply, namespace=namespace)
+            except RequestFailed as error:
+                if not follow or not begun or isinstance(error, NotAllowed):
+                    raise
+                on_away(error)
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            if reply.error:
+                raise RequestFailed(reply.error)
+            begun = True
+            for entry in reply.entries:
+                if family and follow:
+                    told.add(plain(entry.subject.rpartition(".")[2]))
+                yield entry
+            before, after = after, max(after, reply.covered())
+            if not reply.complete and after > before:
+                continue
+            if not follow:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_SECONDS):
+                    await news.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            news.clear()
+    finally:
+        for one in heard:
+            await link.bus.nc.unlisten(one)
+
+
+async def _notify_of_facts(
+    link: Link, namespace: str | None, workload: str | None, news: asyncio.Event
+) -> list[Any]:
+    """Sets ``news`` whenever a fact of the workload is published. The fact is then read from the
+    log by its sequence, so that no fact is lost or told twice. Returns the subscriptions."""
+    where = "*" if namespace is None else token(namespace)
+    name = "*" if workload is None else token(workload)
+
+    def on_message(_subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
+        news.set()
+
+    return [
+        await link.bus.nc.listen(subject, on_message)
+        for subject in (
+            f"admit.workload.*.{where}.{name}",
+            f"admit.check.*.*.{where}.{name}",
+            f"admit.provisioning.*.*.{where}.{name}",
+            f"{USER_FACTS}*.*.{where}.{name}",
+        )
+    ]
+
+
+# The output of pods. --------------------------------------------------------------------
+
+POLL_SECONDS: Final = 0.3
+NOT_YET_SECONDS: Final = 1.0
+FAILED_TO_START: Final = "FailedToStart"
+ENDS: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
+"""Phases in which no pod prints any more."""
+
+
+async def output_of(
+    link: Link,
+    name: str,
+    namespace: str = "",
+    *,
+    pod: int | None = None,
+    follow: bool = False,
+    tail: int | None = None,
+    previous: int = 0,
+    instead: str = 'workload "{}"',
+) -> AsyncGenerator[LogsReply]:
+    """Yields the output so far, each reply with what is new; with ``follow`` until the workload has
+    ended. ``pod``: None is all pods; ``tail``: only the last lines of each pod; ``previous``: how
+    many runs back, 0 is the newest run.
+
+    Raises NotFound if the workload, pod, run or output does not exist.
+    """
+    space = namespace or link.namespace
+    refuse_variant(await find(link, kinds.WORKLOAD, name, space), instead)
+    asked = Logs(name=name, pod=pod, tail=tail, before=await _before(link, name, space, previous))
+    offsets: dict[str, int] = {}
+    ended = False
+    while True:
+        reply = await _ask(link, space, asked)
+        if reply.error and not (follow and not ended):
+            if offsets:
+                return
+            found = await find(link, kinds.WORKLOAD, name, space)
+            raise NotFound(why_no_output(found.workload()) or reply.error)
+        for one in reply.pods:
+            offsets[one.pod] = one.offset
+        # A pod that starts after the first answer is told from its first line.
+        asked = replace(asked, offsets=dict(offsets), tail=None if offsets else tail)
+        yield reply
+        if not reply.complete:
+            continue
+        if not follow or ended:
+            break
+        # After the end of the workload the output is read once more, so that the last lines are not
+        # missed.
+        ended = await _has_ended(link, name, space) and not any(one.running for one in reply.pods)
+        await asyncio.sleep(NOT_YET_SECONDS if reply.error else 0 if ended else POLL_SECONDS)
+    if pod is not None and not offsets:
+        raise NotFound(f'workload "{name}" has no output of a pod "{pod}"')
+
+
+async def _before(link: Link, name: str, namespace: str, previous: int) -> int:
+    """The revision of the run that follows the wanted run; 0 if the newest run is wanted."""
+    before = 0
+    for _ in range(previous):
+        reply = await _ask(link, namespace, Logs(name=name, tail=0, before=before))
+        if reply.error or not reply.revision:
+            raise NotFound(reply.error or "the runner is too old to find earlier runs")
+        before = reply.revision
+    return before
+
+
+async def _ask(link: Link, namespace: str, asked: Logs) -> LogsReply:
+    return await link.ask("logs", asked, LogsReply, namespace=namespace)
+
+
+async def _has_ended(link: Link, name: str, namespace: str) -> bool:
+    try:
+        found = await find(link, kinds.WORKLOAD, name, namespace)
+    except (RequestFailed, BadInput):
+        return True
+    return phase(found.workload(), clock.now()) in ENDS
+
+
+def why_no_output(workload: StoredWorkload) -> str:
+    """Why the workload has no output, if its job failed to start; else empty."""
+    for one in workload.status.conditions:
+        if one.type == Type.FINISHED and one.status == "True" and one.reason == FAILED_TO_START:
+            name = workload.metadata.name
+            return f'workload "{name}" has no output, because it failed to start: {one.message}'
+    return ""

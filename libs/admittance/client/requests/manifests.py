@@ -1,0 +1,78 @@
+"""Manifests as programs give them: text, plain values, or typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
+
+import msgspec
+
+from admittance.api.limits import FLAVOR_VARIANTS_MAX
+from admittance.api.manifests import Manifest
+from admittance.api.problems import ManifestError
+from admittance.api.reading.objects import encode
+from admittance.api.workload import Job, Workload
+from admittance.client.errors import BadInput
+from admittance.client.requests.submissions import workload_of_manifest
+
+Manifests = str | bytes | Mapping[str, Any] | Manifest | Sequence[Mapping[str, Any] | Manifest]
+"""Manifests as text (YAML or JSON), as plain values, or typed."""
+
+SOURCE: Final = "the manifests"
+
+
+def manifests_of(given: Manifests, namespace: str, queue: str | None = None) -> list[Manifest]:
+    """The manifests, validated and with defaults. ``namespace``: of manifests that name none;
+    ``queue``: the LocalQueue of all Workloads and Jobs. Raises BadInput with all problems."""
+    # `read` is imported late: its imports take time, and most programs need none.
+    from admittance.api.reading.manifest import read
+
+    if isinstance(given, str | bytes):
+        text = given
+    else:
+        several: Sequence[Any] = given if isinstance(given, Sequence) else [given]
+        items = [encode_one(one) for one in several]
+        text = b'{"apiVersion":"v1","kind":"List","items":[' + b",".join(items) + b"]}"
+    try:
+        found = read(
+            text, SOURCE, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX, queue=queue
+        )
+    except ManifestError as error:
+        raise BadInput(*error.lines()) from None
+    return [one.manifest for one in found]
+
+
+def encode_one(given: Any) -> bytes:
+    """A manifest as JSON. Raises BadInput for a value that is no manifest."""
+    if not isinstance(given, (Mapping, *get_args(Manifest))):
+        raise BadInput("a manifest is a text, a dict, or a manifest of admittance.api")
+    manifest: Any = given
+    try:
+        return msgspec.json.encode(manifest) if isinstance(given, Mapping) else encode(manifest)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"the manifest is not JSON: {error}") from None
+
+
+def parted(manifests: Sequence[Manifest]) -> tuple[list[bytes], list[Workload]]:
+    """The manifests as `apply` sends them: first other objects as JSON, then the workloads of
+    Workloads and Jobs. Raises BadInput."""
+    others = [encode(one) for one in manifests if not isinstance(one, Workload | Job)]
+    try:
+        runs = [workload_of_manifest(one) for one in manifests if isinstance(one, Workload | Job)]
+    except ManifestError as error:
+        raise BadInput(*error.lines()) from None
+    return others, runs
+
+
+def only_workload(given: Manifests, namespace: str, queue: str | None, ending: str) -> Workload:
+    """The workload of the only manifest. Raises BadInput."""
+    found = manifests_of(given, namespace, queue)
+    if len(found) != 1:
+        raise BadInput(f"{len(found)} manifests are given: submit one at a time, or use apply")
+    [manifest] = found
+    if not isinstance(manifest, Workload | Job):
+        raise BadInput(f"objects of the kind {manifest.kind} are not submitted; use apply")
+    try:
+        return workload_of_manifest(manifest, ending)
+    except ManifestError as error:
+        raise BadInput(*error.lines()) from None

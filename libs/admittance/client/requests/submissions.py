@@ -1,0 +1,408 @@
+"""Submissions: the workload of a command or manifest, whether it could ever start, and its fact."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as field_of
+from hashlib import blake2b
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.problems import ManifestError
+from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
+from admittance.api.reading.objects import encode
+from admittance.api.reading.priority import class_of
+from admittance.api.units import parse, quantity_error
+from admittance.api.validation.validate import validate
+from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, Workload
+from admittance.client import kinds
+from admittance.client.errors import BadInput, NotAllowed, NotFound, Refused, RequestFailed
+from admittance.client.requests import changes
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, field, lookup, lookup_all
+from admittance.events import facts
+from admittance.events.whatif import Fit, FitReply
+from admittance.runtime import chance, clock
+from admittance.runtime.bus.bucket import Entry
+
+
+class Spelling(NamedTuple):
+    """How the program names the arguments of a submission."""
+
+    queue: str = "queue"
+    namespace: str = "namespace"
+    anyway: str = "anyway=True"
+
+
+IN_PYTHON: Final = Spelling()
+
+DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
+"""The default requests of a submitted command without requests, for resources that the queue
+covers.
+"""
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Letters of generated names: without vowels, so that no suffix is a word, and without letters that
+look alike.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """The options of a submitted command. ``requests``: quantity by resource, only the
+    given resources. ``flavors``: the allowed flavors; empty: any. ``suffix``: the end
+    of a generated name; "": random letters.
+    """
+
+    command: Sequence[str]
+    queue: str | None = None
+    name: str | None = None
+    requests: Mapping[str, str] = field_of(default_factory=dict)
+    count: int = 1
+    priority: int | None = None
+    priority_class: str | None = None
+    image: str = ""
+    env: Mapping[str, str] = field_of(default_factory=dict)
+    labels: Mapping[str, str] = field_of(default_factory=dict)
+    max_seconds: int | None = None
+    flavors: Sequence[str] = ()
+    suffix: str = ""
+
+
+def check_whole(resource: str, typed: str | None, option: str) -> None:
+    """Raises BadInput for an amount that would be rounded up: cpu counts in thousandths, everything
+    else in whole numbers. An invalid quantity is left to the validation of the workload."""
+    if typed is None or quantity_error(typed):
+        return
+    exact = parse(typed) * (1000 if resource == "cpu" else 1)
+    if exact.denominator != 1:
+        least = "a thousandth of a cpu" if resource == "cpu" else "1"
+        raise BadInput(f'{option} "{typed}" is not a multiple of {least}')
+
+
+async def workload_of_command(
+    link: Link, options: CommandOptions, namespace: str = "", spelled: Spelling = IN_PYTHON
+) -> Workload:
+    """The workload for these options, with defaults for the queue and the requests.
+
+    Raises BadInput with all problems, one line each.
+    """
+    namespace = namespace or link.namespace
+    queue = options.queue or await _only_queue(link, namespace, spelled)
+    asked = {**await _defaults(link, namespace, queue), **options.requests}
+    try:
+        workload = from_command(
+            options.command,
+            name=options.name or f"{stem(options.command)}-{options.suffix or suffix()}",
+            namespace=namespace,
+            queue=queue,
+            cpu=asked.get("cpu", 0),
+            memory=asked.get("memory", 0),
+            gpu=asked.get(GPU, 0),
+            count=options.count,
+            priority=options.priority,
+            priority_class=options.priority_class or "",
+            env=options.env,
+            image=options.image,
+        )
+    except ManifestError as error:
+        raise BadInput(*map(str, error.problems)) from None
+    workload = replace(
+        workload,
+        metadata=replace(workload.metadata, labels=dict(options.labels)),
+        spec=replace(
+            workload.spec,
+            maximum_execution_time_seconds=options.max_seconds,
+            admission_constraints=allowing(options.flavors),
+        ),
+    )
+    # `from_command` has checked a priority that the user typed. A priority that comes from a
+    # WorkloadPriorityClass is not known yet.
+    if problems := [one for one in validate(workload) if one.field != "spec.priority"]:
+        raise BadInput(*map(str, problems))
+    return workload
+
+
+def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:
+    """Constraints that allow only these flavors; None if no flavors are given."""
+    if not flavors:
+        return None
+    return AdmissionConstraints(allowed_resource_flavors=tuple(dict.fromkeys(flavors)))
+
+
+def suffix() -> str:
+    """Five random letters for a unique name."""
+    return "".join(chance.choice(_LETTERS) for _ in range(5))
+
+
+def stem(command: Sequence[str]) -> str:
+    """The first part of a generated workload name: the name of the submitted command's program."""
+    program = PurePath(command[0]).name if command else ""
+    plain = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")
+    return plain[:40].strip("-") or "workload"
+
+
+async def _only_queue(link: Link, namespace: str, spelled: Spelling) -> str:
+    """The only LocalQueue of the namespace. Raises NotFound if there is none, BadInput if there
+    are several.
+    """
+    [pattern] = kinds.LOCAL_QUEUE.patterns(namespace)
+    names = [found.name for found in await lookup_all(link, pattern)]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotFound(
+            f"namespace {namespace} has no localqueue; apply one, or choose another with "
+            f"{spelled.namespace}"
+        )
+    raise BadInput(f"which queue? name one with {spelled.queue}: {', '.join(sorted(names))}")
+
+
+async def _defaults(link: Link, namespace: str, queue: str) -> dict[str, str]:
+    """Default requests of a command, without resources that the queue's ClusterQueue does not
+    cover.
+    """
+    local = await _plain(link, kinds.LOCAL_QUEUE.object_key(namespace, queue))
+    name = field(local, "spec", "clusterQueue", default="")
+    if not name:
+        return dict(DEFAULTS)
+    cluster = await _plain(link, kinds.CLUSTER_QUEUE.object_key("", name))
+    groups = field(cluster, "spec", "resourceGroups", default=[])
+    covered = {resource for group in groups for resource in group.get("coveredResources") or []}
+    if not covered:
+        return dict(DEFAULTS)
+    return {resource: amount for resource, amount in DEFAULTS.items() if resource in covered}
+
+
+async def _plain(link: Link, key: str) -> dict[str, Any]:
+    found = await lookup(link, key)
+    return {} if found is None else found.plain()
+
+
+def workload_of_manifest(manifest: Workload | Job, ending: str = "") -> Workload:
+    """The workload of a manifest, with a name. ``ending``: the end of a generated name; "": random
+    letters. Raises ManifestError."""
+    if isinstance(manifest, Job):
+        return workload_of(manifest, suffix=ending or suffix())
+    return replace(manifest, metadata=with_name(manifest.metadata, ending or suffix()))
+
+
+def submitted(workload: Workload) -> facts.Submitted:
+    """The fact that submits the workload."""
+    meta = workload.metadata
+    return facts.Submitted(
+        namespace=meta.namespace,
+        name=meta.name,
+        time=clock.now(),
+        workload=msgspec.Raw(encode(workload)),
+    )
+
+
+# Whether a workload could ever start. --------------------------------------------------
+
+
+CURRENT_SECONDS: Final = 5.0
+"""The scheduler's answer that a workload could never start counts once the scheduler has read the
+newest manifests, or after this time.
+"""
+PAUSE_SECONDS: Final = 0.05
+
+_CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, kinds.FLAVOR)
+
+
+async def fit_of(link: Link, workload: Workload) -> FitReply | None:
+    """The scheduler's answer about the workload; None if the scheduler does not answer. An answer
+    that the workload could never start counts only if it is current.
+    """
+    namespace = workload.metadata.namespace
+    request = Fit(workload=msgspec.Raw(encode(workload)))
+    newest: int | None = None
+    deadline = clock.monotonic() + CURRENT_SECONDS
+    while True:
+        try:
+            reply = await link.ask("fit", request, FitReply, namespace=namespace)
+        except RequestFailed:
+            return None
+        if reply.error:
+            return None
+        if reply.fits:
+            return reply
+        if newest is None:
+            newest = await _newest(link, namespace)
+        if reply.seen >= newest or clock.monotonic() >= deadline:
+            return reply
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def misfit(reply: FitReply) -> str:
+    """Why the queue can never hold the workload, as a sentence."""
+    if _has_no_queue(reply):
+        return reply.message
+    return (
+        f"clusterqueue {reply.cluster_queue} can never hold it, even if empty "
+        f"({reply.reason}): {reply.message}"
+    )
+
+
+def _has_no_queue(reply: FitReply) -> bool:
+    return not reply.cluster_queue or reply.reason == "NoSuchQueue"
+
+
+def refusal(reply: FitReply, spelled: Spelling = IN_PYTHON) -> str:
+    """The error for a command that is not submitted, with what its workload would wait for."""
+    if _has_no_queue(reply):
+        until = "the queue is created"
+    elif reply.reason == "NoMatchingFlavor":
+        until = "the queue offers a flavor for it"
+    else:
+        until = "the quota is raised"
+    return (
+        f"not submitted: {misfit(reply)}; {spelled.anyway} submits it, and it waits until {until}"
+    )
+
+
+async def _newest(link: Link, namespace: str) -> int:
+    """The newest revision of the objects that define quota, and of the LocalQueues of the
+    namespace, as far as this login may read them."""
+
+    async def read(pattern: str) -> list[Entry]:
+        try:
+            return await link.read_all(pattern)
+        except NotAllowed:
+            return []
+
+    patterns = [pattern for kind in _CONFIGURATION for pattern in kind.patterns(namespace)]
+    each = await asyncio.gather(*map(read, patterns))
+    return max((entry.revision for entries in each for entry in entries), default=0)
+
+
+async def refuse_misfit(
+    link: Link, workload: Workload, *, anyway: bool = False, spelled: Spelling = IN_PYTHON
+) -> FitReply | None:
+    """Raises NotFound if the queue does not exist, and Refused if it can never hold the workload,
+    unless ``anyway``. Returns the scheduler's answer; None if the scheduler does not answer."""
+    if anyway:
+        return await fit_of(link, workload)
+    namespace, queue = workload.metadata.namespace, workload.spec.queue_name
+    if await link.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is None:
+        raise NotFound(
+            f"not submitted: LocalQueue {namespace}/{queue} does not exist; "
+            f"{spelled.anyway} submits it, and it waits until the queue is created"
+        )
+    reply = await fit_of(link, workload)
+    if reply is not None and not reply.fits:
+        await _refuse_unknown_flavors(link, workload, reply.cluster_queue, spelled)
+        raise Refused(refusal(reply, spelled), reason=reply.reason)
+    return reply
+
+
+async def _refuse_unknown_flavors(
+    link: Link, workload: Workload, cluster_queue: str, spelled: Spelling
+) -> None:
+    """Raises Refused if the workload allows only flavors that the ClusterQueue does not have.
+    ``cluster_queue``: "" if the scheduler does not know the LocalQueue."""
+    allowed = workload.spec.admission_constraints
+    wanted = allowed.allowed_resource_flavors if allowed is not None else None
+    if not wanted or not cluster_queue:
+        return
+    found = await lookup(link, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
+    if found is None:
+        return
+    groups = field(found.plain(), "spec", "resourceGroups", default=[])
+    offered = dict.fromkeys(one["name"] for group in groups for one in group.get("flavors") or ())
+    if offered.keys().isdisjoint(wanted):
+        raise Refused(
+            f"not submitted: clusterqueue {cluster_queue} has no flavor {' or '.join(wanted)}, "
+            f"it has {', '.join(offered) or 'none'}; "
+            f"{spelled.anyway} submits it, and it waits until the queue has that flavor",
+            reason="NoMatchingFlavor",
+        )
+
+
+def checked_command(command: Sequence[str] | None) -> Sequence[str]:
+    """The words of a command. Raises BadInput."""
+    if not command or isinstance(command, str | bytes):
+        raise BadInput(
+            'command is a list of words, such as ["python", "train.py"]; '
+            'a line for the shell is ["sh", "-c", line]'
+        )
+    if wrong := [word for word in command if not isinstance(word, str)]:
+        raise BadInput(f"command: {wrong[0]!r} is not a text")
+    return command
+
+
+def requests_of(**given: str | float | None) -> dict[str, str]:
+    """The requests of a command by resource, from ``cpu``, ``memory`` and ``gpu``. Raises
+    BadInput for an amount that would be rounded up."""
+    named = {"cpu": given.get("cpu"), "memory": given.get("memory"), GPU: given.get("gpu")}
+    asked = {resource: str(amount) for resource, amount in named.items() if amount is not None}
+    for resource, amount in asked.items():
+        check_whole(resource, amount, "gpu" if resource == GPU else resource)
+    return asked
+
+
+# Submitting, once however often it is repeated. -----------------------------------------
+
+KEY_MAX: Final = 200
+"""The most characters of a submission's key."""
+
+
+def check_key(key: str) -> None:
+    """Raises BadInput if ``key`` cannot be the key of a submission."""
+    if not key.strip() or len(key) > KEY_MAX or not key.isprintable():
+        raise BadInput(f"key {key[:KEY_MAX]!r} is not 1 to {KEY_MAX} printable characters")
+
+
+def ending_of(namespace: str, key: str) -> str:
+    """The end of a generated name: the same letters for the same namespace and key."""
+    number = int.from_bytes(blake2b(f"{namespace}/{key}".encode(), digest_size=16).digest())
+    letters = []
+    for _ in range(10):
+        number, place = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[place])
+    return "".join(letters)
+
+
+def priority_class_of(workload: Workload) -> str:
+    """The name of the WorkloadPriorityClass that gives the priority; "" if no class gives it."""
+    ref = class_of(workload)
+    return ref.name if ref is not None and ref.kind == kinds.PRIORITY_CLASS.manifest else ""
+
+
+async def submit(link: Link, workload: Workload, key: str = "") -> bool:
+    """Submits the workload, and returns whether this call created it: False if the same submission
+    or the same workload was there before. ``key``: what a repeated submission is recognised by; "":
+    nothing.
+
+    Raises Refused with the reason AlreadyExists if another workload has the name, and NotFound for
+    a missing priority class.
+    """
+    named = priority_class_of(workload)
+    if named and await link.get(kinds.PRIORITY_CLASS.object_key("", named)) is None:
+        raise NotFound(f"not submitted: {kinds.PRIORITY_CLASS.manifest} {named} does not exist")
+    message_id = ""
+    meta = workload.metadata
+    if key:
+        present = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
+        if present is not None and _key_of(present) == key:
+            return False
+        annotations = {**meta.annotations, SUBMISSION_KEY: key}
+        workload = replace(workload, metadata=replace(meta, annotations=annotations))
+        whole = f"{meta.namespace}/{meta.name}/{key}"
+        message_id = f"key-{blake2b(whole.encode(), digest_size=16).hexdigest()}"
+    fact = submitted(workload)
+    stored_before: set[int] = set()
+    sequence = await link.publish(fact, message_id=message_id, stored_before=stored_before)
+    reply = changes.accepted(fact, await link.settle(sequence, fact.namespace))
+    return reply.outcome != "ignored" and not stored_before
+
+
+def _key_of(found: BucketObject) -> str:
+    annotations = field(found.plain(), "metadata", "annotations", default={})
+    return str(annotations.get(SUBMISSION_KEY, ""))

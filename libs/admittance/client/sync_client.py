@@ -1,0 +1,493 @@
+"""`SyncClient` and `SyncJob`: `Client` and `Job` for programs without a loop.
+
+Made by ``python -m tools.sync_client``; edit `client.py` and `job.py` instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from admittance.client.calls import LoopThread
+from admittance.client.client import Client
+from admittance.client.job import Job
+from admittance.client.requests.manifests import Manifests
+from admittance.client.requests.objects import BucketObject, Change
+from admittance.client.requests.waits import Result
+from admittance.events.requests import (
+    Applied,
+    DeleteReply,
+    ExplainReply,
+    LogEntry,
+    PendingReply,
+    QueuesReply,
+    SettledReply,
+)
+from admittance.events.shapes import PodLog
+from admittance.events.whatif import SimulateReply
+from admittance.runtime.connection_options import ConnectionOptions
+from admittance.workload.phase import Phase
+from admittance.workload.stored import StoredWorkload
+
+
+class SyncJob:
+    """A handle for one workload. ``created``: whether `Client.submit` created it with this call;
+    False if it was there before."""
+
+    def __init__(self, thread: LoopThread, job: Job) -> None:
+        self._thread = thread
+        self._inner = job
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.namespace}/{self.name}>"
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the workload."""
+        return self._inner.namespace
+
+    @property
+    def name(self) -> str:
+        """The name of the workload."""
+        return self._inner.name
+
+    @property
+    def created(self) -> bool:
+        """Whether the submission that returned this handle created the workload."""
+        return self._inner.created
+
+    def get(self) -> StoredWorkload:
+        """The workload as stored. Raises NotFound."""
+        return self._thread.run(self._inner.get)
+
+    def phase(self) -> Phase:
+        """The phase of the workload. Raises NotFound."""
+        return self._thread.run(self._inner.phase)
+
+    def wait(self, phase: str = Phase.FINISHED, *, timeout: float | None = None) -> StoredWorkload:
+        """Waits until the workload has a phase, as `Client.wait` does."""
+        return self._thread.run(lambda: self._inner.wait(phase, timeout=timeout))
+
+    def result(self, *, timeout: float | None = None) -> Result:
+        """Waits until the job has ended, and returns how. A failed job raises no error here:
+        `Result.check` raises it."""
+        return self._thread.run(lambda: self._inner.result(timeout=timeout))
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        pod: int | None = None,
+        tail: int | None = None,
+        previous: int = 0,
+    ) -> Iterator[PodLog]:
+        """The output of the pods, as `Client.logs` gives it."""
+        return self._thread.iterate(
+            lambda: self._inner.logs(follow=follow, pod=pod, tail=tail, previous=previous)
+        )
+
+    def events(self, *, follow: bool = False, after: int = 0) -> Iterator[LogEntry]:
+        """The facts of the log about the workload, as `Client.events` gives them."""
+        return self._thread.iterate(lambda: self._inner.events(follow=follow, after=after))
+
+    def cancel(self) -> SettledReply:
+        """Stops the job, as `Client.stop` does."""
+        return self._thread.run(self._inner.cancel)
+
+    def explain(self) -> ExplainReply:
+        """Why the workload waits."""
+        return self._thread.run(self._inner.explain)
+
+
+class SyncClient:
+    """A connection to the system, as `Client` is, whose methods return results
+    without ``await``. `connect` makes one; it is closed at the end of ``with``, or when Python
+    ends.
+
+    Its connection lives on a thread of its own, so that it works in a notebook, and several threads
+    may use one. A call raises an error of `admittance.client.errors`."""
+
+    def __init__(self, thread: LoopThread, client: Client) -> None:
+        self._thread = thread
+        self._inner = client
+        thread.close_with(client.close)
+
+    def __enter__(self) -> SyncClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection. Open calls and iterations raise Closed. Closing again does
+        nothing."""
+        self._thread.end()
+
+    @classmethod
+    def connect(
+        cls,
+        url: str | None = None,
+        *,
+        context: str | None = None,
+        options: ConnectionOptions | None = None,
+        namespace: str = "default",
+        environ: Mapping[str, str] = os.environ,
+    ) -> SyncClient:
+        """Connects to a server.
+
+        ``url``: the server; else that of ``context``, a name of `admit context list`; else
+        ``$ADMIT_NATS_URL``; else the current context; else nats://127.0.0.1:4222. ``options``:
+        login and TLS; else those of the context and of the variables ``ADMIT_NATS_…`` in
+        ``environ``. ``namespace``: the namespace of calls that name none.
+
+        Raises BadInput, NotAllowed if the server refuses the login, and Unavailable.
+        """
+
+        thread = LoopThread()
+        try:
+            return cls(
+                thread,
+                thread.run(
+                    lambda: Client.connect(
+                        url, context=context, options=options, namespace=namespace, environ=environ
+                    )
+                ),
+            )
+        except BaseException:
+            thread.end()
+            raise
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of calls that name none."""
+        return self._inner.namespace
+
+    def submit(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        manifest: Manifests | None = None,
+        name: str | None = None,
+        namespace: str | None = None,
+        queue: str | None = None,
+        image: str = "",
+        cpu: str | float | None = None,
+        memory: str | int | None = None,
+        gpu: str | int | None = None,
+        count: int = 1,
+        priority: int | None = None,
+        priority_class: str | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        flavors: Sequence[str] = (),
+        max_seconds: int | None = None,
+        anyway: bool = False,
+        key: str | None = None,
+    ) -> SyncJob:
+        """Submits a job: a command, or a manifest of a Workload or Job.
+
+        ``command``: the words of the command that each of ``count`` pods runs. ``cpu``, ``memory``,
+        ``gpu``: for each pod, by default 1, 1Gi and none. ``queue``: the LocalQueue; by default the
+        only one of the namespace. ``name``: by default generated. ``flavors``: the allowed
+        ResourceFlavors; empty: all. ``max_seconds``: the most seconds that it may run in all.
+        ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
+        takes only ``namespace``, ``queue`` and ``key`` beside it.
+
+        ``key``: makes the submission repeatable. A call with the key of an earlier call in the
+        namespace creates no second job, even if the answer to the earlier call was lost, and
+        returns a `Job` with ``created`` False. So does the submission of a workload that exists
+        with the same name and spec.
+
+        Raises BadInput, NotFound for a missing queue or class, and Refused, with the reason
+        ``AlreadyExists`` if another workload has the name.
+        """
+        return SyncJob(
+            self._thread,
+            self._thread.run(
+                lambda: self._inner.submit(
+                    command,
+                    manifest=manifest,
+                    name=name,
+                    namespace=namespace,
+                    queue=queue,
+                    image=image,
+                    cpu=cpu,
+                    memory=memory,
+                    gpu=gpu,
+                    count=count,
+                    priority=priority,
+                    priority_class=priority_class,
+                    env=env,
+                    labels=labels,
+                    flavors=flavors,
+                    max_seconds=max_seconds,
+                    anyway=anyway,
+                    key=key,
+                )
+            ),
+        )
+
+    def job(self, name: str, *, namespace: str | None = None) -> SyncJob:
+        """A handle for the workload of that name, which need not exist yet."""
+        return SyncJob(self._thread, self._inner.job(name, namespace=namespace))
+
+    def explain(self, name: str, *, namespace: str | None = None) -> ExplainReply:
+        """Why a workload waits: for each flavor and check, and what would unblock it."""
+        return self._thread.run(lambda: self._inner.explain(name, namespace=namespace))
+
+    def wait(
+        self,
+        name: str,
+        phase: str = Phase.FINISHED,
+        *,
+        timeout: float | None = None,
+        namespace: str | None = None,
+    ) -> StoredWorkload:
+        """Waits until the workload has a phase, or has Succeeded or Failed; returns the workload.
+
+        A later phase counts too: Running for Admitted, both for QuotaReserved. Raises NotFound if
+        the workload does not exist or is deleted, TimedOut after ``timeout`` seconds, and Refused
+        if the phase can no longer be reached.
+        """
+        return self._thread.run(
+            lambda: self._inner.wait(name, phase, timeout=timeout, namespace=namespace)
+        )
+
+    def logs(
+        self,
+        name: str,
+        *,
+        follow: bool = False,
+        pod: int | None = None,
+        tail: int | None = None,
+        previous: int = 0,
+        namespace: str | None = None,
+    ) -> Iterator[PodLog]:
+        """The output of the workload's pods, piece by piece; with ``follow`` until it has ended.
+
+        ``pod``: only the pod with this index; ``tail``: only the last lines of each pod;
+        ``previous``: how many runs back, 0 is the newest run. Raises NotFound if the workload, pod,
+        run or output does not exist.
+        """
+        return self._thread.iterate(
+            lambda: self._inner.logs(
+                name, follow=follow, pod=pod, tail=tail, previous=previous, namespace=namespace
+            )
+        )
+
+    def events(
+        self,
+        name: str | None = None,
+        *,
+        follow: bool = False,
+        since: datetime | None = None,
+        after: int = 0,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Iterator[LogEntry]:
+        """The facts of the log about a workload and its variants, or about all workloads, oldest
+        first; with ``follow`` also new ones, as they come.
+
+        ``since``: only facts from this time on; ``after``: only facts after this sequence of the
+        log. Each fact comes once, also after a lost connection; a later call with ``after`` misses
+        none.
+        """
+        return self._thread.iterate(
+            lambda: self._inner.events(
+                name,
+                follow=follow,
+                since=since,
+                after=after,
+                namespace=namespace,
+                all_namespaces=all_namespaces,
+            )
+        )
+
+    def stop(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Stops a workload: it is evicted, and not admitted again until `activate`. The outcome is
+        ``ignored`` if it is stopped already."""
+        return self._thread.run(lambda: self._inner.stop(name, namespace=namespace))
+
+    def activate(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Puts a stopped or rejected workload back into its queue."""
+        return self._thread.run(lambda: self._inner.activate(name, namespace=namespace))
+
+    def hold(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Keeps a waiting workload out of its queue until `release`."""
+        return self._thread.run(lambda: self._inner.hold(name, namespace=namespace))
+
+    def release(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Puts a held workload back into its queue."""
+        return self._thread.run(lambda: self._inner.release(name, namespace=namespace))
+
+    def set_priority(
+        self, name: str, priority: int, *, namespace: str | None = None
+    ) -> SettledReply:
+        """Changes the priority of a workload."""
+        return self._thread.run(
+            lambda: self._inner.set_priority(name, priority, namespace=namespace)
+        )
+
+    def finish(
+        self, name: str, *, succeeded: bool = True, message: str = "", namespace: str | None = None
+    ) -> SettledReply:
+        """Declares a workload finished; its quota is released at once."""
+        return self._thread.run(
+            lambda: self._inner.finish(
+                name, succeeded=succeeded, message=message, namespace=namespace
+            )
+        )
+
+    def approve(
+        self,
+        name: str,
+        *,
+        check: str | None = None,
+        message: str = "",
+        user: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Approves a workload: its approval check becomes Ready. ``check``: by default the pending
+        approval check, or the only pending one. ``user``: who approves, on a server without users;
+        by default ``$ADMIT_USER``, or the login."""
+        return self._thread.run(
+            lambda: self._inner.approve(
+                name, check=check, message=message, user=user, namespace=namespace
+            )
+        )
+
+    def deny(
+        self,
+        name: str,
+        *,
+        check: str | None = None,
+        message: str = "",
+        user: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Denies a workload: it is Rejected, and not admitted again until `activate`. The arguments
+        are those of `approve`."""
+        return self._thread.run(
+            lambda: self._inner.deny(
+                name, check=check, message=message, user=user, namespace=namespace
+            )
+        )
+
+    def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
+        """The object of a kind, such as ``clusterqueue``. Raises NotFound."""
+        return self._thread.run(lambda: self._inner.get(kind, name, namespace=namespace))
+
+    def list(
+        self,
+        kind: str = "workloads",
+        *,
+        labels: str | Sequence[str] = (),
+        states: str | Sequence[str] = (),
+        since: datetime | None = None,
+        queue: str | None = None,
+        sort_by: str | None = None,
+        limit: int | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Sequence[BucketObject]:
+        """The objects of a kind: running workloads first, then waiting, then finished ones, each
+        with the newest first; other objects by name.
+
+        ``labels``: selectors such as ``team=vision`` or ``!draft``; ``states``: phases, Succeeded
+        or Failed; ``since``: created from this time on; ``queue``: a LocalQueue or a ClusterQueue;
+        ``sort_by``: name, namespace, queue, priority, state, created, started or duration, with
+        ``-`` before it in reverse. Objects that cannot be read are left out.
+        """
+        return self._thread.run(
+            lambda: self._inner.list(
+                kind,
+                labels=labels,
+                states=states,
+                since=since,
+                queue=queue,
+                sort_by=sort_by,
+                limit=limit,
+                namespace=namespace,
+                all_namespaces=all_namespaces,
+            )
+        )
+
+    def watch(
+        self,
+        kind: str = "workloads",
+        name: str | None = None,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Iterator[Change]:
+        """The present objects of a kind, then every change, by revision, until the iteration ends.
+
+        After a lost connection it goes on after the last revision that it told, and misses no
+        object and no deletion. Writes to one object that follow each other fast may come as one
+        change.
+        """
+        return self._thread.iterate(
+            lambda: self._inner.watch(
+                kind, name, namespace=namespace, all_namespaces=all_namespaces
+            )
+        )
+
+    def apply(self, manifests: Manifests, *, namespace: str | None = None) -> Sequence[Applied]:
+        """Creates or changes objects. Of a Workload or Job a new workload is submitted, after all
+        other objects.
+
+        Returns an outcome for each object: created, changed or unchanged. Raises BadInput with all
+        problems of the manifests, and Refused.
+        """
+        return self._thread.run(lambda: self._inner.apply(manifests, namespace=namespace))
+
+    def delete(self, kind: str, name: str, *, namespace: str | None = None) -> DeleteReply:
+        """Deletes an object. The outcome is ``deleted``, or ``deferred`` while its job stops, or
+        while other objects, which ``error`` names, still need it. Raises NotFound and Refused."""
+        return self._thread.run(lambda: self._inner.delete(kind, name, namespace=namespace))
+
+    def simulate(
+        self,
+        manifests: Manifests = (),
+        *,
+        deletes: Iterable[str] = (),
+        limit: int = 0,
+        namespace: str | None = None,
+    ) -> SimulateReply:
+        """What would start, wait or be evicted if the manifests were applied now, and then the
+        objects deleted. Nothing is changed.
+
+        ``deletes``: objects as ``kind/name``. ``limit``: the most rows of each list; 0: all. Raises
+        BadInput with the problems of the manifests.
+        """
+        return self._thread.run(
+            lambda: self._inner.simulate(
+                manifests, deletes=deletes, limit=limit, namespace=namespace
+            )
+        )
+
+    def pending(
+        self,
+        queue: str | None = None,
+        *,
+        limit: int | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> PendingReply:
+        """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
+        namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
+        return self._thread.run(
+            lambda: self._inner.pending(
+                queue, limit=limit, namespace=namespace, all_namespaces=all_namespaces
+            )
+        )
+
+    def queues(
+        self, cluster_queue: str = "", *, cohort: str = "", namespace: str | None = None
+    ) -> QueuesReply:
+        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
+        with ``namespace``, of its LocalQueues."""
+        return self._thread.run(
+            lambda: self._inner.queues(cluster_queue, cohort=cohort, namespace=namespace)
+        )

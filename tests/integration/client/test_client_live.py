@@ -1,0 +1,269 @@
+"""Programs use the system by `Client` and `SyncClient`, on an `admit up` with users."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import pytest_asyncio
+
+from admittance.client import (
+    BadInput,
+    Client,
+    ClientError,
+    Closed,
+    JobFailed,
+    NotFound,
+    Refused,
+    SyncClient,
+    TimedOut,
+    Unavailable,
+    WrongUse,
+)
+from admittance.client.requests import submissions
+from admittance.client.requests.link import Link
+from support.forked_system import embedded
+from support.servers import within
+
+pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
+
+SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
+FOREVER = ["sleep", "600"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def environ() -> AsyncIterator[dict[str, str]]:
+    """The variables with which a client finds the server and its login, by the current context."""
+    async with embedded() as child:
+        found = {"XDG_CONFIG_HOME": str(child.log.parent)}
+        async with await Client.connect(environ=found) as admin:
+            await admin.apply((SAMPLES / "queues.yaml").read_text())
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(environ: dict[str, str]) -> AsyncIterator[Client]:
+    async with await Client.connect(environ=environ) as connected:
+        yield connected
+
+
+async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> None:
+    job = await client.submit(
+        ["sh", "-c", "echo $WORD; exit 3"], queue="research", env={"WORD": "hi"}, labels={"t": "x"}
+    )
+    assert job.created
+    result = await job.result(timeout=20)
+    assert (result.succeeded, result.exit_code) == (False, 3)
+    with pytest.raises(JobFailed, match="exit code 3"):
+        result.check()
+    assert [piece.text async for piece in job.logs(follow=True)] == ["hi\n"]
+    facts = [entry.subject.split(".")[-3] async for entry in job.events()]
+    assert (facts[0], facts[-1]) == ("submitted", "finished")
+    assert [one.name for one in await client.list(labels="t=x", states="Failed")] == [job.name]
+    assert (await job.explain()).phase == await job.phase() == "Finished"
+    assert (await client.delete("workload", job.name)).outcome == "deleted"
+    with pytest.raises(NotFound):
+        await job.get()
+
+
+async def test_a_workload_is_held_released_reprioritized_and_stopped(client: Client) -> None:
+    manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": "big-"},
+        "spec": {
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [
+                        {
+                            "name": "main",
+                            "command": FOREVER,
+                            "resources": {"requests": {"cpu": "4"}},
+                        }
+                    ],
+                }
+            }
+        },
+    }
+    first = await client.submit(manifest=manifest, queue="research")
+    second = await client.submit(manifest=manifest, queue="research")
+    await first.wait("Running", timeout=20)
+    changes = client.watch("workloads", second.name)
+    async with changes:
+        revision = (await anext(changes)).revision
+        assert (await client.hold(second.name)).outcome == "applied"
+        assert (await client.hold(second.name)).outcome == "ignored"
+        assert (await anext(changes)).revision > revision
+    await client.release(second.name)
+    await client.set_priority(second.name, 7)
+    pending = await client.pending("research")
+    assert [(row.name, row.priority) for row in pending.rows] == [(second.name, 7)]
+    [queue] = (await client.queues("research")).cluster_queues
+    assert (queue.pending, queue.admitted) == (1, 1)
+    simulated = await client.simulate(deletes=[f"workload/{first.name}"])
+    assert [one.name for one in simulated.starts] == [second.name]
+    await first.cancel()
+    await second.wait("Running", timeout=20)
+    await client.finish(second.name, succeeded=False, message="enough")
+    assert (await second.result(timeout=20)).message == "enough"
+
+
+async def test_a_repeated_submission_makes_no_second_job(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> None:
+        raise TimedOut("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Link, "settle", lost)
+        with pytest.raises(TimedOut):
+            await client.submit(["true"], queue="research", key="nightly 7")
+    again = await client.submit(["true"], queue="research", key="nightly 7")
+    other = await client.submit(["true"], queue="research", key="nightly 8")
+    assert (again.created, other.created) == (False, True)
+    assert await client.list(queue="research", labels="!t")
+    found = [one.name for one in await client.list() if one.name.startswith("true-")]
+    assert sorted(found) == sorted({again.name, other.name})
+    # The log recognises a submission before it has been applied.
+    monkeypatch.setattr(submissions, "lookup", absent)
+    assert not (await client.submit(["true"], queue="research", key="nightly 8")).created
+
+
+async def absent(*_: object) -> None:
+    """No workload is seen."""
+
+
+CASES: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClientError], str]] = {
+    "queue": (
+        lambda c: c.submit(["true"], queue="nope"),
+        NotFound,
+        "LocalQueue default/nope does not exist; anyway=True submits it",
+    ),
+    "no-queue-named": (lambda c: c.submit(["true"]), BadInput, "name one with queue: production"),
+    "too-big": (
+        lambda c: c.submit(["true"], queue="research", cpu=1000),
+        Refused,
+        "can never hold it",
+    ),
+    "name-taken": (
+        lambda c: c.submit(["false"], queue="research", name="taken"),
+        Refused,
+        "AlreadyExists",
+    ),
+    "command-in-one-word": (
+        lambda c: c.submit("true", queue="research"),
+        BadInput,
+        "list of words",
+    ),
+    "command-and-manifest": (lambda c: c.submit(["x"], manifest="a: 1"), BadInput, "leave out"),
+    "manifest": (lambda c: c.submit(manifest="kind: ["), BadInput, "not YAML"),
+    "manifest-no-value": (lambda c: c.apply([{"a": object()}]), BadInput, "not JSON"),
+    "key": (lambda c: c.submit(["true"], queue="research", key=""), BadInput, "printable"),
+    "kind": (lambda c: c.list("cats"), BadInput, 'no kind "cats"'),
+    "state": (lambda c: c.list(states="Sleeping"), BadInput, 'states "Sleeping"'),
+    "phase": (lambda c: c.wait("taken", "Asleep"), BadInput, 'phase "Asleep"'),
+    "timeout-zero": (lambda c: c.wait("taken", timeout=0), BadInput, "positive number"),
+    "namespace": (lambda c: c.apply("a: 1", namespace="A b"), BadInput, "namespace: "),
+    "no-object": (lambda c: c.get("cq", "nope"), NotFound, '"nope" not found'),
+    "no-workload": (lambda c: c.job("nope").result(), NotFound, '"nope" not found'),
+    "no-logs": (lambda c: anext(c.logs("nope")), NotFound, '"nope" not found'),
+    "timeout": (lambda c: c.wait("taken", "Evicting", timeout=0.1), TimedOut, "not Evicting"),
+    "no-check": (lambda c: c.approve("taken"), Refused, "has no checks"),
+    "priority": (lambda c: c.set_priority("taken", 2**31), BadInput, "32-bit"),
+}
+
+
+async def test_wrong_input_raises_one_clear_error(client: Client) -> None:
+    await client.submit(FOREVER, queue="research", name="taken", cpu=1)
+    await client.wait("taken", "Running", timeout=20)
+    assert not (await client.submit(FOREVER, queue="research", name="taken", cpu=1)).created
+    for case, (call, kind, words) in CASES.items():
+        with pytest.raises(ClientError) as caught:
+            await call(client)
+        assert type(caught.value) is kind, case
+        assert words in str(caught.value), case
+    await client.stop("taken")
+    with pytest.raises(Refused, match="will not be Running: it is Deactivated"):
+        await client.wait("taken", "Running")
+
+
+async def test_what_is_open_ends_when_the_client_is_closed(environ: dict[str, str]) -> None:
+    client = await Client.connect(environ=environ)
+    idle = client.watch("clusterqueues")
+    await anext(idle)
+
+    async def follow(items: AsyncIterator[object]) -> None:
+        async for _ in items:
+            pass
+
+    streams = client.watch(), client.events(follow=True)
+    waits = [asyncio.create_task(follow(one)) for one in streams]
+    cancelled = asyncio.create_task(follow(client.watch()))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    await client.get("clusterqueue", "research")
+    await client.close()
+    await client.close()
+    for one in waits:
+        with pytest.raises(Closed):
+            await within(one)
+    for call in (client.get("clusterqueue", "research"), anext(idle)):
+        with pytest.raises(Closed):
+            await call
+
+
+async def test_a_client_belongs_to_its_loop(client: Client) -> None:
+    def elsewhere() -> None:
+        with pytest.raises(WrongUse, match="another event loop"):
+            asyncio.run(one_call())
+
+    async def one_call() -> object:
+        return await client.get("clusterqueue", "research")
+
+    await asyncio.to_thread(elsewhere)
+    assert await one_call()
+
+
+async def test_a_sync_client_works_in_threads_and_notebooks(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(WrongUse, match="use Client and await"):
+        SyncClient.connect(environ=environ)
+
+    def program() -> None:
+        with SyncClient.connect(environ=environ) as client:
+            job = client.submit(["echo", "hi"], queue="research")
+            assert job.result(timeout=20).succeeded
+            assert "".join(piece.text for piece in job.logs()) == "hi\n"
+            for change in client.watch("clusterqueues"):
+                assert change.object.name in ("research", "production")
+                break
+            with pytest.raises(NotFound):
+                client.get("clusterqueue", "nope")
+        for call in (lambda: client.get("cq", "research"), lambda: next(client.watch())):
+            with pytest.raises(Closed):
+                call()
+
+    await asyncio.to_thread(program)
+    shell = SimpleNamespace(kernel=object())
+    notebook = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", notebook)  # type: ignore[arg-type]
+    program()
+
+
+async def test_no_server_and_a_wrong_address_are_named(environ: dict[str, str]) -> None:
+    with pytest.raises(Unavailable, match="nothing listens at"):
+        await Client.connect("nats://127.0.0.1:1")
+    with pytest.raises(BadInput, match="is not a server address"):
+        await Client.connect("http://127.0.0.1")
+    with pytest.raises(BadInput, match='there is no context "nope"'):
+        await Client.connect(context="nope", environ=environ)
+    with pytest.raises(BadInput, match="both name a server"):
+        await Client.connect("nats://127.0.0.1:1", context="nope")

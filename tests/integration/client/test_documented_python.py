@@ -1,0 +1,84 @@
+"""The Python of docs/python.md and of the notebook sample runs, and prints what the page shows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from collections.abc import AsyncIterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tools.notebook import TARGET, made
+
+from admittance.client import Client
+from support.documents import ROOT, differences, python_blocks
+from support.forked_system import embedded
+
+pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
+
+ME = f"tests/integration/client/{Path(__file__).name}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def environ() -> AsyncIterator[dict[str, str]]:
+    async with embedded() as child:
+        found = {"XDG_CONFIG_HOME": str(child.log.parent)}
+        async with await Client.connect(environ=found) as admin:
+            await admin.apply((ROOT / "deploy" / "samples" / "queues.yaml").read_text())
+        yield found
+
+
+def printed_by(text: str, names: dict[str, Any]) -> str:
+    """What the program prints."""
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        exec(compile(text, "page", "exec"), names)
+    return told.getvalue()
+
+
+async def test_the_python_of_the_page_prints_what_it_shows(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    names: dict[str, Any] = {"__name__": "page"}
+    try:
+        for block in python_blocks(ROOT / "docs" / "python.md"):
+            assert block.test == ME
+            told = await asyncio.to_thread(printed_by, block.text, names)
+            found = differences(block.shown, told)
+            assert not found, f"{block.page.name}, line {block.line}:\n{found}"
+    finally:
+        if "client" in names:
+            await asyncio.to_thread(names["client"].close)
+
+
+async def test_the_notebook_runs_to_its_end(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert TARGET.read_text() == made()
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    notebook = json.loads(TARGET.read_text())
+    if find_spec("nbclient") and find_spec("ipykernel"):
+        await asyncio.to_thread(in_a_kernel)
+        return
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    told = await asyncio.to_thread(printed_by, "\n".join(cells), {"__name__": "notebook"})
+    assert "3 of 4 jobs succeeded" in told
+
+
+def in_a_kernel() -> None:
+    """Runs the notebook as Jupyter does."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(TARGET, as_version=4)
+    NotebookClient(notebook, timeout=120).execute()
+    told = json.dumps(notebook)
+    assert "3 of 4 jobs succeeded" in told

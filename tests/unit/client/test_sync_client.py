@@ -1,0 +1,30 @@
+"""`SyncClient` has the methods and docstrings of `Client`, and importing the package is cheap."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tools.sync_client import TARGET, formatted, written
+
+from admittance.client import Client, Job, SyncClient, SyncJob
+
+
+def test_the_sync_client_is_made_from_the_client() -> None:
+    assert TARGET.read_text() == formatted(written())
+
+
+def test_the_sync_client_has_every_method_of_the_client() -> None:
+    for one, other in ((Client, SyncClient), (Job, SyncJob)):
+        public = {name for name in vars(one) if not name.startswith("_")}
+        assert public == {name for name in vars(other) if not name.startswith("_")}
+        for name in public:
+            assert getattr(one, name).__doc__ == getattr(other, name).__doc__
+
+
+def test_commands_import_the_package_without_the_client_of_the_bus() -> None:
+    program = "import admittance.client.errors, sys; print('nats' in sys.modules, len(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("False ")

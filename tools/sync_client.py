@@ -1,0 +1,169 @@
+"""Writes `admittance.client.sync_client`: the methods of `Client` and `Job` without ``await``.
+
+``python -m tools.sync_client``. Signatures and docstrings are those of `client.py` and `job.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+FOLDER: Final = ROOT / "libs" / "admittance" / "client"
+TARGET: Final = FOLDER / "sync_client.py"
+SOURCES: Final = {"Job": FOLDER / "job.py", "Client": FOLDER / "client.py"}
+
+HEAD: Final = '''"""`SyncClient` and `SyncJob`: `Client` and `Job` for programs without a loop.
+
+Made by ``python -m tools.sync_client``; edit `client.py` and `job.py` instead.
+"""
+
+from __future__ import annotations
+
+{imports}
+
+
+class SyncJob:
+    """{job}"""
+
+    def __init__(self, thread: LoopThread, job: Job) -> None:
+        self._thread = thread
+        self._inner = job
+
+    def __repr__(self) -> str:
+        return f"<{{type(self).__name__}} {{self.namespace}}/{{self.name}}>"
+
+{job_methods}
+
+class SyncClient:
+    """{client}"""
+
+    def __init__(self, thread: LoopThread, client: Client) -> None:
+        self._thread = thread
+        self._inner = client
+        thread.close_with(client.close)
+
+    def __enter__(self) -> SyncClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """{close}"""
+        self._thread.end()
+
+{client_methods}'''
+
+CLIENT: Final = """A connection to the system, as `Client` is, whose methods return results
+    without ``await``. `connect` makes one; it is closed at the end of ``with``, or when Python
+    ends.
+
+    Its connection lives on a thread of its own, so that it works in a notebook, and several threads
+    may use one. A call raises an error of `admittance.client.errors`."""
+
+IMPORTS: Final = """import os
+from collections.abc import Iterator
+from admittance.client.calls import LoopThread
+from admittance.client.client import Client
+from admittance.client.job import Job
+"""
+
+
+def methods(cls: ast.ClassDef) -> Iterator[str]:
+    """The source of each public method of a class but ``close``, without ``await``."""
+    for node in cls.body:
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if not node.name.startswith("_") and node.name != "close":
+            yield _method(node)
+
+
+def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    assert node.returns is not None, node.name
+    returned = ast.unparse(node.returns)
+    kinds = [ast.unparse(one) for one in node.decorator_list]
+    names = [one.arg for one in node.args.args[1:]]
+    given = ", ".join([*names, *(f"{one.arg}={one.arg}" for one in node.args.kwonlyargs)])
+    inner = f"self._inner.{node.name}"
+    call = f"{inner}({given})"
+    later = f"lambda: {call}" if given else inner
+    if "classmethod" in kinds:
+        body = f"""
+        thread = LoopThread()
+        try:
+            return cls(thread, thread.run(lambda: Client.{node.name}({given})))
+        except BaseException:
+            thread.end()
+            raise
+        """
+    elif "property" in kinds:
+        body = f"return self._inner.{node.name}"
+    elif returned.startswith("Stream["):
+        body = f"return self._thread.iterate({later})"
+    elif isinstance(node, ast.AsyncFunctionDef):
+        body = f"self._thread.run({later})"
+        body = f"return SyncJob(self._thread, {body})" if returned == "Job" else f"return {body}"
+    else:
+        body = f"return SyncJob(self._thread, {call})"
+    returned = returned.replace("Stream[", "Iterator[")
+    shown = {"Job": "SyncJob", "Client": "SyncClient"}.get(returned, returned)
+    lines = [f"@{one}" for one in kinds]
+    lines.append(f"def {node.name}({ast.unparse(node.args)}) -> {shown}:")
+    doc = ast.get_docstring(node, clean=False)
+    assert doc, f"{node.name} has no docstring"
+    whole = "".join(f"    {line}\n" for line in lines)
+    whole += f'        """{doc}"""\n'
+    return whole + "".join(f"        {line.removeprefix(' ' * 8)}\n" for line in body.split("\n"))
+
+
+def written() -> str:
+    """The text of the module, before it is formatted."""
+    trees = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
+    classes = {
+        name: next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
+        for name, tree in trees.items()
+    }
+    imports = "".join(
+        f"{ast.unparse(one)}\n"
+        for tree in trees.values()
+        for one in tree.body
+        if isinstance(one, ast.Import | ast.ImportFrom) and "__future__" not in ast.unparse(one)
+    )
+    job = ast.get_docstring(classes["Job"], clean=False)
+    close = next(
+        ast.get_docstring(one, clean=False)
+        for one in classes["Client"].body
+        if isinstance(one, ast.AsyncFunctionDef) and one.name == "close"
+    )
+    return HEAD.format(
+        imports=IMPORTS + imports,
+        job=job,
+        close=close,
+        client=CLIENT,
+        job_methods="\n".join(methods(classes["Job"])),
+        client_methods="\n".join(methods(classes["Client"])),
+    )
+
+
+def formatted(text: str) -> str:
+    """The text as ruff leaves it, without imports that it does not use."""
+    name = str(TARGET.relative_to(ROOT))
+    ruff = [sys.executable, "-m", "ruff"]
+    for words in (
+        ["check", "--fix", "--quiet", "--select", "F401,I", "--stdin-filename", name, "-"],
+        ["format", "--quiet", "--stdin-filename", name, "-"],
+    ):
+        done = subprocess.run(
+            [*ruff, *words], input=text, capture_output=True, text=True, cwd=ROOT, check=True
+        )
+        text = done.stdout
+    return text
+
+
+if __name__ == "__main__":
+    TARGET.write_text(formatted(written()))
