@@ -18,6 +18,7 @@ from admittance.client.errors import BadInput
 from admittance.client.job import Job
 from admittance.client.kinds import WORKLOAD, kind_named
 from admittance.client.requests import (
+    applying,
     changes,
     history,
     objects,
@@ -413,7 +414,7 @@ class Client:
         """
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
-            return await questions.apply_all(link, manifests, space)
+            return await applying.apply_all(link, manifests, space)
 
     async def delete(self, kind: str, name: str, *, namespace: str | None = None) -> DeleteReply:
         """Deletes an object. The outcome is ``deleted``, or ``deferred`` while its job stops, or
@@ -421,9 +422,9 @@ class Client:
         async with self._calls.call() as link:
             wanted = kind_named(kind)
             if wanted is not WORKLOAD:
-                return await questions.delete_object(link, wanted, name, namespace or "")
+                return await applying.delete_object(link, wanted, name, namespace or "")
             found = await objects.find(link, wanted, name, namespace or "")
-            return await questions.delete_workload(link, found)
+            return await applying.delete_workload(link, found)
 
     async def simulate(
         self,
@@ -441,7 +442,7 @@ class Client:
         """
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
-            return await questions.what_if(link, manifests, deletes, limit, space)
+            return await applying.what_if(link, manifests, deletes, limit, space)
 
     # Queues. ----------------------------------------------------------------------------
 

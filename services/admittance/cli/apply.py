@@ -15,7 +15,7 @@ from admittance.cli.submit import submission_of, submit_all
 from admittance.cli.support import files, kinds, output
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
-from admittance.client.requests import questions
+from admittance.client.requests import applying
 
 FOREIGN: Final = " (foreign parameters)"
 
@@ -29,7 +29,7 @@ async def apply(call: Call, paths: Sequence[str]) -> int:
     submissions = [submission_of(one) for one in runs]
     async with link(call) as bus:
         sizes = [len(one.raw) for one in objects]
-        foreign = [await _apply_part(bus, part) for part in questions.parts(objects, sizes)]
+        foreign = [await _apply_part(bus, part) for part in applying.parts(objects, sizes)]
         if any(foreign):
             output.note(
                 "objects of a foreign kind are stored unchanged, as parameters for checks and "
@@ -42,7 +42,7 @@ async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
     """Applies one part and prints each outcome. Returns whether the part created or changed an
     object of a foreign kind that `admit` does not know.
     """
-    reply = await questions.apply(bus, [one.raw for one in part])
+    reply = await applying.apply(bus, [one.raw for one in part])
     unknown = {_qualified(one) for one in part if _is_unknown(one)}
     foreign = False
     told = {warning for one in part for warning in one.warnings}

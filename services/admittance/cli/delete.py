@@ -14,7 +14,7 @@ from admittance.cli.support import kinds, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import Link, NoResponder, link
 from admittance.cli.support.options import Call
-from admittance.client.requests import changes, questions
+from admittance.client.requests import applying, changes
 from admittance.events import facts
 from admittance.events.requests import Delete, DeleteReply
 from admittance.provisioning.records import Record
@@ -119,7 +119,7 @@ async def _delete_workload(bus: Link, name: str) -> None:
         await _delete_unreadable(bus, found)
         return
     instead = f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone"
-    reply = await questions.delete_workload(bus, found, instead)
+    reply = await applying.delete_workload(bus, found, instead)
     subject = f"{kinds.WORKLOAD.qualified}/{name}"
     output.outcome(subject, "deleted" if reply.outcome == "deleted" else "deleting")
     if reply.outcome != "deleted":
@@ -139,7 +139,7 @@ async def _delete_unreadable(bus: Link, found: Found) -> None:
 
 
 async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
-    reply = await questions.delete_object(bus, kind, name)
+    reply = await applying.delete_object(bus, kind, name)
     done = reply.outcome == "deleted"
     output.outcome(f"{kind.qualified}/{name}", "deleted" if done else "deleting")
     if not done:

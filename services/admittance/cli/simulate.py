@@ -17,7 +17,7 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
-from admittance.client.requests import questions
+from admittance.client.requests import applying
 from admittance.events.reading_requests import Runners, RunnersReply
 from admittance.events.requests import Applied
 from admittance.events.shapes import Admission
@@ -60,11 +60,11 @@ async def simulate(
         request = Simulate(
             objects=tuple(msgspec.Raw(raw) for raw in (*objects, *map(encode, workloads))),
             deletes=tuple(
-                [await questions.deletion(bus, kind, name or "") for kind, name in targets]
+                [await applying.deletion(bus, kind, name or "") for kind, name in targets]
             ),
             limit=most,
         )
-        reply = await questions.simulate(bus, request)
+        reply = await applying.simulate(bus, request)
         notes = await _unstarted(bus, submissions)
         await fit.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
     reply = msgspec.structs.replace(reply, warnings=(*reply.warnings, *notes))

@@ -75,7 +75,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 async def test_a_full_disk_is_reported_and_services_continue_after_it(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.client.link.ASK_SECONDS", 1.0)
+    monkeypatch.setattr("admittance.client.requests.link.ASK_SECONDS", 1.0)
     server = TestServer(disk.folder)
     call = Call(url=await server.start())
     bus = await Bus.connect(call.url, name="test")

@@ -1,0 +1,172 @@
+"""Applies, deletes and simulates objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from admittance.api.reading.objects import encode
+from admittance.client import kinds
+from admittance.client.errors import (
+    BadInput,
+    NotAllowed,
+    NotFound,
+    Refused,
+)
+from admittance.client.kinds import Kind
+from admittance.client.requests import changes, submissions
+from admittance.client.requests.families import refuse_variant
+from admittance.client.requests.link import Link
+from admittance.client.requests.manifests import Manifests, manifests_of, parted
+from admittance.client.requests.objects import BucketObject, find, follow
+from admittance.events import facts
+from admittance.events.requests import (
+    Applied,
+    Apply,
+    ApplyReply,
+    Delete,
+    DeleteReply,
+)
+from admittance.events.whatif import Simulate, SimulateReply, joined_reply
+
+T = TypeVar("T")
+
+SIMULATE_SECONDS: Final = 130.0
+"""Seconds to wait for a simulation, a little more than the scheduler's time limit for one."""
+APPLY_SECONDS: Final = 30.0
+AT_ONCE_BYTES: Final = 700_000
+AT_ONCE: Final = 500
+"""The greatest number of objects in one apply request. The request is applied as a whole, and must
+fit into one message of the bus.
+"""
+GONE_SECONDS: Final = 10.0
+"""How long a deletion waits for the job of a workload to stop."""
+
+
+def parts(objects: Iterable[T], sizes: Iterable[int]) -> Iterator[list[T]]:
+    """Splits objects, in order, into parts that fit one request. ``sizes``: their bytes."""
+    part: list[T] = []
+    size = 0
+    for one, length in zip(objects, sizes, strict=True):
+        if part and (size + length > AT_ONCE_BYTES or len(part) == AT_ONCE):
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += length
+    if part:
+        yield part
+
+
+async def apply(link: Link, objects: Sequence[bytes]) -> ApplyReply:
+    """Applies manifests as JSON that fit one request, all or none. Raises BadInput and Refused."""
+    request = Apply(objects=tuple(map(msgspec.Raw, objects)))
+    reply = await link.ask("apply", request, ApplyReply, timeout=APPLY_SECONDS)
+    if reply.problems:
+        raise BadInput(*reply.problems)
+    if reply.error:
+        raise Refused(reply.error)
+    return reply
+
+
+async def apply_all(link: Link, given: Manifests, namespace: str) -> list[Applied]:
+    """Applies the manifests, and then submits the workloads among them. Returns the outcome of
+    each object."""
+    others, runs = parted(manifests_of(given, namespace))
+    applied: list[Applied] = []
+    for part in parts(others, map(len, others)):
+        applied += (await apply(link, part)).results
+    for workload in runs:
+        outcome = "created" if await submissions.submit(link, workload) else "unchanged"
+        space, name = workload.metadata.namespace, workload.metadata.name
+        applied.append(Applied(kind=workload.kind, namespace=space, name=name, outcome=outcome))
+    return applied
+
+
+def spelled(kind: Kind) -> str:
+    """The kind as requests to the workload-controller name it."""
+    return f"{kind.singular}.{kind.group}" if kind.is_foreign else kind.manifest
+
+
+async def deletion(link: Link, kind: Kind, name: str, namespace: str = "") -> Delete:
+    """The request to delete an existing object. Raises NotFound."""
+    found = await find(link, kind, name, namespace)
+    return Delete(kind=spelled(kind), namespace=found.namespace, name=name)
+
+
+async def delete_object(link: Link, kind: Kind, name: str, namespace: str = "") -> DeleteReply:
+    """Deletes an object other than a workload: the outcome is deleted or deferred. Raises NotFound,
+    and Refused if the object is kept."""
+    request = await deletion(link, kind, name, namespace)
+    reply = await link.ask("delete", request, DeleteReply)
+    if reply.outcome == "absent":
+        raise NotFound(f'{kind.qualified} "{name}" not found')
+    if reply.outcome not in ("deleted", "deferred"):
+        raise Refused(
+            reply.error
+            or f'{kind.qualified} "{name}" was not deleted: {reply.outcome or "no answer"}'
+        )
+    return reply
+
+
+async def delete_workload(
+    link: Link, found: BucketObject, instead: str = 'workload "{}"'
+) -> DeleteReply:
+    """Deletes a workload, and waits up to `GONE_SECONDS` for its job to stop: the outcome is
+    deleted, or deferred while the job stops. Raises Refused."""
+    refuse_variant(found, instead)
+    await changes.outcome_of(link, changes.fact_about(found, facts.Deleted))
+    uid = found.workload().metadata.uid
+    try:
+        async with asyncio.timeout(GONE_SECONDS):
+            async for seen in follow(link, found.namespace, found.name):
+                if seen is None or seen.workload().metadata.uid != uid:
+                    break
+    except TimeoutError:
+        return DeleteReply(outcome="deferred")
+    return DeleteReply(outcome="deleted")
+
+
+# What-if. -------------------------------------------------------------------------------
+
+
+async def simulate(link: Link, request: Simulate, namespace: str = "") -> SimulateReply:
+    """What would happen: about all namespaces, or, for a user that may use only some namespaces,
+    about the namespace. A reply with ``problems`` or ``error`` is returned as it is."""
+    try:
+        answer = await link.ask_at_length(
+            "simulate", request, SimulateReply, timeout=SIMULATE_SECONDS
+        )
+    except NotAllowed:
+        if link.bus.refused is not None:
+            raise
+        answer = await link.ask_at_length(
+            "simulate",
+            request,
+            SimulateReply,
+            timeout=SIMULATE_SECONDS,
+            namespace=namespace or link.namespace,
+        )
+    return joined_reply(answer)
+
+
+async def what_if(
+    link: Link, given: Manifests, deletes: Iterable[str], limit: int, namespace: str
+) -> SimulateReply:
+    """What would happen if the manifests were applied, and then the objects ``kind/name`` deleted.
+    Raises BadInput with the problems of the manifests, and Refused if nothing was simulated."""
+    targets = [kinds.target(word, None) for word in deletes]
+    if any(name is None for _, name in targets):
+        raise BadInput("deletes: write kind/name")
+    others, runs = parted(manifests_of(given, namespace))
+    gone = [await deletion(link, kind, name or "", namespace) for kind, name in targets]
+    raws = tuple(msgspec.Raw(raw) for raw in (*others, *map(encode, runs)))
+    request = Simulate(objects=raws, deletes=tuple(gone), limit=limit)
+    reply = await simulate(link, request, namespace)
+    if reply.problems:
+        raise BadInput(*reply.problems)
+    if reply.error:
+        raise Refused(reply.error)
+    return reply
