@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from admittance.api.pod_requests import effective, is_pod_level, requests_of
 from admittance.api.pods import PodSpec
 from admittance.api.problems import NOT_SUPPORTED, Problem
 from admittance.api.units import BadQuantity, render
@@ -20,6 +19,9 @@ def check_pod_resources(pod: PodSpec, path: str) -> list[Problem]:
     of what containers request would need no quota."""
     if pod.resources is None:
         return []
+    # Imported late, because short commands validate manifests, nearly all without such a field.
+    from admittance.api.pod_requests import effective, is_pod_level, requests_of
+
     try:
         asked = requests_of(pod.resources)
         whole = effective((), (), pod.resources)

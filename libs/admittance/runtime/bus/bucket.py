@@ -22,7 +22,6 @@ from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, 
 from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.tasks import raise_if_cancelled, set_within
 from admittance.runtime.telemetry.logger import log_set_aside
-from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.wire import Headers, text_of
 
 OPERATION: Final = "KV-Operation"
@@ -381,14 +380,21 @@ def apply_each(
             # A program other than Admittance wrote the unreadable entry; the workload-controller
             # ignores such an entry, too.
             if not isinstance(error, BROKEN):
-                faults.record(service, "read an entry", entry.key, error)
+                _record(service, "read an entry", entry.key, error)
             log_set_aside(SetAside(f"KV_{bucket}", entry.key, entry.revision, reason_of(error)))
             try:
                 on_broken(entry)
             except BROKEN:
                 pass  # the error is the same as that of the entry itself
             except Exception as error:
-                faults.record(service, "forget an entry", entry.key, error)
+                _record(service, "forget an entry", entry.key, error)
+
+
+def _record(service: str, step: str, key: str, error: Exception) -> None:
+    # Imported late, because short commands read the bucket without metrics.
+    from admittance.runtime.telemetry.object_faults import faults
+
+    faults.record(service, step, key, error)
 
 
 class BucketReplaced(AdmittanceError):
