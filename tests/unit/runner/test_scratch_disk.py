@@ -148,3 +148,18 @@ async def test_thrown_folders_leave_their_place_at_once_and_are_removed(tmp_path
     async with asyncio.timeout(20):
         await TrashRemover(tmp_path).empty()
     assert list(trash_of(tmp_path).iterdir()) == []
+
+
+def test_folders_without_files_are_removed_at_once_and_links_stay(tmp_path: Path) -> None:
+    trash = trash_of(tmp_path)
+    for number in range(3):
+        (tmp_path / "empty" / f"main-{number}").mkdir(parents=True)
+    throw_away(tmp_path / "empty", trash)
+    assert [one.name for one in tmp_path.iterdir()] == []
+    write(tmp_path / "kept" / "file", 1)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "link").symlink_to(tmp_path / "kept")
+    throw_away(tmp_path / "full", trash)
+    assert not (tmp_path / "full").exists()
+    assert (tmp_path / "kept" / "file").exists()
+    assert len(list(trash.iterdir())) == 1

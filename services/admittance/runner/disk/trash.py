@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,8 @@ import structlog
 
 from admittance.runtime import chance, clock
 
+FEW_MAX: Final = 16
+"""The most empty folders that are removed without a program."""
 ENTRIES_MAX: Final = 64
 """The most folders that one program removes."""
 RETRY_SECONDS: Final = 600.0
@@ -40,13 +43,29 @@ def trash_of(root: Path) -> Path:
 
 def throw_away(path: Path, trash: Path) -> None:
     """Removes ``path`` from its place; its files are freed later. Follows no symbolic link."""
-    if not os.path.lexists(path):
+    if not os.path.lexists(path) or _is_empty_removed(path):
         return
     try:
         trash.mkdir(mode=0o700, exist_ok=True)
         path.rename(trash / chance.token_hex(12))
     except OSError:
         _remove_tree(path)
+
+
+def _is_empty_removed(path: Path) -> bool:
+    """Removes a folder that has only a few empty folders; returns whether it did. Most jobs leave
+    no files, and to start a program for their folders costs as much CPU as to start a job."""
+    try:
+        with os.scandir(path) as entries:
+            few = [entry.path for entry in islice(entries, FEW_MAX + 1)]
+        if len(few) > FEW_MAX:
+            return False
+        for folder in map(Path, few):
+            folder.rmdir()
+        path.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def _remove_tree(path: Path) -> None:
