@@ -20,6 +20,8 @@ import pytest
 import yaml
 from testcontainers.compose import DockerCompose
 
+from support.servers import answer_with
+
 ROOT = Path(__file__).parents[2]
 ADMIT = Path(sys.executable).parent / "admit"
 BASE = "admittance-test-base"
@@ -248,11 +250,7 @@ class Deployment:
 
 def eventually(told: Callable[[], str], word: str) -> str:
     """What is told once it has the word; fails with the last text."""
-    deadline = time.monotonic() + HEALTHY_SECONDS
-    while word not in (text := told()):
-        assert time.monotonic() < deadline, text
-        threading.Event().wait(0.5)
-    return text
+    return answer_with(told, lambda text: word in text, HEALTHY_SECONDS, 0.5)
 
 
 @contextmanager

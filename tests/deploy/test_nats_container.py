@@ -55,9 +55,9 @@ async def test_workloads_survive_the_kill_of_the_server_s_container(
     try:
         await apply(bus, *queues("cq"))
         await submit(bus, [a_manifest("before", queue="lq-cq")])
-        await eventually(lambda: is_in("before", Phase.ADMITTED), 60.0)
+        await eventually(lambda: is_in("before", Phase.ADMITTED))
         inner.kill()
-        await until(lambda: not bus.nc.is_connected, 60.0)
+        await until(lambda: not bus.nc.is_connected)
         inner.start()
         inner.reload()
         assert inner.attrs["NetworkSettings"]["IPAddress"] == address

@@ -75,7 +75,7 @@ class DockerTestbed:
         return docker("ps", "--all", "--filter", mine, "--format", shown).splitlines()
 
     async def until_workers(self, count: int) -> list[str]:
-        await until(lambda: len(self.workers()) == count, 60.0)
+        await until(lambda: len(self.workers()) == count)
         return self.workers()
 
     async def until_phase(self, phase: Phase, name: str = "w") -> None:
@@ -84,7 +84,7 @@ class DockerTestbed:
             return found is not None and phase_of(found, now()) is phase
 
         # Engines take their time.
-        await eventually(there, 60.0)
+        await eventually(there)
 
     async def finish(self, name: str = "w") -> None:
         fact = Finished(namespace="ns", name=name)
@@ -231,7 +231,7 @@ async def test_orphaned_workers_are_removed_and_foreign_containers_stay(
     orphan = docker(*about, "--label", ours, image, "sleep 600")
     strange = docker(*about, "--label", "admittance.dev/installation=x", image, "sleep 600")
 
-    await until(lambda: orphan[:12] not in testbed.workers(), 60.0)
+    await until(lambda: orphan[:12] not in testbed.workers())
 
     assert strange[:12] in testbed.workers()
     assert len(testbed.workers()) == 3

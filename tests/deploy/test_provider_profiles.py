@@ -108,7 +108,7 @@ def test_a_provider_is_not_root_and_writes_nowhere(deployment: Deployment, profi
 
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_a_running_provider_is_healthy(deployment: Deployment, profile: str) -> None:
-    await until(lambda: ill(deployment, f"provider-{profile}") == "", 60.0)
+    await until(lambda: ill(deployment, f"provider-{profile}") == "")
 
 
 def ill(deployment: Deployment, service: str) -> str:
@@ -135,7 +135,7 @@ async def test_a_pool_books_its_machines_and_their_loss_stops_the_job(
     for name in ("other-on-reservation", "other-on-spot"):
         runs(deployment, name)
     admit("apply", "-f", str(story / "burst.yaml"))
-    await until(lambda: "capacity failed" in admit("events", "--workload", "burst"), 60.0)
+    await until(lambda: "capacity failed" in admit("events", "--workload", "burst"))
     admit("stop", "workload", "other-on-spot")
     runs(deployment, "burst")
     told = admit("events", "--workload", "burst")
@@ -168,13 +168,13 @@ async def test_a_job_with_an_ec2_reservation_stops_when_it_expires(
     admit("submit", "-q", "ec2", "--name", "again", *many, "--", "sleep", "600")
     runs(deployment, "again")
     admit("delete", "workload", "again")
-    await until(lambda: not ec2.alive(), 60.0)
+    await until(lambda: not ec2.alive())
 
 
 async def test_keys_that_ec2_refuses_make_the_container_unhealthy_with_a_reason(
     deployment: Deployment, ec2: Ec2Server
 ) -> None:
-    await until(lambda: ill(deployment, "provider-aws") == "", 60.0)
+    await until(lambda: ill(deployment, "provider-aws") == "")
     ec2.refuse("DescribeCapacityReservations", "AuthFailure", status=401)
     try:
         # Where nothing is booked EC2 is looked at less often.
@@ -182,12 +182,12 @@ async def test_keys_that_ec2_refuses_make_the_container_unhealthy_with_a_reason(
             *("submit", "-q", "ec2", "--name", "waits", "--cpu", "3", "--count", "2"),
             *("--", "sleep", "600"),
         )
-        await until(lambda: "AuthFailure" in ill(deployment, "provider-aws"), 60.0)
+        await until(lambda: "AuthFailure" in ill(deployment, "provider-aws"))
     finally:
         ec2.allow()
     runs(deployment, "waits")
     deployment.admit("delete", "workload", "waits")
-    await until(lambda: ill(deployment, "provider-aws") == "", 60.0)
+    await until(lambda: ill(deployment, "provider-aws") == "")
 
 
 def test_a_job_on_kubernetes_capacity_stops_when_it_is_revoked(

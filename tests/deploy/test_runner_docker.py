@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import re
@@ -22,6 +21,7 @@ from admittance.runner.jobs.plan import probe_docker
 from admittance.runner.launcher import DockerExecutor
 from admittance.runtime.errors import SetupError
 from integration.runner.harness import RunnerTestbed, running_testbed, until
+from support.servers import within
 
 DOCKER = shutil.which("docker") or ""
 
@@ -117,7 +117,7 @@ async def test_an_evicted_container_is_stopped(testbed: RunnerTestbed, image: st
     async with testbed.runner(executor="docker"):
         script = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
         admitted = await testbed.admit("train", "", containers=a_container(image, script))
-        await until(lambda: containers(testbed), "the container", 60.0)
+        await until(lambda: containers(testbed), "the container")
         await testbed.evict("train", admitted)
         await testbed.wait_for_fact("stopped", "train", 60.0)
         assert containers(testbed) == []
@@ -132,7 +132,7 @@ async def test_a_container_that_exits_0_because_it_is_stopped_has_stopped(
         (out,) = await until(
             lambda: sorted((testbed.tmp / "a/runner/runs").glob("*/out/*.log")), "the output", 60.0
         )
-        await until(lambda: "on" in out.read_text(), "the container", 60.0)
+        await until(lambda: "on" in out.read_text(), "the container")
         evicted = await testbed.evict("train", admitted)
         assert (await testbed.wait_for_fact("stopped", "train", 60.0)).revision == evicted
         assert await testbed.said("finished", "train") is None
@@ -161,7 +161,7 @@ async def test_a_killed_shim_leaves_no_container(testbed: RunnerTestbed, image: 
     async with testbed.runner(executor="docker"):
         script = "while :; do sleep 0.1; done"
         await testbed.admit("train", "", containers=a_container(image, script))
-        await until(lambda: containers(testbed), "the container", 60.0)
+        await until(lambda: containers(testbed), "the container")
         (shim,) = sorted((testbed.tmp / "a/runner/runs").glob("*/shim"))
         os.kill(int(shim.read_text().split()[0]), signal.SIGKILL)
         assert (await testbed.wait_for_fact("stopped", "train", 60.0)).reason == "NodeFailures"
@@ -171,4 +171,4 @@ async def test_a_killed_shim_leaves_no_container(testbed: RunnerTestbed, image: 
 async def test_without_an_engine_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(SetupError, match="no container engine"):
-        await asyncio.wait_for(DockerExecutor().check(), 30.0)
+        await within(DockerExecutor().check())

@@ -143,7 +143,7 @@ def run_admit(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
     cwd: Path | None = None,
-    limit: float = 4 * LIMIT,
+    limit: float = 2 * LIMIT,
 ) -> Answer:
     """Runs the command ``admit`` to its end. ``env``: variables beside those of this process."""
     with TemporaryDirectory() as name:

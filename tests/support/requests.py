@@ -35,7 +35,7 @@ async def ask(bus: Bus, subject: str, question: Any, reply: type[Any]) -> Any:
     async def patient() -> Any:
         while True:
             try:
-                message = await bus.nc.request(subject, data, timeout=2)
+                message = await bus.nc.request(subject, data, timeout=LIMIT / 4)
             except Exception:
                 await asyncio.sleep(0.05)
                 continue
@@ -84,15 +84,17 @@ async def workloads(bus: Bus) -> list[StoredWorkload]:
     return [stored.decode(entry.value) for entry in entries if entry.value is not None]
 
 
-async def health(bus: Bus) -> list[HealthReply]:
-    """What every living instance says of itself."""
+async def health(bus: Bus, at_least: int = 0) -> list[HealthReply]:
+    """What every living instance says of itself. ``at_least``: so many answers are awaited, however
+    long they take; else the last one is the one after which none comes for a while."""
     inbox = bus.nc.new_inbox()
     subscription = await bus.nc.subscribe(inbox)
     found: list[HealthReply] = []
     await bus.nc.publish("admit.api.health", msgspec.json.encode(Health()), reply=inbox)
     with contextlib.suppress(TimeoutError):
         while True:
-            message = await subscription.next_msg(timeout=0.3)
+            patience = 0.3 if len(found) >= at_least else LIMIT
+            message = await subscription.next_msg(timeout=patience)
             if message.data:
                 found.append(msgspec.json.decode(message.data, type=HealthReply))
     await subscription.unsubscribe()

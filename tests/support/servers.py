@@ -17,8 +17,9 @@ import psutil
 
 from admittance.runtime.embedded_server import EmbeddedServer, binary, greets
 
-LIMIT = 20.0
-"""Seconds that a test waits for an event before it gives up. No promise about time."""
+LIMIT = 60.0
+"""Seconds that a test waits for an event before it gives up, on the slowest machine. No promise
+about time: a test that passes never waits so long."""
 
 T = TypeVar("T")
 
@@ -79,6 +80,17 @@ async def until(claim: Callable[[], bool], limit: float = LIMIT) -> None:
             await asyncio.sleep(0.01)
 
     await within(poll(), limit)
+
+
+def answer_with(
+    ask: Callable[[], T], claim: Callable[[T], object], limit: float = LIMIT, pause: float = 0.1
+) -> T:
+    """The first answer for which claim holds. Asks again until then; fails with the last answer."""
+    deadline = time.monotonic() + limit
+    while not claim(answer := ask()):
+        assert time.monotonic() < deadline, answer
+        time.sleep(pause)
+    return answer
 
 
 async def accepts(port: int) -> bool:

@@ -27,9 +27,8 @@ from support.cluster import Cluster
 from support.fork_server import Answer, run_admit
 from support.nats.logins import write_secret
 from support.requests import eventually
-from support.servers import ConfiguredServer
+from support.servers import LIMIT, ConfiguredServer
 
-LIMIT = 60.0
 SERVICES = (
     *("workload-controller", "scheduler", "retry-timer", "variant-controller"),
     *("provisioning-check", "provider-pool"),
@@ -116,7 +115,7 @@ class Locked:
         for service in self._services:
             await self.cluster.start(service, ADMIT_NATS_CREDS=self.creds(service))
             # The others may not create streams, and would wait with a warning.
-            await eventually(self._has_streams, LIMIT)
+            await eventually(self._has_streams)
         name = self._runner
         await self.cluster.start("runner", ADMIT_NATS_CREDS=self.creds(name))
 
@@ -192,7 +191,7 @@ async def applied(root: Client, objects: list[dict[str, Any]]) -> bool:
     raws = tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
     data = msgspec.json.encode(Apply(objects=raws))
     try:
-        answer = await root.request("admit.user.root.apply", data, timeout=5)
+        answer = await root.request("admit.user.root.apply", data, timeout=LIMIT / 4)
     except nats.errors.Error:
         return False
     reply = json.loads(answer.data)

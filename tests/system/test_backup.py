@@ -87,7 +87,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
         flowing = asyncio.create_task(stream.run())
         await _submit(player, SOON, "checked")
         await player.until(SOON, lambda one: bool(_row(one).get("retryCount")))
-        await until(lambda: len(stream.finished) >= 20, 60)
+        await until(lambda: len(stream.finished) >= 20)
         submitted, finished = list(stream.submitted), list(stream.finished)
         last = await _newest_revision(nc)
         done = await _admit(url, "backup", str(file))
@@ -126,7 +126,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
         assert restored.revision == end + LOST_MAX + 1
         async with services_on(servers, folder, each=1, ADMIT_CONFIG=str(config)):
             for service in SERVICES:
-                await within(until_ready(core, service), 60)
+                await within(until_ready(core, service))
             await player.start()
             for name in finished:
                 await player.until(name, condition("Finished"))
@@ -169,4 +169,4 @@ def _row(stored: dict[str, Any]) -> dict[str, Any]:
 
 async def _admit(url: str, *words: str, creds: str = "") -> Answer:
     env = {"ADMIT_NATS_URL": url, "ADMIT_NATS_CREDS": creds}
-    return await within(asyncio.to_thread(run_admit, *words, env=env), 60)
+    return await within(asyncio.to_thread(run_admit, *words, env=env))

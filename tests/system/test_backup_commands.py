@@ -200,7 +200,7 @@ def test_options_of_a_server_do_not_go_with_a_data_folder(options: list[str], wh
 async def test_a_pipe_copies_one_server_to_another(pair: Pair) -> None:
     line = f"'{ADMIT}' --nats {pair.old} backup - | '{ADMIT}' --nats {pair.new} restore -"
     shell = await asyncio.create_subprocess_shell(line, stderr=asyncio.subprocess.PIPE)
-    _, err = await within(shell.communicate(), 60)
+    _, err = await within(shell.communicate())
     assert shell.returncode == 0, err.decode()
     bus = await Bus.connect(pair.new, name="test")
     try:

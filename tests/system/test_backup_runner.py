@@ -22,7 +22,6 @@ from support.servers import TestServer, within
 pytestmark = pytest.mark.bus
 
 SERVICES = ("workload-controller", "scheduler", "retry-timer")
-LIMIT = 60.0
 
 
 class Deployment:
@@ -43,7 +42,7 @@ class Deployment:
         env = {"ADMIT_CLAIM_SECONDS": "4", "ADMIT_DATA_DIR": str(runner)}
         await self.cluster.start("runner", **env)
         for service in (*SERVICES, "runner"):
-            await within(until_ready(self.bus, service), LIMIT)
+            await within(until_ready(self.bus, service))
 
     async def lose(self) -> None:
         for process in self.cluster.processes:
@@ -64,7 +63,7 @@ class Deployment:
         async def reached() -> bool:
             return await self.phase(name) == wanted
 
-        await eventually(reached, LIMIT)
+        await eventually(reached)
 
     async def admit(self, *words: str) -> Answer:
         env = {"ADMIT_NATS_URL": self.server.url}
@@ -104,7 +103,7 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
         await submit(old.bus, [a_job("second", f"echo second >> {runs}; sleep 600")])
         await submit(old.bus, [a_job("third", "true")])
         await old.until_phase("second", "Running")
-        await eventually(lambda: has_begun(runs, "second"), LIMIT)
+        await eventually(lambda: has_begun(runs, "second"))
         done = await old.admit("backup", str(tmp_path / "FILE"))
         assert done.status == 0, done.err
     finally:
@@ -119,7 +118,7 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
         await new.until_phase("long", "Finished")
         # `second` runs again, and `third` gets the quota of `long`.
         await new.until_phase("third", "Finished")
-        await eventually(lambda: has_begun(runs, "second", times=2), LIMIT)
+        await eventually(lambda: has_begun(runs, "second", times=2))
         assert begun(runs) == ["long", "long", "second", "second", "short"]
         assert await new.phase("short") == "Finished"
         found = await new.admit("doctor")

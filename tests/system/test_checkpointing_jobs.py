@@ -25,9 +25,9 @@ from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase, phase
 from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit, workload
+from support.servers import LIMIT
 
 ADMIT = Path(sys.executable).parent / "admit"
-LIMIT = 60.0
 """Seconds that a test waits for an event before it gives up. No promise about time."""
 VERSION = "kueue.x-k8s.io/v1beta2"
 CHECK = "suspends"
@@ -141,7 +141,7 @@ class Stage:
         async def is_told() -> bool:
             return "started" in await self.told(name)
 
-        await eventually(is_told, LIMIT)
+        await eventually(is_told)
 
     async def saved(self, name: str) -> None:
         await self.eventually(self.state(name).exists)
@@ -150,7 +150,7 @@ class Stage:
         async def asked() -> bool:
             return claim()
 
-        await eventually(asked, LIMIT)
+        await eventually(asked)
 
     async def told(self, name: str) -> list[str]:
         found = await read_messages(self.bus, [f"admit.workload.*.ns.{name}"])
@@ -161,7 +161,7 @@ class Stage:
             found = await workload(self.bus, name)
             return found is not None and phase(found, clock.now()) is phase_wanted
 
-        await eventually(ended, LIMIT)
+        await eventually(ended)
 
 
 async def preempted(stage: Stage) -> None:

@@ -19,9 +19,9 @@ import yaml
 
 from admittance.runtime.bus.streams import all_streams
 from support.fork_server import run_admit
+from support.servers import LIMIT
 
 ADMIT = Path(sys.executable).parent / "admit"
-LIMIT = 60.0
 """Seconds that a test waits for an event before it gives up. No promise about time."""
 
 pytestmark = pytest.mark.bus

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import LIMIT, Up
+from test_cli import Up
+
+from support.servers import answer_with
 
 pytestmark = pytest.mark.bus
 
@@ -90,22 +91,11 @@ def submit(up: Up, name: str, queue: str, cpu: str, priority: str) -> None:
     up.ok("submit", "-q", queue, "--name", name, *asked, "--", "sleep", "600")
 
 
-def until(answer: Callable[[], Any], claim: Callable[[Any], bool]) -> Any:
-    """What is answered once the claim holds of it."""
-    deadline = time.monotonic() + LIMIT
-    while True:
-        found = answer()
-        if claim(found):
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
-
-
 def test_an_explanation_names_missing_quota_its_holders_and_their_protection(admit: Up) -> None:
     def explained() -> Any:
         return admit.ok("explain", "workload", "waits", "-o", "json").json()
 
-    why = until(explained, lambda found: found.get("parked"))
+    why = answer_with(explained, lambda found: found.get("parked"))
     assert (why["reason"], why["position"], why["cohort"]) == ("WaitingForQuota", 1, "research")
     spot, ondemand = why["flavors"]
     assert spot["rooms"][0]["short"] == 3000
@@ -139,7 +129,10 @@ def test_pending_workloads_are_listed_with_numbers_flavors_and_a_limit(admit: Up
     def listed() -> Any:
         return admit.ok("get", "pending", "-q", "team-a", "-o", "json").json()
 
-    found = until(listed, lambda it: it["total"] == 2 and all(row["parked"] for row in it["items"]))
+    def are_parked(found: Any) -> bool:
+        return found["total"] == 2 and all(row["parked"] for row in found["items"])
+
+    found = answer_with(listed, are_parked)
     assert [(row["name"], row["position"]) for row in found["items"]] == [
         ("waits", 1),
         ("waits-too", 2),

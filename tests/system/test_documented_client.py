@@ -17,6 +17,7 @@ import pytest_asyncio
 from admittance.cli.bench.system import Child
 from support.fork_server import run_admit
 from support.forked_system import embedded
+from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -64,7 +65,7 @@ class System:
             yield
         finally:
             running.terminate()
-            await asyncio.wait_for(running.wait(), 60)
+            await within(running.wait())
 
 
 def words_that_add(page: Path, name: str) -> list[str]:
@@ -97,7 +98,7 @@ async def test_the_python_of_the_docs_submits_a_job_that_runs(system: System) ->
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    out, _ = await within(process.communicate())
     assert process.returncode == 0, out.decode()
     assert "'reason': 'Succeeded'" in out.decode()
     assert await system.admit("logs", "workload", "hello") == "hello\n"

@@ -10,14 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from test_cli import LIMIT, Up
+from test_cli import Up
 
 from admittance.events.subjects import token
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -25,7 +24,7 @@ from admittance.runtime.connection_options import connection_options
 from support.cluster import Cluster
 from support.documents import ROOT, Block, console_blocks, differences
 from support.fork_server import run_admit
-from support.servers import TestServer
+from support.servers import LIMIT, TestServer, answer_with
 
 pytestmark = pytest.mark.bus
 
@@ -75,11 +74,7 @@ class Shell:
 
     def until(self, command: str, claim: Callable[[str], bool]) -> str:
         """What the command prints, once the claim holds."""
-        deadline = time.monotonic() + LIMIT
-        while not claim(told := self.run(command)):
-            assert time.monotonic() < deadline, told
-            time.sleep(0.2)
-        return told
+        return answer_with(lambda: self.run(command), claim)
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +333,7 @@ def test_test_kits_report_what_their_pages_show(tmp_path: Path) -> None:
         )
         running.append((call, process))
     for call, process in running:
-        printed, _ = process.communicate(timeout=4 * LIMIT)
+        printed, _ = process.communicate(timeout=2 * LIMIT)
         different = differences(call.shown, printed)
         assert not different, f"{call.command}\n{different}"
 
@@ -354,14 +349,13 @@ async def test_doctor_names_a_missing_service_as_on_its_page(
     [call] = block.calls
     words = shlex.split(call.command)[1:]
     env = {"ADMIT_NATS_URL": nats_server.url, "COLUMNS": "200"}
-    deadline = time.monotonic() + LIMIT
+
+    def different() -> str:
+        answer = run_admit(*words, env=env)
+        return differences(call.shown, answer.out + answer.err)
+
     # The first answers come while services still start.
-    while True:
-        answer = await asyncio.to_thread(run_admit, *words, env=env)
-        different = differences(call.shown, answer.out + answer.err)
-        if not different:
-            break
-        assert time.monotonic() < deadline, different
+    await asyncio.to_thread(answer_with, different, lambda found: not found)
     await cluster.stop()
 
 

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 import nats.errors
 import pytest
 import pytest_asyncio
-from locked import ADA, BOB, CONTROLLER, LIMIT, Locked, applied
+from locked import ADA, BOB, CONTROLLER, Locked, applied
 from nats.aio.msg import Msg
 
 from admittance.events.subjects import check_durable
 from admittance.runtime.bus.messages import SECRET_KEY
 from support.requests import eventually, queues
-from support.servers import within
+from support.servers import LIMIT, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -40,7 +40,7 @@ async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lock
         ]
         flavors = [one for one in made if one["kind"] == "ResourceFlavor"][:1]
         objects = [budget, *flavors, *(one for one in made if one["kind"] != "ResourceFlavor")]
-        await eventually(lambda: applied(root, objects), LIMIT)
+        await eventually(lambda: applied(root, objects))
         await root.close()
         yield found
     finally:
@@ -74,7 +74,7 @@ async def test_job_runs_through_the_border_with_a_check_outside(locked: Locked) 
         facts.append(await within(heard.get(), LIMIT))
     assert [one for one in facts if one in ("admitted", "started")] == ["admitted", "started"]
     got = "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.workload.team-a.job"
-    stored = json.loads((await ada.request(got, b"", timeout=5)).data)
+    stored = json.loads((await ada.request(got, b"", timeout=LIMIT)).data)
     assert stored["status"]["admissionChecks"][0]["message"] == "judged outside"
     show = ("-n", "team-a")
     assert await locked.admit("ada", "logs", "workload", "job", *show) == "through the border\n"
@@ -215,7 +215,7 @@ async def test_doctor_names_role_subject_and_line_of_a_missing_permission(locked
 
     # Also admins lose it; no test comes after this one.
     locked.server.reload(f", {rule}", "")
-    await eventually(is_named, LIMIT)
+    await eventually(is_named)
     found = await locked.run("root", "doctor", "-o", "json")
     assert found.status == 1
     checks = {one["what"]: one for one in json.loads(found.out)["checks"]}

@@ -31,14 +31,13 @@ from support.forked_system import start
 from support.old_version import unpack
 from support.otlp_receiver import OtlpReceiver, otlp_receiver
 from support.requests import eventually
-from support.servers import until, within
+from support.servers import LIMIT, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 ADMIT = Path(sys.executable).parent / "admit"
 RECORDED = Path(__file__).parent.parent / "recorded"
 SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
-LIMIT = 60.0
 QUEUE = """
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
@@ -121,7 +120,7 @@ class Folder:
                 _, _, err = await self.admit("--creds", file, "get", "workloads")
                 return "the server does not know them" not in err
 
-            await eventually(is_known, LIMIT)
+            await eventually(is_known)
         return file
 
     def creds(self, name: str) -> ConnectionOptions:
@@ -170,7 +169,7 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
     async with folder.up("--insecure") as open_up:
         before = await stored(open_up.url, NO_OPTIONS)
         # Its runner is gone, so the start frees its quota, and it competes again.
-        await eventually(lambda: folder.waits_for_quota("victim"), 60.0)
+        await eventually(lambda: folder.waits_for_quota("victim"))
         listed = await folder.workloads()
         # The open server stays behind, and the locked start ends it.
         open_up.kill()
@@ -235,7 +234,7 @@ async def test_other_unix_user_of_the_machine_gets_one_refusal(folder: Folder) -
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await within(done.communicate(), LIMIT)
+    out, err = await within(done.communicate())
     assert (done.returncode, out) == (1, b"")
     first, second, end = err.decode().splitlines()
     assert end == "as another user: 1"
@@ -292,7 +291,7 @@ async def test_trace_of_a_job_reaches_the_receiver(folder: Folder, receiver: Otl
         own = [one for one in receiver.spans if one.attributes["admittance.workload"] == "traced"]
         return {one.span.name for one in own}
 
-    await until(lambda: "workload" in names(), LIMIT)
+    await until(lambda: "workload" in names())
     assert names() >= {"queue", "reservation", "admission", "start", "run", "workload"}
 
 
@@ -410,7 +409,7 @@ async def test_jobs_of_a_new_colleague_run_without_a_restart(folder: Folder, ada
     async def is_submitted() -> bool:
         return (await folder.admit(*submit))[0] == 0
 
-    await eventually(is_submitted, LIMIT)
+    await eventually(is_submitted)
     wait = ("--creds", file, "wait", "workload", "ben-1", "--for", "Finished")
     assert (await folder.admit(*wait))[0] == 0
     assert (await folder.admit("logs", "workload", "ben-1"))[1] == f"{uid}\n"
@@ -427,7 +426,7 @@ async def test_jobs_of_a_new_colleague_run_without_a_restart(folder: Folder, ada
         needed = "besides: a Unix user for its job: `admit auth run-as user:ben=UNIX_USER`"
         return "its job will fail: no runner has a Unix user" in said and needed in said
 
-    await eventually(is_said, LIMIT)
+    await eventually(is_said)
     warned = (await folder.admit("--creds", file, "simulate", "-f", str(SAMPLES / "job.yaml")))[2]
     assert "its submission would be refused: no runner has a Unix user for jobs of" in warned
     assert (await folder.admit(*rule))[0] == 0
@@ -449,13 +448,13 @@ async def test_user_is_disconnected_when_its_time_is_over(folder: Folder) -> Non
     async def is_gone() -> bool:
         return "guest" not in (await folder.admit("auth", "list", "--dir", str(folder.auth)))[1]
 
-    await eventually(is_gone, LIMIT)
+    await eventually(is_gone)
 
     async def is_refused() -> bool:
         status, _, err = await folder.admit("--creds", str(file), "get", "workloads")
         return status == 1 and "the server does not know them, or they were revoked" in err
 
-    await eventually(is_refused, LIMIT)
+    await eventually(is_refused)
 
 
 async def test_lost_credentials_of_a_service_are_made_anew(tmp_path: Path) -> None:

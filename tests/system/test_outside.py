@@ -36,7 +36,6 @@ pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 ADMIT = Path(sys.executable).parent / "admit"
 NS = "ns"
-LIMIT = 60.0
 CHECK = "example.com/outside"
 CHECKS = {"admissionChecks": [{"name": "outside"}]}
 CLASS = "outside"
@@ -82,7 +81,7 @@ class Outside(Locked):
             yield running.stdout
         finally:
             running.send_signal(signal.SIGINT)
-            await within(running.wait(), LIMIT)
+            await within(running.wait())
 
     async def consumers(self) -> set[str]:
         # Services make their consumers of KV_admittance anew when they fall behind.
@@ -159,7 +158,7 @@ async def test_a_runner_outside_runs_jobs_and_shows_their_output(outside: Outsid
 async def heard(lines: asyncio.StreamReader, *words: str) -> None:
     """Reads lines until each word was in one of them, in this order."""
     for word in words:
-        while word not in (line := (await within(lines.readline(), LIMIT)).decode()):
+        while word not in (line := (await within(lines.readline())).decode()):
             assert line, f"the command ended before {word}"
 
 
@@ -294,6 +293,6 @@ async def test_following_ends_when_the_login_is_refused(outside: Outside) -> Non
     assert following.stdout is not None
     await heard(following.stdout, "lq-q")
     outside.revoke("leaver")
-    _, err = await within(following.communicate(), LIMIT)
+    _, err = await within(following.communicate())
     assert following.returncode == 1
     assert "the server does not know them, or they were revoked" in err.decode()

@@ -11,11 +11,11 @@ import nats.errors
 import nats.js.errors
 import pytest
 import pytest_asyncio
-from locked import ADA, BOB, LIMIT, Locked, applied
+from locked import ADA, BOB, Locked, applied
 
 from admittance.runtime.bus.history import read_messages
 from support.requests import eventually, queues
-from support.servers import within
+from support.servers import LIMIT, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 APPROVAL = {
@@ -47,7 +47,7 @@ async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lock
             *queues("a", namespace="team-a", admissionChecksStrategy=rows),
             *queues("b", namespace="team-b", preemption=PREEMPTION)[1:],
         ]
-        await eventually(lambda: applied(root, objects), LIMIT)
+        await eventually(lambda: applied(root, objects))
         await root.close()
         yield found
     finally:
@@ -167,7 +167,7 @@ async def test_owner_publishes_on_no_subject_of_wider_rights(locked: Locked) -> 
     ):
         await ola.publish(subject, b"{}")
     await ola.flush()
-    await eventually(lambda: asyncio.sleep(0, len(refused) == 6), LIMIT)
+    await eventually(lambda: asyncio.sleep(0, len(refused) == 6))
     # The right is that of the subject, whatever the headers say.
     with pytest.raises(nats.js.errors.APIError, match="not a valid Held"):
         await ola.jetstream().publish(
@@ -326,7 +326,7 @@ async def test_submissions_outlive_a_restart_of_the_controller(locked: Locked) -
         fact = locked.submission(BOB, name, "lq-b")
         while True:
             try:
-                answer = await bob.request(subject, fact, timeout=1, headers={"Nats-Msg-Id": name})
+                answer = await bob.request(subject, fact, timeout=5, headers={"Nats-Msg-Id": name})
             except nats.errors.Error:
                 await asyncio.sleep(0.05)
                 continue
@@ -338,7 +338,7 @@ async def test_submissions_outlive_a_restart_of_the_controller(locked: Locked) -
     await controller.kill()
     more = [asyncio.create_task(patient(number)) for number in range(MANY // 2, MANY)]
     await controller.start()
-    await within(asyncio.gather(*first, *more), LIMIT)
+    await within(asyncio.gather(*first, *more))
     stored = await read_messages(locked.core, ["admit.user.bob.submitted.team-b.*"], limit=2 * MANY)
     names = [one.subject.split(".")[-1] for one in stored if ".many-" in one.subject]
     assert sorted(names) == sorted(f"many-{number}" for number in range(MANY))

@@ -96,7 +96,7 @@ async def _up(folder: Path, tmp_path: Path) -> AsyncIterator[str]:
         )  # fmt: skip
     assert up.stdout is not None
     try:
-        yield (await within(up.stdout.readline(), 60)).decode().split()[1]
+        yield (await within(up.stdout.readline())).decode().split()[1]
     finally:
         up.send_signal(signal.SIGTERM)
-        await within(up.wait(), 60)
+        await within(up.wait())

@@ -24,7 +24,6 @@ pytestmark = pytest.mark.bus
 EARLIER = "3218f96092a9afb98dd66d6d729880c0c5ac71ab"
 """The first commit that promises that its data are carried on with: the end of the eleventh
 milestone, with services as processes of their own."""
-LIMIT = 60.0
 FIRST = ("workload-controller", "retry-timer", "provisioning-check")
 SECOND = ("scheduler", "variant-controller", "provider-pool")
 
@@ -46,14 +45,14 @@ class Mixed:
         for name, service in self.old.items():
             await service.start()
             if name == "workload-controller":
-                await within(until_ready(self._bus, name), LIMIT)
+                await within(until_ready(self._bus, name))
         for name in self.old:
-            await within(until_ready(self._bus, name), LIMIT)
+            await within(until_ready(self._bus, name))
 
     async def start_new(self, *names: str) -> None:
         for name in names:
             await self._new.start(name, f"new-{name}", **self._env)
-            await within(until_ready(self._bus, name, f"new-{name}"), LIMIT)
+            await within(until_ready(self._bus, name, f"new-{name}"))
 
     async def kill_new(self, *names: str) -> None:
         for process in self._new.processes:
@@ -67,7 +66,7 @@ class Mixed:
             found = {one.instance for one in await health(self._bus, seconds=0.3) if one.leads}
             return {f"{version}-{name}" for name in names} <= found
 
-        await eventually(leads, LIMIT)
+        await eventually(leads)
 
     async def stop(self) -> None:
         for service in self.old.values():

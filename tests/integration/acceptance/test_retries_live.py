@@ -12,6 +12,7 @@ from admittance.events import facts
 from admittance.runtime import clock
 from admittance.workload.conditions import find
 from integration.acceptance.stage import Stage
+from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="package")]
 scenario = pytest.mark.scenario
@@ -229,7 +230,7 @@ async def test_a_late_verdict_at_any_step_leaves_no_workload_stuck(
                         await stage.answer(name, one.check, "Ready", cycle=one.cycle)
                 await asyncio.sleep(0.05)
 
-        await asyncio.wait_for(ready(), 20)
+        await within(ready())
 
     await asyncio.gather(*(play(number) for number in range(len(STEPS))))
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 import nkeys
 
+from support.servers import LIMIT
+
 _VIOLATION = re.compile(r"-ERR 'Permissions Violation for (Publish|Subscription) to \"(.*?)\"")
-LIMIT = 20.0
 
 
 class RawClient:

@@ -79,7 +79,7 @@ async def test_one_bad_request_does_not_affect_later_requests(bus: Bus) -> None:
 
     service = await micro.serve(bus, "scheduler", "i-1", {"admit.api.health": health})
     for bad in (b"", b"\xff", b"[1]", b"[" * 100_000, b'{"bug": 1}'):
-        answer = await bus.nc.request("admit.api.health", bad, timeout=5)
+        answer = await bus.nc.request("admit.api.health", bad, timeout=LIMIT)
         assert answer.headers is not None
         assert answer.headers["Nats-Service-Error-Code"] in ("400", "500")
         assert msgspec.json.decode(answer.data, type=HealthReply).error

@@ -14,7 +14,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.wire import description, parse_headers, status
 from simulation.nats.simulated_server import SimulatedServer
 from simulation.virtual_time.loop import VirtualLoop
-from support.servers import TestServer, until, within
+from support.servers import LIMIT, TestServer, until, within
 
 pytestmark = pytest.mark.bus
 
@@ -79,7 +79,7 @@ class Script:
         self.told.append((what, answer))
 
     async def _ask(self, subject: str, data: bytes, headers: dict[str, str]) -> object:
-        found = await self.bus.nc.request(subject, data, timeout=5, headers=headers or None)
+        found = await self.bus.nc.request(subject, data, timeout=LIMIT, headers=headers or None)
         return _without(msgspec.json.decode(found.data)) if found.data else found.headers
 
     async def hear(self, subject: str, data: bytes, count: int) -> list[tuple[bytes, ...]]:
@@ -232,7 +232,7 @@ async def _expiring(script: Script) -> None:
     async def fired() -> None:
         while not found:
             data = msgspec.json.encode({"last_by_subj": "t.due"})
-            answer = await bus.nc.request("$JS.API.STREAM.MSG.GET.T", data, timeout=5)
+            answer = await bus.nc.request("$JS.API.STREAM.MSG.GET.T", data, timeout=LIMIT)
             if b"error" not in answer.data:
                 found.append(answer)
             await asyncio.sleep(0.02)
@@ -292,7 +292,7 @@ def _stored_headers(raw: bytes) -> dict[str, str]:
 async def test_a_simulated_server_answers_as_a_real_one(tmp_path: Path) -> None:
     server = TestServer(tmp_path / "data")
     bus = await Bus.connect(await server.start(), name="real")
-    real = await within(play(bus), 60.0)
+    real = await within(play(bus))
     await bus.close()
     await server.stop()
     simulated = await asyncio.to_thread(_simulated)

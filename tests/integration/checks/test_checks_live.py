@@ -18,7 +18,7 @@ from support.builders import a_manifest
 from support.check_requests import NAME
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, submit, workload
-from support.servers import TestServer, until, within
+from support.servers import LIMIT, TestServer, until, within
 
 pytestmark = pytest.mark.bus
 
@@ -165,15 +165,15 @@ async def test_a_conformance_test_does_not_disturb_a_live_system(
     said = await bus.nc.subscribe("admit.workload.>")
     await bus.nc.flush()
     wanted = CheckKitOptions(
-        controller=NAME, check="budget", parameters=None, timeout=5.0, first_timeout=5.0
+        controller=NAME, check="budget", parameters=None, timeout=LIMIT, first_timeout=LIMIT
     )
     trial = run_check_kit(
         bus, nats_server.url, wanted, on_case=lambda _: None, on_ready=lambda: None
     )
-    report = await within(trial, 60.0)
+    report = await within(trial)
     assert report.passed
     while said.pending_msgs:
-        message = await said.next_msg(timeout=1)
+        message = await said.next_msg(timeout=LIMIT)
         assert "check-test-" not in message.subject, "nothing was ever said of its workloads"
     await submit(bus, [a_manifest("after", queue="lq-cq")])
     await until_phase(bus, "after", Phase.ADMITTED)

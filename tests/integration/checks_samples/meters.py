@@ -22,6 +22,7 @@ from urllib.request import Request, urlopen
 from sample_programs import SAMPLES, eventually
 
 from admittance.runtime import clock
+from support.servers import LIMIT
 
 SCRAPE_SECONDS = 0.2
 CONFIG = """
@@ -40,7 +41,7 @@ def free_port() -> int:
 
 
 def fetched(url: str, *, post: bool = False) -> str:
-    with urlopen(Request(url, method="POST" if post else "GET"), timeout=5) as answer:
+    with urlopen(Request(url, method="POST" if post else "GET"), timeout=LIMIT) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -106,7 +107,7 @@ def ended(log: Path, command: list[str], **env: str) -> Iterator[None]:
         process = subprocess.Popen(command, env=os.environ | env, stdout=words, stderr=words)
     yield
     process.terminate()
-    assert process.wait(15) == 0, log.read_text()
+    assert process.wait(LIMIT) == 0, log.read_text()
 
 
 class StandIn(ThreadingHTTPServer):

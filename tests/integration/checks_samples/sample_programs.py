@@ -13,11 +13,11 @@ from typing import Any
 
 from admittance.cli.bench.system import Child
 from support.fork_server import run_admit
+from support.servers import LIMIT, within
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = ROOT / "deploy" / "samples" / "checks"
 ADMIT = Path(sys.executable).parent / "admit"
-LIMIT = 30.0
 
 
 class Program:
@@ -43,7 +43,7 @@ class Program:
         """SIGTERM; its exit status."""
         with suppress(ProcessLookupError):
             self.process.terminate()
-        return await asyncio.wait_for(self.process.wait(), 15)
+        return await within(self.process.wait())
 
     async def kill(self) -> None:
         """kill -9."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -16,6 +15,7 @@ from sample_programs import SAMPLES, Admit, program
 
 from admittance.runtime.bus.bus import Bus
 from support.forked_system import embedded
+from support.servers import within
 
 pytestmark = pytest.mark.bus
 
@@ -67,7 +67,7 @@ async def test_the_sample_delays_30_60_120_240_seconds_without_own_counter(
 
         async def hear(count: int) -> None:
             while len(found) < count:
-                message = await asyncio.wait_for(verdicts.next_msg(timeout=20), 20)
+                message = await within(verdicts.next_msg(timeout=20))
                 found.append(json.loads(message.data))
 
         async with program(tmp_path / "one", *command, ADMIT_NATS_URL=system.url):

@@ -12,6 +12,7 @@ from sample_programs import SAMPLES, Admit, program
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.embedded_server import EmbeddedServer
 from support.forked_system import embedded
+from support.servers import LIMIT, within
 
 pytestmark = [
     pytest.mark.bus,
@@ -84,7 +85,7 @@ async def _beats(url: str) -> None:
         heard.set()
 
     await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze", cb=beat)
-    await asyncio.wait_for(heard.wait(), 15)
+    await within(heard.wait())
     await bus.close()
 
 
@@ -122,7 +123,7 @@ async def test_a_request_gets_the_exact_answer_of_the_script(
                 request_of(name, padding=padding),
                 headers={"Nats-Msg-Id": "1"},
             )
-            answer = await answers.next_msg(timeout=15)
+            answer = await answers.next_msg(timeout=LIMIT)
             assert answer.subject == f"admit.check.reported.example_com=2Ffreeze.default.{token}"
             assert answer.data.decode() == (
                 f'{{"namespace":"default","name":"{name}","uid":"u-1","check":"freeze","cycle":7,'
@@ -146,7 +147,7 @@ async def test_two_replicas_of_the_sample_share_the_work(tmp_path: Path) -> None
         for number in range(40):
             subject = f"admit.check.requested.example_com=2Ffreeze.default.w{number}"
             await bus.nc.publish(subject, request_of(f"w{number}"))
-        subjects = {(await answers.next_msg(timeout=15)).subject for _ in range(40)}
+        subjects = {(await answers.next_msg(timeout=LIMIT)).subject for _ in range(40)}
         assert len(subjects) == 40
         for check in (one, two):
             await check.wait_until_printed(": Ready")

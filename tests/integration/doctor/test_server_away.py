@@ -34,14 +34,14 @@ async def test_a_server_of_the_cluster_that_is_away_is_named(tmp_path: Path) -> 
             async def writes_are_taken() -> bool:
                 return [one.state for one in await write_findings(bus)] == ["ok"]
 
-            await eventually(nothing_is_wrong, 60)
+            await eventually(nothing_is_wrong)
             gone = 2
             await servers.kill(gone)
-            await eventually(one_is_away, 60)
+            await eventually(one_is_away)
             assert [one.what for one in found] == [f"server {servers.name_of(gone)}"]
             assert "it has replicas of" in found[0].found
             assert "start the server" in found[0].todo
             # A stream whose leader was killed takes writes after the next election.
-            await eventually(writes_are_taken, 60)
+            await eventually(writes_are_taken)
         finally:
             await bus.close()

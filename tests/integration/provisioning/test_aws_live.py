@@ -137,6 +137,6 @@ async def test_provider_aws_passes_the_conformance_kit(
     kit = await asyncio.create_subprocess_exec(
         *command, *options, *provider, env=env, stdout=PIPE, stderr=STDOUT
     )
-    told, _ = await within(kit.communicate(), 3 * LIMIT)
+    told, _ = await within(kit.communicate(), 2 * LIMIT)
     assert kit.returncode == 0, told.decode()
     assert ec2.alive() == []

@@ -42,7 +42,7 @@ async def test_a_lost_cancellation_is_found_with_the_next_status(
         await requester.asks()
         await within(begun.wait())
         await requester.takes_back()
-        await within(freed.wait(), 5)
+        await within(freed.wait())
 
 
 async def test_requests_are_handed_back_when_a_replica_ends(
@@ -64,7 +64,7 @@ async def test_requests_are_handed_back_when_a_replica_ends(
         await within(begun.wait())
         stop.set()
         ended = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - ended < 5
+    assert asyncio.get_running_loop().time() - ended < 30
 
 
 async def test_an_unreadable_status_does_not_prevent_a_release(
@@ -88,4 +88,4 @@ async def test_an_unreadable_status_does_not_prevent_a_release(
         (entry,) = await read_all(bus, bucket=PROVIDERS, pattern=">")
         await bus.publish(put_message(entry.key, b"{}", expected=None, bucket=PROVIDERS))
         await requester.takes_back()
-        await within(freed.wait(), 5)
+        await within(freed.wait())

@@ -346,7 +346,7 @@ async def test_a_cancellation_that_hits_a_bug_is_redelivered(
     async with running(pool.provider(), nats_server):
         await requester.takes_back()
         # Much sooner than what was never settled would: as long as this process lives, never.
-        await until(lambda: not pool.booked, 4.0)
+        await until(lambda: not pool.booked)
 
 
 async def test_an_unreadable_status_is_overwritten(

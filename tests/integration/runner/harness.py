@@ -36,9 +36,9 @@ from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.reading_endpoints import reading_endpoints
 from support.fork_server import ForkedProcess
+from support.servers import LIMIT
 from support.service_process import OWN_USER
 
-LIMIT_SECONDS = 15.0
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMESPACE = "team"
 OWN_RULES = JobRules(run_as={"*": unix_user(str(os.geteuid()))})
@@ -46,7 +46,7 @@ CHECKPOINTS = "trap 'sleep 0.3; echo saved; exit 0' TERM; echo on; while :; do s
 """A job that takes a moment to save its state when it is told to end, and then exits 0."""
 
 
-async def until(truth: Callable[[], Any], what: str, limit: float = LIMIT_SECONDS) -> Any:
+async def until(truth: Callable[[], Any], what: str, limit: float = LIMIT) -> Any:
     """Waits for truth, which may be a coroutine function."""
     deadline = time.monotonic() + limit
     while True:
@@ -185,7 +185,7 @@ class RunnerTestbed:
             return None
         return decode(subject, base64.b64decode(answer["message"]["data"]))
 
-    async def wait_for_fact(self, what: str, name: str, limit: float = LIMIT_SECONDS) -> Any:
+    async def wait_for_fact(self, what: str, name: str, limit: float = LIMIT) -> Any:
         return await until(lambda: self.said(what, name), f"{what} of {name}", limit)
 
     async def count(self, what: str) -> int:

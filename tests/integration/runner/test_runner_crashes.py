@@ -30,6 +30,7 @@ from integration.runner.harness import (
     RunnerTestbed,
     until,
 )
+from support.servers import within
 
 pytestmark = pytest.mark.bus
 
@@ -276,7 +277,7 @@ async def test_a_runner_ends_in_order_also_when_the_server_is_gone(testbed: Runn
         assert first.process is not None
         first.process.terminate()
         # Its own limit, for what a server that is there has to hear, is a minute.
-        assert await asyncio.wait_for(first.process.wait(), 30.0) == 0
+        assert await within(first.process.wait()) == 0
     assert "saved" in (the_run(testbed) / "out/main-0.log").read_text()
     await testbed.start_server()
     async with testbed.runner():
@@ -304,7 +305,7 @@ async def test_a_job_with_an_unpublished_start_is_stopped_without_the_bus(
         await until(lambda: not runner.bus.is_up, "the loss of the connection")  # type: ignore
         runner.stop.set()
         assert runner.task is not None
-        await asyncio.wait_for(runner.task, 30.0)
+        await within(runner.task)
         runner.bus.publish = publish  # type: ignore[method-assign]
     assert "saved" in out.read_text()
     await testbed.start_server()
@@ -378,7 +379,7 @@ async def test_a_runner_ends_while_it_waits_for_a_workload_controller(tmp_path: 
         runner = asyncio.create_task(run(bus, settings, stop=stop, rules=OWN_RULES))
         await asked.next_msg(timeout=30)
         stop.set()
-        await asyncio.wait_for(runner, 30)
+        await within(runner)
     finally:
         await bus.close()
         await server.stop()

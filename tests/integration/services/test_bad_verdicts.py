@@ -21,7 +21,7 @@ from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues, settled, submit, workload
-from support.servers import within
+from support.servers import LIMIT, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DELAY_MAX = 7 * 86_400
@@ -227,7 +227,7 @@ async def test_a_controller_that_never_acknowledges_does_not_block_others(runnin
 
     await eventually(asked)
     subscription = await running.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
-    heard = await subscription.fetch(21, timeout=5)
+    heard = await subscription.fetch(21, timeout=LIMIT)
     assert len(heard) == 21  # and not one of them is acknowledged
     found = (await check_durables.existing(running))["ctl"]
     assert (found["num_pending"], found["num_ack_pending"]) == (0, 21)

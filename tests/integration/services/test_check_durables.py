@@ -13,6 +13,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
 from support.cluster import Cluster
 from support.requests import apply, ask, eventually
+from support.servers import LIMIT
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 BUDGET = "example.com/budget"
@@ -56,7 +57,7 @@ async def test_the_durable_of_an_applied_check_receives_only_its_requests(
     config = found["ctl"]["config"]
     assert (config["ack_policy"], config["ack_wait"]) == ("explicit", 30_000_000_000)
     subscription = await bus.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
-    heard = await subscription.fetch(2, timeout=5)
+    heard = await subscription.fetch(2, timeout=LIMIT)
     assert [json.loads(one.data)["name"] for one in heard] == ["one", "two"]
 
 

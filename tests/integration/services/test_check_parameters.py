@@ -20,7 +20,7 @@ from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
 from support.requests import apply, ask, eventually, queues, settled, submit, workload
-from support.servers import TestServer
+from support.servers import LIMIT, TestServer
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 CHECK: dict[str, Any] = {
@@ -118,9 +118,9 @@ async def test_doctor_reports_unanswered_requests_and_invalid_verdicts(
     await apply(bus, a_budget(5), CHECK, *queues("cq", cpu=10, admissionChecks=["c"]))
     await asked(bus, "w")
     subscription = await bus.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
-    (request,) = await subscription.fetch(1, timeout=5)
+    (request,) = await subscription.fetch(1, timeout=LIMIT)
     await request.nak()
-    await subscription.fetch(1, timeout=5)
+    await subscription.fetch(1, timeout=LIMIT)
     nonsense = {"namespace": "ns", "name": "w", "controller": "ctl", "check": "c", "cycle": 1}
     data = json.dumps({**nonsense, "state": "Perhaps"}).encode()
     await settled(bus, await bus.publish(Outgoing("admit.check.reported.ctl.ns.w", data)))

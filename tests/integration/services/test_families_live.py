@@ -28,7 +28,7 @@ from support.builders import a_manifest
 from support.cluster import Cluster
 from support.cores.stepped_variants import a_cluster_queue
 from support.requests import apply, ask, eventually, health, submit, workload, workloads
-from support.servers import TestServer, within
+from support.servers import LIMIT, TestServer, within
 from support.service_process import ServiceProcess
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -155,7 +155,7 @@ def a_free_port() -> int:
 
 async def scrape(port: int) -> str:
     answer = await asyncio.to_thread(
-        urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics", timeout=5
+        urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics", timeout=LIMIT
     )
     text: str = answer.read().decode()
     answer.close()

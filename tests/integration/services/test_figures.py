@@ -18,7 +18,7 @@ from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
 from support.requests import apply, eventually, queues, settled, submit, workload
-from support.servers import TestServer
+from support.servers import LIMIT, TestServer
 
 pytestmark = pytest.mark.bus
 CHECK: dict[str, Any] = {
@@ -41,7 +41,7 @@ def a_free_port() -> int:
 
 async def scrape(port: int) -> dict[str, float]:
     url = f"http://127.0.0.1:{port}/metrics"
-    answer = await asyncio.to_thread(urllib.request.urlopen, url, timeout=5)
+    answer = await asyncio.to_thread(urllib.request.urlopen, url, timeout=LIMIT)
     lines = answer.read().decode().splitlines()
     answer.close()
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]

@@ -95,7 +95,7 @@ async def test_two_schedulers_that_both_believe_they_lead_never_exceed_a_quota(
         second.pause()
         await eventually(lambda: leads(bus, "first"))
         second.resume()
-    await eventually(lambda: all_finished(bus, 120), limit=40)
+    await eventually(lambda: all_finished(bus, 120))
     runner.cancel()
     assert admitted == Counter(names)
     assert await most_ever_reserved(bus) <= CPU
@@ -118,7 +118,7 @@ async def test_a_standby_controller_goes_on_where_the_killed_one_stopped(
     await eventually(lambda: _some(admitted))
     await active.kill()
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in names[50:]])
-    await eventually(lambda: all_finished(bus, 100), limit=40)
+    await eventually(lambda: all_finished(bus, 100))
     runner.cancel()
     assert admitted == Counter(names)
     assert await most_ever_reserved(bus) <= CPU
@@ -142,7 +142,7 @@ async def test_a_paused_controller_that_wakes_up_after_its_lease_does_no_harm(
     first.pause()
     await eventually(lambda: leads(bus, "b", "service-workload-controller"))
     first.resume()
-    await eventually(lambda: all_finished(bus, 60), limit=40)
+    await eventually(lambda: all_finished(bus, 60))
     runner.cancel()
     assert admitted == Counter(names)
     assert await most_ever_reserved(bus) <= CPU
@@ -160,7 +160,7 @@ async def test_all_services_continue_after_the_server_was_killed(
     runner.cancel()
     await nats_server.restart_after_kill()
     # Workloads admitted without a reader are finished from the state of the bucket.
-    await eventually(lambda: finish_what_runs(bus, 20), limit=40)
+    await eventually(lambda: finish_what_runs(bus, 20))
     assert await most_ever_reserved(bus) <= CPU
 
 

@@ -26,7 +26,7 @@ from admittance.workload_controller.checkpoints import checkpoints
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, submit
-from support.servers import TestServer
+from support.servers import TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -217,7 +217,7 @@ async def test_decisions_across_crashes_and_quota_edits_are_repeated_equally(
     await apply(bus, *a_queue("a", 1))
     await eventually(lambda: _at_least(bus, before + 12))
     await apply(bus, *a_queue("a", 3))
-    await asyncio.wait_for(work, 60)
+    await within(work)
     await controller.kill()
     await cluster.start("workload-controller")
     await busy(bus, jobs, seed=6, workloads=5)

@@ -35,7 +35,7 @@ SERVICES = (
     "runner",
 )
 NAMES = [f"junk-{n}" for n in range(20)]
-LONG = 4 * LIMIT
+LONG = 2 * LIMIT
 
 KNOWN = (
     (COMMITS, b"junk"),

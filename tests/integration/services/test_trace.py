@@ -11,6 +11,7 @@ from admittance.runtime.telemetry.tracing import start, trace_id
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, queues
+from support.servers import LIMIT
 
 pytestmark = pytest.mark.bus
 
@@ -30,7 +31,7 @@ async def test_every_message_that_follows_a_submission_has_its_trace(
 
     async def ended() -> bool:
         while subscription.pending_msgs:
-            message = await subscription.next_msg(timeout=1)
+            message = await subscription.next_msg(timeout=LIMIT)
             what = message.subject.split(".")[2]
             heard[what] = (message.headers or {}).get("traceparent", "")
         return "finished" in heard

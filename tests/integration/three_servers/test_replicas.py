@@ -60,7 +60,7 @@ async def test_a_deployment_with_one_replica_gets_three_and_keeps_its_data(tmp_p
                 return False  # the replicas elect a leader
             return found is not None and found.revision == written
 
-        await eventually(is_there, 60.0)
+        await eventually(is_there)
         await bus.close()
 
 

@@ -12,6 +12,7 @@ from admittance.events import facts
 from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus
+from support.servers import within
 
 pytestmark = pytest.mark.bus
 
@@ -37,7 +38,7 @@ async def test_a_bench_check_answers_ready_for_the_requested_cycle(bus: Bus) -> 
         workload=msgspec.Raw(b"{}"),
     )
     await bus.nc.publish(subject_of(asked), encode(asked))
-    said = await asyncio.wait_for(answered.get(), 10)
+    said = await within(answered.get())
     await publisher.until_acknowledged()
     publishing.cancel()
     assert (said.namespace, said.name, said.check) == ("team", "w.1", "c")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from admittance.events.requests import (
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.embedded_server import EmbeddedServer
+from support.servers import within
 
 pytestmark = pytest.mark.bus
 
@@ -100,7 +100,7 @@ class Toy:
 async def test_each_workload_is_submitted_and_finished_once(bus: Bus) -> None:
     toy = Toy(bus)
     await toy.start()
-    outcome = await asyncio.wait_for(execute(bus, PLAN), 20)
+    outcome = await within(execute(bus, PLAN))
     assert outcome.trouble == ""
     assert outcome.finished == set(range(30))
     assert sorted(toy.said) == sorted(("finished", w.name, 7) for w in WORKLOADS)
@@ -111,7 +111,7 @@ async def test_each_workload_is_submitted_and_finished_once(bus: Bus) -> None:
 async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission(bus: Bus) -> None:
     toy = Toy(bus, evict="w-3")
     await toy.start()
-    outcome = await asyncio.wait_for(execute(bus, PLAN), 20)
+    outcome = await within(execute(bus, PLAN))
     assert outcome.evictions == 1
     assert outcome.finished == set(range(30))
     assert [said for said in toy.said if said[1] == "w-3"] == [
@@ -123,7 +123,7 @@ async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission
 async def test_the_report_has_the_names_of_the_public_face(bus: Bus) -> None:
     await (toy := Toy(bus)).start()
     before = await messages_stored(bus)
-    found, _ = await asyncio.wait_for(play(bus, PLAN, lambda: [psutil.Process()]), 30)
+    found, _ = await within(play(bus, PLAN, lambda: [psutil.Process()]))
     plain = msgspec.json.decode(encode(found))
     assert {
         "wallSeconds",

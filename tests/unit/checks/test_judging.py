@@ -76,7 +76,7 @@ class JudgeRecorder:
         return request
 
     async def until(self, *lines: str) -> None:
-        await until(lambda: all(line in self.story for line in lines), 5.0)
+        await until(lambda: all(line in self.story for line in lines))
 
     async def settle(self) -> None:
         for _ in range(20):

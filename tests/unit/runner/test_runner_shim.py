@@ -33,12 +33,11 @@ from admittance.runner.launcher import FORK_SERVER
 from admittance.runner.machine import RunIdentity, Spec, StopNote
 from admittance.runner.output.log_reader import read_logs
 from admittance.runner.processes import end_processes, tag_of
-
-LIMIT_SECONDS = 10.0
+from support.servers import LIMIT
 
 
 def until(truth: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
+    deadline = time.monotonic() + LIMIT
     while not truth():
         assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.01)
@@ -550,7 +549,7 @@ def test_a_fork_server_without_a_runner_ends_with_its_last_shim(bench: Bench) ->
     assert bench.fork_server.stdin is not None
     bench.fork_server.stdin.close()
     assert bench.outcome(run)[0] == "succeeded"
-    assert bench.fork_server.wait(15) == 0
+    assert bench.fork_server.wait(LIMIT) == 0
 
 
 def test_the_end_of_the_lease_ends_the_job(bench: Bench) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from admittance.runtime.tasks import cancel_and_wait
+from support.servers import within
 
 
 async def test_a_task_that_swallows_its_first_cancellation_still_ends() -> None:
@@ -21,7 +22,7 @@ async def test_a_task_that_swallows_its_first_cancellation_still_ends() -> None:
 
     task = asyncio.create_task(careless())
     await asyncio.sleep(0)
-    await asyncio.wait_for(cancel_and_wait(task, again_seconds=0.01), 5)
+    await within(cancel_and_wait(task, again_seconds=0.01))
     assert lost.is_set()
     assert task.cancelled()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 
@@ -17,7 +16,7 @@ from admittance.telemetry.exporter import OtlpExport
 from admittance.telemetry.span_metrics import NOT_TAKEN, QUEUE_FULL, SpanMetrics
 from admittance.traces.spans import Span
 from support.otlp_receiver import OtlpReceiver, otlp_receiver
-from support.servers import until
+from support.servers import until, within
 
 Make = Callable[..., OtlpExport]
 
@@ -179,7 +178,7 @@ async def test_a_receiver_that_hangs_delays_no_span_for_long(
     monkeypatch.setattr(exporter, "PATIENCE_SECONDS", 0.1)
     export = make(OTEL_BSP_MAX_QUEUE_SIZE="4", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="2")
     receiver.hang()
-    await asyncio.wait_for(put(export, *range(1, 101)), 30)
+    await within(put(export, *range(1, 101)))
     assert (export.queued, dropped(export)) == (4, {QUEUE_FULL: 96})
     assert [one["event"] for one in lines.entries] == ["spans_not_taken"]
     receiver.answer()
@@ -195,7 +194,7 @@ async def test_the_end_waits_at_most_a_second_for_a_receiver_that_hangs(
     receiver.hang()
     await put(export, 1)
     await until(lambda: receiver.requests == 1)
-    await asyncio.wait_for(export.close(), 30)
+    await within(export.close())
     assert lines.entries[-1] == {"event": "spans_not_sent", "waiting": 1, "log_level": "warning"}
     assert (export.finished, dropped(export)) == (0, {})
 
