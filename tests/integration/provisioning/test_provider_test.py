@@ -33,7 +33,7 @@ from support.conformance_runs import (
 from support.requests import apply
 from support.servers import TestServer, within
 
-pytestmark = pytest.mark.bus
+pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 RACK = Path(__file__).with_name("rack_provider.py")
 
@@ -248,6 +248,7 @@ def test_the_command_starts_kills_and_restarts_processes_and_reports(
     assert [one.read_text() for one in rack.iterdir()] == ["", ""]
 
 
+@pytest.mark.servers("real")
 @pytest.mark.parametrize(
     ("how", "room", "sentence"),
     [
