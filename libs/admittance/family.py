@@ -204,7 +204,7 @@ class DesiredState(NamedTuple):
 def desired_states(
     family: FamilyState, variants: Iterable[Variant], now: datetime
 ) -> dict[str, DesiredState]:
-    """Returns the state that the policy wants for each variant now, by the variant's name, the best
+    """Returns the state that the policy sets for each variant now, by the variant's name, the best
     variant first.
 
     ``family.admitted`` and ``family.floor`` are ignored if they are not the name of one of
@@ -381,7 +381,7 @@ class VariantState(NamedTuple):
 def desired_variants(
     parent: ParentState, variants: Iterable[VariantState], rules: FamilyRules | None, now: datetime
 ) -> dict[str, DesiredState]:
-    """Returns the state that the policy wants for each variant of a parent now, by the variant's
+    """Returns the state that the policy sets for each variant of a parent now, by the variant's
     workload name, the best variant first. A variant with a tag that the ClusterQueue does not have
     is left out."""
     if rules is None:

@@ -5,8 +5,8 @@ variants may be tried now, and migration. Source: `docs/spec/lifecycle.md#4.3, #
 A parent holds no quota and is never tried. A variant is a workload like any other, except for the
 rules in this module. These rules apply the family policy as if the decisions in flight were stored,
 so that a variant gets no reservation if a decision in flight rules it out. A variant that may not
-be tried is inadmissible, without a refusal, until its family changes or the family policy wants it
-tried.
+be tried is inadmissible, without a refusal, until its family changes or the family policy has
+it tried.
 
 Migration: one decision gives quota to a better variant without checks, which replaces the admitted
 variant. Until the job of the admitted variant has stopped, the quota of both variants is charged.
@@ -229,7 +229,7 @@ def variant_place(workload: WorkloadInfo) -> int:
 def desired_state(
     state: SchedulerState, queue: Queue, workload: WorkloadInfo
 ) -> DesiredState | None:
-    """Returns the state that the family policy wants for the variant now; None: the queue's rules
+    """Returns the state that the family policy sets for the variant now; None: the queue's rules
     do not define the variant."""
     family = workload.family
     assert family is not None
@@ -239,7 +239,7 @@ def desired_state(
 def desired_states(
     state: SchedulerState, queue: Queue, family: FamilyInfo
 ) -> dict[str, DesiredState]:
-    """Returns the state that the family policy wants now for each variant of the family, by name,
+    """Returns the state that the family policy sets now for each variant of the family, by name,
     the best variant first."""
     assert family.state is not None
     parent_state = family.state
@@ -252,7 +252,7 @@ def desired_states(
 
 
 def wake_on_policy_change(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> None:
-    """Sets a timer for the workload at the next time at which the family policy wants another state
+    """Sets a timer for the workload at the next time at which the family policy sets another state
     of a variant because of a delay."""
     family = workload.family
     if family is None or family.state is None:

@@ -33,7 +33,7 @@ def check_job_spec(job: Job) -> list[Problem]:
     found: list[Problem] = []
     restart = spec.template.spec.restart_policy
     if not restart:
-        message = "must be set: Never or OnFailure, as Kubernetes wants of a Job"
+        message = "must be set: Never or OnFailure, as Kubernetes requires of a Job"
         found.append(Problem("spec.template.spec.restartPolicy", message, REQUIRED))
     elif restart not in ("Never", "OnFailure"):
         message = f"must be Never or OnFailure, not {shown(restart)}"

@@ -269,7 +269,7 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
     return NoServer(f"cannot connect to {at} ({reason}): check --nats URL or ADMIT_NATS_URL")
 
 
-_FIRST: Final = "; if it wants the TLS handshake first, use --tls-first or ADMIT_NATS_TLS_FIRST=1"
+_FIRST: Final = "; if it needs the TLS handshake first, use --tls-first or ADMIT_NATS_TLS_FIRST=1"
 
 
 def _is_login_refused(nc: Connection, error: BaseException) -> bool:

@@ -244,7 +244,7 @@ _SPECIAL: Final = re.compile(r'["\\\n]')
 
 
 def _plain(labels: Labels) -> Labels:
-    """The values of labels as the text format wants them. Names of objects stay as they are."""
+    """The values of labels as the text format spells them. Names of objects stay as they are."""
     if _SPECIAL.search("".join(labels)) is None:
         return labels
     return tuple(_escaped(value).replace('"', '\\"') for value in labels)

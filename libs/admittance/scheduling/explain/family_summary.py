@@ -199,7 +199,7 @@ _MILD: Final = -1
 
 class JudgedVariant(NamedTuple):
     """A variant that the queue's rules for families define, with the state that the family policy
-    wants for it."""
+    sets for it."""
 
     workload: WorkloadInfo
     tag: str

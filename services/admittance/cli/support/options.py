@@ -131,7 +131,7 @@ _HELP: Final = {
     "tls_ca": "Certificates of your authority, instead of the system's.",
     "tls_cert": "Client certificate.",
     "tls_key": "Key of the client certificate.",
-    "tls_first": "The server wants the TLS handshake first.",
+    "tls_first": "The server requires the TLS handshake first.",
 }
 
 
