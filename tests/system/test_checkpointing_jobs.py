@@ -28,7 +28,6 @@ from support.requests import apply, eventually, queues, submit, workload
 from support.servers import LIMIT
 
 ADMIT = Path(sys.executable).parent / "admit"
-"""Seconds that a test waits for an event before it gives up. No promise about time."""
 VERSION = "kueue.x-k8s.io/v1beta2"
 CHECK = "suspends"
 

@@ -22,7 +22,6 @@ from support.fork_server import run_admit
 from support.servers import LIMIT
 
 ADMIT = Path(sys.executable).parent / "admit"
-"""Seconds that a test waits for an event before it gives up. No promise about time."""
 
 pytestmark = pytest.mark.bus
 
