@@ -38,12 +38,12 @@ LOOK_SECONDS: Final = 0.02
 """How often the first part that waits looks for a core."""
 AHEAD: Final = 4
 """Parts for each process that are begun before the first of them is done."""
-SUITE: Final = int(os.environ.get("ADMIT_SEEDS", "1500"))
+SUITE: Final = int(os.environ.get("ADMIT_SEEDS", "1000"))
 """How many seeds the suite plays."""
 SHARES: Final = {
-    "checked": 22,
+    "checked": 21,
     "contested": 9,
-    "exclusive": 5,
+    "exclusive": 6,
     "families": 11,
     "planned": 9,
     "preempting": 10,

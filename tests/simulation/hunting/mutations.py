@@ -349,7 +349,7 @@ MUTATIONS: Final = {
         (Patch(check_verdicts, "with_paced_retry", _unpaced),),
         checked,
         "sends it round at once",
-        117,
+        29,
     ),
     "a lost schedule would never come due": Mutation(
         (
