@@ -54,9 +54,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 LONGEST: Final = (
-    *("provider_test", "budget_sample", "retries_live", "kubernetes_reconciler", "providers_page"),
-    *("aws_reconciler", "samples_conform", "logins", "checks_page", "aws_live", "runner_crashes"),
-    *("runner_claims", "ends_in_time", "preemption_live", "shell_sample", "checks_live"),
+    *("providers_page", "aws_reconciler", "kubernetes_reconciler", "retries_live", "auth_command"),
+    *("budget_sample", "aws_live", "checks_page", "runner_claims", "runner_crashes", "logins"),
+    *("provider_test", "ends_in_time", "samples_conform", "preemption_live", "shell_sample"),
 )
 """The files outside of `system` that wait longest, in this order."""
 
