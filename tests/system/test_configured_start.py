@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.fork_server import run_admit
+
 ADMIT = Path(sys.executable).parent / "admit"
 
 
@@ -32,16 +34,10 @@ def test_a_wrong_configuration_ends_the_start_with_one_line_that_names_it(
     file = tmp_path / "config.yaml"
     if text is not None:
         file.write_text(text)
-    done = subprocess.run(
-        [ADMIT, *call, "--config", file, "--data-dir", tmp_path / "data"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stdout == ""
-    line = done.stderr.strip()
+    done = run_admit(*call, "--config", str(file), "--data-dir", str(tmp_path / "data"))
+    assert done.status == 2
+    assert done.out == ""
+    line = done.err.strip()
     assert "\n" not in line
     assert "config.yaml" in line
     assert said in line
