@@ -354,9 +354,11 @@ class EmbeddedServer:
     def _unrecorded(self) -> Running | None:
         """A server on this folder for which ``nats.json`` is missing, because its parent died too
         early. Two servers on one store would destroy the store, and nats-server itself takes no
-        lock.
+        lock. Looks at all processes, but not on a new folder, where no server can run.
         """
         config = str(self.data_dir / "nats.conf")
+        if not Path(config).exists() and not any((self.data_dir / "nats").glob("*")):
+            return None
         for process in psutil.process_iter(["cmdline"]):
             command = process.info["cmdline"] or []
             if command[1:] == ["-c", config] and Path(command[0]).name == "nats-server":

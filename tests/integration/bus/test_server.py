@@ -61,6 +61,28 @@ async def test_a_server_without_a_recorded_pid_is_adopted(
     os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222  (does not wait)
 
 
+async def test_a_server_without_any_file_of_its_own_is_adopted(tmp_path: Path) -> None:
+    first = EmbeddedServer(tmp_path / "data")
+    await first.start()
+    pid = first.pid
+    (tmp_path / "data" / "nats.json").unlink()
+    (tmp_path / "data" / "nats.conf").unlink()
+    first.leave()
+    second = EmbeddedServer(tmp_path / "data")
+    await second.start()
+    assert second.pid == pid
+    await second.stop()
+
+
+async def test_a_start_on_a_new_folder_looks_at_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "process_iter", lambda _: pytest.fail("looks at all"))
+    server = EmbeddedServer(tmp_path / "data")
+    await server.start()
+    await server.stop()
+
+
 async def test_another_process_with_the_pid_of_a_stopped_server_is_not_adopted(
     tmp_path: Path,
 ) -> None:
