@@ -108,13 +108,12 @@ def test_a_reader_accepts_values_that_services_write(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.parametrize(
-    "data", [one for one in RAW if b"newest" not in one], ids=lambda data: repr(data[:20])
-)
-def test_a_reader_refuses_junk_with_a_reason(case: Case, data: bytes) -> None:
-    with pytest.raises((Unreadable, Undecodable)) as found:
-        case[0](data)
-    assert "\n" not in str(found.value)
+def test_a_reader_refuses_junk_with_a_reason(case: Case) -> None:
+    for data in RAW:
+        if b"newest" not in data:
+            with pytest.raises((Unreadable, Undecodable)) as found:
+                case[0](data)
+            assert "\n" not in str(found.value), data
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,18 @@ def words_of(command: str) -> list[str]:
     return words
 
 
+@cache
+def program(*words: str) -> Any:
+    """The program with the commands among the words."""
+    return typer.main.get_command(app_for(words))
+
+
 def mistake(words: list[str]) -> str:
     """Why the command line cannot be parsed; empty if it can, or if arguments are left out."""
     if not words or words[0] in ("COMMAND", "--help", "--version"):
         return ""
-    command: Any = typer.main.get_command(app_for(words))
+    # Options before the command leave open which word is the command.
+    command = program(*words) if words[0].startswith("-") else program(words[0])
     context, left = None, words
     try:
         while True:
