@@ -143,7 +143,7 @@ def test_the_command_starts_server_and_controller_and_reports(
 ) -> None:
     parameters = tmp_path / "parameters.yaml"
     parameters.write_text("{apiVersion: a/v1, kind: Budget, metadata: {name: b}, spec: {limit: 5}}")
-    call = ["check-test", STRAY, "--embedded", "-o", "json", "--timeout", "5"]
+    call = ["check-test", STRAY, "--embedded", "-o", "json", "--timeout", "20"]
     call += ["--case", "withdrawn", "--case", "ends"]
     call += ["--parameters", str(parameters)]
     call += ["--", sys.executable, str(CONTROLLERS), "ready", STRAY, str(tmp_path)]

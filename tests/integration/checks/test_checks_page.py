@@ -48,8 +48,8 @@ async def tried(bus: Bus, url: str, *command: str, only: tuple[str, ...] = CASES
         controller=FREEZE,
         check="freeze",
         parameters=None,
-        timeout=10.0,
-        first_timeout=10.0,
+        timeout=20.0,
+        first_timeout=20.0,
         command=command,
         only=only,
     )

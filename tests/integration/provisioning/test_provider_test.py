@@ -49,7 +49,7 @@ async def tried(
     bus: Bus, url: str, shape: RequestShape | None = None, **more: Any
 ) -> ProviderKitReport:
     fixed = {"provisioning_class": STRAY_CLASS, "shape": shape or RequestShape()}
-    wanted = ProviderKitOptions(**{**fixed, "timeout": 3.0, "first_timeout": 3.0, **more})
+    wanted = ProviderKitOptions(**{**fixed, "timeout": 20.0, "first_timeout": 20.0, **more})
     return await run_kit(run_provider_kit, bus, url, wanted)
 
 
@@ -104,7 +104,7 @@ async def test_the_pool_provider_passes_the_conformance_kit(
     try:
         await apply(bus, {**pool, "metadata": {"name": "rack"}})
         shape = RequestShape(pods=2, requests={"cpu": "1"}, node_selector={"zone": "a"})
-        report = await tried(bus, nats_server.url, shape, room=2, first_timeout=20.0)
+        report = await tried(bus, nats_server.url, shape, room=2)
     finally:
         await cluster.stop()
     assert details_by_case(report, FAILED) == {}
@@ -235,7 +235,7 @@ def test_the_command_starts_kills_and_restarts_processes_and_reports(
         "{apiVersion: kueue.x-k8s.io/v1beta2, kind: ProvisioningRequestConfig, metadata: {name: c},"
         f" spec: {{provisioningClassName: {STRAY_CLASS}, parameters: {{size: many}}}}}}"
     )
-    call = ["provider-test", STRAY_CLASS, "--embedded", "-o", "json", "--timeout", "5"]
+    call = ["provider-test", STRAY_CLASS, "--embedded", "-o", "json", "--timeout", "20"]
     call += ["--wrong", str(wrong), "--room", "2"]
     call += ["--", sys.executable, str(RACK), STRAY_CLASS, str(rack)]
     status = invoke(call)

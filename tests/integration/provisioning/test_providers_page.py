@@ -66,8 +66,8 @@ async def tried(
     wanted = ProviderKitOptions(
         provisioning_class=RACK,
         shape=RequestShape(),
-        timeout=10.0,
-        first_timeout=10.0,
+        timeout=20.0,
+        first_timeout=20.0,
         room=2,
         command=command,
         only=only,
