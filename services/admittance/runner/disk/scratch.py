@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FIRST_SECONDS = 1.0
-"""When the first walk begins after the start of the run: most jobs of `admit bench` are shorter."""
+"""When the first walk begins after the start of the run: shorter jobs are not measured."""
 PAUSE_SECONDS = 5.0
 """The shortest pause after a walk."""
 QUIET_SECONDS = 20.0
