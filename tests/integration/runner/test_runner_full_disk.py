@@ -45,9 +45,11 @@ async def test_jobs_start_and_stop_on_a_full_disk_without_an_end_of_the_runner(
         disk.is_full = True
         evicted = await testbed.evict("works", works)
         assert (await testbed.wait_for_fact("stopped", "works")).revision == evicted
-        assert disk.refused == 1
+        # The runner tries again from time to time, and the job may take a while to stop.
+        before = disk.refused
+        assert before >= 1
         waits = await testbed.admit("waits", "echo hi")
-        await until(lambda: disk.refused > 1, "an attempt to start")
+        await until(lambda: disk.refused > before, "an attempt to start")
         evicted = await testbed.evict("waits", waits)
         assert (await testbed.wait_for_fact("stopped", "waits")).revision == evicted
         await testbed.admit("later", "echo hi")
