@@ -1,0 +1,52 @@
+"""Large workloads are decoded once in a process, and a limited number of them is kept."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import msgspec
+import pytest
+
+from admittance.events.reader import Unreadable
+from admittance.workload import stored
+from admittance.workload.bucket_reader import LARGE, read
+from admittance.workload.moves.requests import arrive
+from support.builders import an_arrival, occasion
+
+KEY = "workload.ns.w"
+
+
+def value(length: int) -> bytes:
+    """A stored workload of about this length."""
+    spec = {"queueName": "lq", "podSets": [{"template": {"metadata": {"name": "x" * length}}}]}
+    made = arrive(None, an_arrival(), occasion()).workload
+    assert made is not None
+    raw = msgspec.Raw(msgspec.json.encode(spec))
+    return stored.encode(msgspec.structs.replace(made, spec=raw))
+
+
+def test_services_of_a_process_share_a_large_workload_and_its_head() -> None:
+    first, second = read(KEY, value(LARGE)), read(KEY, bytes(bytearray(value(LARGE))))
+    assert first is second
+    assert stored.head(first) is stored.head(second)
+    assert read(KEY, value(100)) == read(KEY, value(100))
+    assert read(KEY, value(100)) is not read(KEY, value(100))
+
+
+def test_an_unreadable_large_workload_is_refused_each_time() -> None:
+    other = value(LARGE).replace(b'"ns"', b'"other"')
+    for _ in range(2):
+        with pytest.raises(Unreadable):
+            read(KEY, other)
+
+
+def test_few_large_workloads_are_kept() -> None:
+    length, many = 200_000, 60
+    tracemalloc.start()
+    try:
+        for number in range(many):
+            stored.head(read(KEY, value(length + number)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < many * length // 2
