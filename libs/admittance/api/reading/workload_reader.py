@@ -4,6 +4,8 @@ Thousands of jobs have the same pod template, and to validate its containers is 
 a submission. So pod sets with the bytes of valid pod sets are neither decoded nor validated again.
 Everything else of a workload is read and validated each time: what is remembered changes the time
 that an answer takes, not the answer.
+
+Invariant: no rule of `validate` compares the pod sets of a Workload with its other fields.
 """
 
 from __future__ import annotations

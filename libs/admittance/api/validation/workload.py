@@ -38,6 +38,9 @@ from admittance.api.workload import (
 
 
 def check_workload(workload: Workload) -> list[Problem]:
+    """The problems of a Workload. A rule is about the pod sets or about the other fields, not about
+    both: pod sets that were submitted before are not validated again (`reading.workload_reader`).
+    """
     spec = workload.spec
     found = check_unique([one.name for one in spec.pod_sets], "spec.podSets", ".name")
     if sum(1 for one in spec.pod_sets if one.min_count is not None) > 1:
