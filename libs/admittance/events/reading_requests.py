@@ -118,8 +118,8 @@ class Announced(Request, frozen=True, kw_only=True):
 
 
 class AnnouncedRunner(msgspec.Struct, frozen=True, kw_only=True):
-    """``consumer``: the part after ``runner-`` in the name of the runner's consumer of the log; "":
-    not known. ``since``: when the runner announced itself last."""
+    """``consumer``: the name whose token is the part after ``runner-`` in the name of the runner's
+    consumer of the log; "": not known. ``since``: when the runner announced itself last."""
 
     runner: str
     consumer: str = ""

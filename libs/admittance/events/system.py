@@ -81,8 +81,9 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
 
 class RunnerAnnouncement(SystemMessage, frozen=True, kw_only=True):
     """Key ``_runner.<runner>`` of the claims bucket. ``root``: the path of the runner's data
-    folder. ``starts``: which jobs the runner starts; None: all jobs. ``consumer``: the part after
-    ``runner-`` in the name of the runner's consumer of the log; "": not known."""
+    folder. ``starts``: which jobs the runner starts; None: all jobs. ``consumer``: the name
+    whose token is the part after ``runner-`` in the name of the runner's consumer; "": not
+    known."""
 
     root: str = ""
     starts: RunnerStarts | None = None

@@ -38,7 +38,7 @@ class OtherFolders:
         self.starts: RunnerStarts | None = None
         """Which jobs this runner starts, for its announcement; None: all jobs."""
         self.consumer = ""
-        """The part after ``runner-`` in the name of this runner's consumer of the log."""
+        """The name of this runner from which the name of its consumer follows."""
         self._roots: dict[str, str] = {}
         self.loaded = asyncio.Event()
         """The event that is set when this runner knows all folders that other runners announced

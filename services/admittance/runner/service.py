@@ -91,8 +91,8 @@ async def run(
     may report this runner's jobs as lost. ``ready``: an event that is set once the runner handles
     facts. The output of ended jobs is kept for ``retention_seconds``, and of at most
     ``retention_runs`` jobs. ``machine``: the machine where jobs run; None means this machine.
-    ``name``: the part after ``runner-`` in the name of the runner's consumer, which permissions
-    prescribe; by default the user that the credentials file names, else the id of the data folder.
+    ``name``: the runner's name, of which permissions prescribe the consumer; by default the user
+    that the credentials file names, else the id of the data folder.
     ``rules``: which jobs the runner may start.
     Raises SetupError.
     """
@@ -129,7 +129,7 @@ async def run(
                     retention_seconds,
                     retention_runs,
                     executor,
-                    name or (bus.nc.user and token(bus.nc.user)) or folder.runner,
+                    name or bus.nc.user or folder.runner,
                     detach_jobs=detach_jobs,
                 )
     finally:
@@ -181,7 +181,7 @@ async def _serve(
     manager.other_folders.consumer = name
     puller = Puller(
         bus,
-        f"{SERVICE}-{name}",
+        f"{SERVICE}-{token(name)}",
         runner_orders(manager.admissions.namespaces),
         batch=BATCH,
         request=partial(make, name, "log"),

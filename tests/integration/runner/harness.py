@@ -209,8 +209,10 @@ class Runner:
         executor: str = "local",
         detach_jobs: bool = False,
         rules: JobRules = OWN_RULES,
+        user: str = "",
     ) -> None:
         self.rules = rules
+        self.user = user
         self.testbed = testbed
         self.folder = folder
         self.executor = executor
@@ -222,6 +224,7 @@ class Runner:
 
     async def __aenter__(self) -> Runner:
         self.bus = await Bus.connect(self.testbed.server.url, name="runner")
+        self.bus.nc.user = self.user
         ready = asyncio.Event()
         settings = Settings(
             service="runner",

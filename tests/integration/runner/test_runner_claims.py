@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from admittance.events.subjects import CLAIMS
+from admittance.events.names import token
+from admittance.events.subjects import CLAIMS, RUNNER_DURABLE, STREAM
 from admittance.runner.claims import Claims, ClaimState
 from admittance.runner.machine import run_key
 from admittance.runtime.bus.bucket import get, put_message
+from admittance.runtime.bus.durables import list_consumers
 from integration.runner.harness import NAMESPACE, RunnerProcess, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus
@@ -19,6 +21,21 @@ KEY = f"{NAMESPACE}.train.1"
 
 def starts(testbed: RunnerTestbed) -> list[Path]:
     return sorted(testbed.tmp.glob("*/runner/runs/*/shim"))
+
+
+async def test_a_runner_has_the_consumers_that_the_role_of_its_user_names(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner(user="gpu.one"):
+        for stream in (STREAM, f"KV_{CLAIMS}"):
+
+            async def is_there(stream: str = stream) -> bool:
+                names = [info["name"] for info in await list_consumers(testbed.bus, stream)]
+                return f"{RUNNER_DURABLE}{token('gpu.one')}" in names
+
+            await until(is_there, f"the consumer of {stream}")
+        await testbed.admit("train", "true")
+        assert (await testbed.wait_for_fact("finished", "train")).succeeded
 
 
 async def test_two_runners_start_each_admission_once(testbed: RunnerTestbed) -> None:
