@@ -78,6 +78,15 @@ A_SPARSE_FILE = with_header(
 A_LONG_ATTRIBUTE = with_header(a_tar(a_member("x", tarfile.XHDTYPE)), {124: of_size(1 << 70)})
 
 
+def test_long_attributes_of_a_member_are_not_read() -> None:
+    """`tarfile` searches them in a time that grows with the square of their length."""
+    long = tarfile.TarInfo("././@PaxHeader")
+    long.type, long.size = tarfile.XHDTYPE, 8 << 20
+    file = io.BytesIO(long.tobuf(tarfile.USTAR_FORMAT) + b"0" * long.size + a_backup())
+    with pytest.raises(BadInput, match="a member has attributes"):
+        check("FILE", file)
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -38,6 +38,8 @@ END: Final = "end"
 _READ_AT_ONCE: Final = 1024 * 1024
 _NAMES: Final = re.compile(rf"{HEAD}|{CONTENTS}|{END}|[A-Za-z0-9_]+/(since/)?(0|[1-9][0-9]*)", re.A)
 """The names of members."""
+_ATTRIBUTES: Final = (b"x", b"g", b"X", b"L", b"K")
+"""The types of members that say something about the next one."""
 _CONSUMER: Final = re.compile(r"[A-Za-z0-9_=-]+", re.A)
 _KEPT: Final = {HEAD: 64 * 1024, CONTENTS: 1024 * 1024 * 1024, END: 1024}
 """The most bytes of members that are kept in memory."""
@@ -266,8 +268,25 @@ def _fault(archive: Archive, stream: StreamContents, members: Container[str]) ->
     return ""
 
 
+def _check_headers(name: str, source: IO[bytes]) -> None:
+    """Raises BadInput if a member has headers of its own for a long name or other attributes, which
+    no backup has: `tarfile` would read them as a whole, in a time that grows with the square of
+    their length."""
+    source.seek(0)
+    while len(header := source.read(tarfile.BLOCKSIZE)) == tarfile.BLOCKSIZE:
+        try:
+            member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        except tarfile.TarError:
+            return
+        if member.type in _ATTRIBUTES:
+            raise _damaged(name, "a member has attributes")
+        size = max(0, member.size)
+        source.seek(-(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE, io.SEEK_CUR)
+
+
 def _open(name: str, source: IO[bytes]) -> tarfile.TarFile:
     size = source.seek(0, io.SEEK_END)
+    _check_headers(name, source)
     source.seek(0)
     try:
         return tarfile.open(fileobj=source, mode="r:")
