@@ -805,8 +805,8 @@ def pods_of(count: int, least: int) -> dict[str, Any]:
 
 
 def families_of(cores: FamilyCores, tags: list[str]) -> list[str]:
-    """Who waits, in order: families by their parent's name. Siblings stand side by side, in the
-    order of their tags."""
+    """The workloads that wait, in order: families by their parent's name. Siblings stand side by
+    side, in the order of their tags."""
     order = [member.key[1] for member in in_order(cores.core._state.queues["cq"])]
     found: list[str] = []
     while order:

@@ -81,7 +81,7 @@ class Reconciled:
     def family(self) -> dict[str, dict[str, Any]]:
         """The parent under "", and the variants by their flavors, as far as they are compared."""
         found = {}
-        for workload in self.copy.everybody():
+        for workload in self.copy.workloads():
             if workload.metadata.name == self.parent:
                 found[""] = seen(workload)
             elif head(workload).role == VARIANT:
@@ -146,7 +146,7 @@ class Everything(BucketCopy):
         self._written[put.key] = put.workload
         super()._put(put)
 
-    def everybody(self) -> Iterable[StoredWorkload]:
+    def workloads(self) -> Iterable[StoredWorkload]:
         """As they are now."""
         known = {key: one.workload for key, one in self.controller.workloads.items()}
         return [one for one in (known | self._written).values() if one is not None]
@@ -231,7 +231,7 @@ def as_parent(raw: Mapping[str, Any] | None) -> StoredWorkload | None:
 
 
 def refused(workload: StoredWorkload) -> StoredWorkload:
-    """The workload; where its gate keeps it back, as it is written here: whoever is refused is told
+    """The workload; where its gate keeps it back, as it is written here: a refused workload is told
     why in the same write."""
     if is_true(workload, Type.BLOCKED_ON_PREEMPTION_GATES):
         return _with(workload, Type.QUOTA_RESERVED, status="False")

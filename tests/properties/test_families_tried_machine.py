@@ -215,7 +215,7 @@ class Families(RuleBasedStateMachine):
         assert queue.pending == sum(not one.is_variant for one in waiting)
 
     @invariant()
-    def nobody_is_kept_back_for_nothing(self) -> None:
+    def no_workload_is_kept_back_for_nothing(self) -> None:
         world, queue = self.world(), self.queue()
         for one in self.members():
             if one.inadmissible is not None and one.inadmissible.ignores_flush:

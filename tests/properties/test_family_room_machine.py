@@ -159,7 +159,7 @@ class Room(RuleBasedStateMachine):
         self._queue(name)
 
     @rule(chance=st.randoms(use_true_random=False))
-    def somebody_else_takes_over(self, chance: Random) -> None:
+    def another_leader_takes_over(self, chance: Random) -> None:
         """Reading the stored values in any order gives the same state."""
         before = {name: self.scheduler.used(name) for name in QUEUES}
         order = list(self.scheduler.stored)
@@ -170,7 +170,7 @@ class Room(RuleBasedStateMachine):
     # What holds. ------------------------------------------------------------------------------
 
     @invariant()
-    def nobody_has_more_than_there_is(self) -> None:
+    def no_workload_has_more_than_there_is(self) -> None:
         if not hasattr(self, "scheduler") or self.cut:
             return
         for without in self._outcomes():

@@ -139,7 +139,7 @@ class Planned(RuleBasedStateMachine):
         self.cores.core.forget(lost.namespace, lost.name, lost.revision)
 
     @rule()
-    def somebody_else_takes_over(self) -> None:
+    def another_leader_takes_over(self) -> None:
         """Whatever was on its way arrives first, but for the last of it."""
         if self.under_way:
             self.under_way.pop()
@@ -199,7 +199,7 @@ class Planned(RuleBasedStateMachine):
                 assert free >= 0, f"{name} is over by {-free} without {sorted(without)}"
 
     @invariant()
-    def nobody_counts_on_more_than_there_would_be_either_way(self) -> None:
+    def no_workload_counts_on_more_than_there_is(self) -> None:
         if not hasattr(self, "cores") or self.under_way:
             return
         queues = self.cores.core.catalog.tree.queues
@@ -293,8 +293,8 @@ class Planned(RuleBasedStateMachine):
         ]
 
     def _outcomes(self) -> Iterator[set[str]]:
-        """Who is not there, for each way in which the plans may go: one comes true without its
-        victims, and what does not has not come before its victims went."""
+        """The workloads that are gone, for each way in which the plans may go: one comes true
+        without its victims, and what does not has not come before its victims went."""
         plans = {name: found for name in NAMES if (found := self._outstanding(name))}
         for count in range(len(plans) + 1):
             for true in combinations(plans, count):

@@ -93,12 +93,12 @@ def test_a_simulated_change_gives_the_real_result(
     assert_complete(reply, len(after))
 
 
-def assert_complete(reply: SimulateReply, everybody: int) -> None:
+def assert_complete(reply: SimulateReply, total: int) -> None:
     counts = reply.counts
     told = {one.name for one in reply.starts} | {one.name for one in reply.waits}
     told |= {one.name for one in reply.evictions}
     others = counts.run + counts.reserved + counts.pending + counts.off
-    assert len(told) + others == everybody
+    assert len(told) + others == total
     assert counts.starts == len(reply.starts)
     assert counts.waits == len(reply.waits)
     assert counts.evictions == len(reply.evictions)

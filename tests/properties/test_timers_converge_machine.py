@@ -123,7 +123,7 @@ class TimersConverge(RuleBasedStateMachine):
             del self.table.bus.standing[data.draw(st.sampled_from(sorted(self.table.bus.standing)))]
 
     @rule(name=NAMES, kind=st.sampled_from(["requeue", "drain", "strange"]), at=TIMES)
-    def somebody_meddles(self, name: str, kind: str, at: int) -> None:
+    def another_program_meddles(self, name: str, kind: str, at: int) -> None:
         self.table.bus.standing[TimerSlot(kind, "ns", name)] = ActualSchedule(seconds(at), "x")
 
     @rule()
@@ -144,7 +144,7 @@ class TimersConverge(RuleBasedStateMachine):
         }
 
     @invariant()
-    def nobody_fires_early(self) -> None:
+    def no_timer_fires_early(self) -> None:
         assert all(stands.at <= when for _, stands, when in self.table.bus.fired if stands.at)
 
     @invariant()

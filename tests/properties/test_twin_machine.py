@@ -148,14 +148,14 @@ class Twins(RuleBasedStateMachine):
                 assert is_given_up(self.world, one), one
             after = debts(self.world, [one.name for one in preempted])
             assert all(debt >= before.get(at, 0) for at, debt in after.items())
-            self.nobody_is_lost()
+            self.no_workload_is_lost()
 
         cycles = settle(self.world, watch, most=CYCLES)
         got = in_shape(settle_result(self.world, 0, cycles))
         self.twin.settle(CYCLES)
         assert got == self.twin.outcome()
 
-    def nobody_is_lost(self) -> None:
+    def no_workload_is_lost(self) -> None:
         """A waiting workload is in exactly one place; a decided workload is not waiting."""
         rows = [row.name for row in self.world.core.pending(PendingQuery(limit=NEVER)).rows]
         held = {key[1] for key, one in self.world.core._state.workloads.items() if one.charge}

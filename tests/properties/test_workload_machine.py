@@ -28,7 +28,7 @@ from support.examples import examples
 
 WIDE = ("a", "b")
 FLAVORS = {"default": (), "spot": ("s",), "other": ("a", "t")}
-NAMES = ("a", "b", "s", "t", "nobody")
+NAMES = ("a", "b", "s", "t", "absent")
 RULES = (
     CheckRules("a", "ctl-a", timeout_seconds=40),
     CheckRules("b", "ctl-b", retry=RetryStrategy(strategy="backoff", base_delay="5s", jitter=0.5)),
@@ -96,7 +96,7 @@ class WorkloadMachine(RuleBasedStateMachine):
                 state,
                 after,
                 cycle=self.tracked.status.admission_cycle - ago if not again else self.judged,
-                controller="somebody" if foreign else None,
+                controller="another" if foreign else None,
                 pod_set_updates=UPDATES[updates] if state == "Ready" else (),
                 reason=why,
             )

@@ -33,7 +33,7 @@ CHECK = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "AdmissionCheck",
     "metadata": {"name": "silent"},
-    "spec": {"controllerName": "nobody"},
+    "spec": {"controllerName": "absent"},
 }
 CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "silent"}]}}
 

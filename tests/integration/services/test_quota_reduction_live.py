@@ -22,7 +22,7 @@ CHECK = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "AdmissionCheck",
     "metadata": {"name": "silent"},
-    "spec": {"controllerName": "nobody"},
+    "spec": {"controllerName": "absent"},
 }
 CHECKED: dict[str, Any] = {"admissionChecks": ["silent"]}
 

@@ -240,9 +240,7 @@ spec:
         ),
     ],
 )
-def test_the_value_of_a_variable_needs_quotes_where_kubernetes_wants_them(
-    written: str, says: str
-) -> None:
+def test_the_value_of_a_variable_needs_quotes_as_in_kubernetes(written: str, says: str) -> None:
     text = f"""
 apiVersion: batch/v1
 kind: Job

@@ -34,7 +34,7 @@ spec:
 
 
 @pytest.fixture(autouse=True)
-def nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens on port 1: a call that gets as far as connecting fails with status 1."""
     monkeypatch.setenv("ADMIT_NATS_URL", "nats://127.0.0.1:1")
 

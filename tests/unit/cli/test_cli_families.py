@@ -208,7 +208,7 @@ def test_a_variant_that_its_queue_no_longer_has_will_be_deleted() -> None:
     assert whys[2].startswith("race")
 
 
-def test_a_change_that_the_policy_wants_next_is_shown() -> None:
+def test_the_next_change_by_the_policy_is_shown() -> None:
     states = {"spot": {"active": False}}
     whys = column(variants.variant_table(a_family(a_parent(), QUEUE, states), NOON), "WHY")
     assert whys[2].endswith("; it is about to become active")
