@@ -269,7 +269,7 @@ SEVERAL = re.compile(
             r"must equal parallelism",
             # Of a Job, whose types are partly those of other kinds.
             r"may (only be set|be FailIndex only) (while|together)",
-            r"must be (Never or OnFailure|true or false|kubernetes.io/job-controller)",
+            r"must be (set: )?(Never or OnFailure|true or false|kubernetes.io/job-controller)",
             r"must have (one of onExitCodes|succeededIndexes or)",
             r"is not an index or a range|the range [-0-9]+ is empty|does not come after",
             r"must be below completions|must not have 0|no container has the name",
