@@ -81,7 +81,7 @@ class Reconciled:
     def family(self) -> dict[str, dict[str, Any]]:
         """The parent under "", and the variants by their flavors, as far as they are compared."""
         found = {}
-        for workload in self.copy.workloads():
+        for workload in self.copy.all_workloads():
             if workload.metadata.name == self.parent:
                 found[""] = seen(workload)
             elif head(workload).role == VARIANT:
@@ -146,7 +146,7 @@ class Everything(BucketCopy):
         self._written[put.key] = put.workload
         super()._put(put)
 
-    def workloads(self) -> Iterable[StoredWorkload]:
+    def all_workloads(self) -> Iterable[StoredWorkload]:
         """As they are now."""
         known = {key: one.workload for key, one in self.controller.workloads.items()}
         return [one for one in (known | self._written).values() if one is not None]

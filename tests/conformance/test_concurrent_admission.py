@@ -133,7 +133,7 @@ def test_a_cycle_leaves_the_siblings_as_in_kueue(case: dict[str, Any]) -> None:
     objects = [*given["namespaces"], *given["resourceFlavors"], *queues, *given["localQueues"]]
     copy = a_copy(objects, family, time_of(given.get("now")))
     cycle(copy)
-    variants = [one for one in copy.workloads() if head(one).role == "variant"]
+    variants = [one for one in copy.all_workloads() if head(one).role == "variant"]
     held = {
         f"{one.metadata.namespace}/{one.metadata.name}": admitted_on(one.status.admission)
         for one in variants
