@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any
 
 from admittance.client import opening
-from admittance.client.calls import Calls, Stream, check_timeout
+from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
 from admittance.client.kinds import WORKLOAD, kind_named
@@ -30,7 +29,6 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.manifests import Manifests, only_workload
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.submissions import CommandOptions
-from admittance.client.requests.waits import goal_named, reach
 from admittance.events.requests import (
     Applied,
     DeleteReply,
@@ -174,16 +172,15 @@ class Client:
                 await submissions.refuse_misfit(link, workload, anyway=anyway)
             created = await submissions.submit(link, workload, key or "")
             meta = workload.metadata
-            return Job(self, meta.namespace, meta.name, created=created)
+            return Job(self._calls, meta.namespace, meta.name, created=created)
 
     def job(self, name: str, *, namespace: str | None = None) -> Job:
         """A handle for the workload of that name, which need not exist yet."""
-        return Job(self, namespace or self._namespace, name, created=False)
+        return Job(self._calls, namespace or self._namespace, name, created=False)
 
     async def explain(self, name: str, *, namespace: str | None = None) -> ExplainReply:
         """Why a workload waits: for each flavor and check, and what would unblock it."""
-        async with self._calls.call() as link:
-            return await questions.explain(link, name, namespace or "")
+        return await self.job(name, namespace=namespace).explain()
 
     async def wait(
         self,
@@ -193,15 +190,8 @@ class Client:
         timeout: float | None = None,
         namespace: str | None = None,
     ) -> StoredWorkload:
-        """Waits until the workload has a phase, or has Succeeded or Failed; returns the workload.
-
-        A later phase counts too: Running for Admitted, both for QuotaReserved. Raises NotFound if
-        the workload does not exist or is deleted, TimedOut after ``timeout`` seconds, and Refused
-        if the phase can no longer be reached.
-        """
-        async with self._calls.call() as link:
-            wanted, limit = goal_named(phase), check_timeout(timeout)
-            return await reach(link, namespace or link.namespace, name, wanted, limit)
+        """Waits until the workload has a phase, as `Job.wait` does."""
+        return await self.job(name, namespace=namespace).wait(phase, timeout=timeout)
 
     def logs(
         self,
@@ -213,32 +203,9 @@ class Client:
         previous: int = 0,
         namespace: str | None = None,
     ) -> Stream[PodLog]:
-        """The output of the workload's pods, piece by piece; with ``follow`` until it has ended.
-
-        ``pod``: only the pod with this index; ``tail``: only the last lines of each pod;
-        ``previous``: how many runs back, 0 is the newest run. Raises NotFound if the workload, pod,
-        run or output does not exist.
-        """
-
-        async def pieces(link: Link) -> Any:
-            if follow and previous:
-                raise BadInput("an earlier run has ended: previous does not go with follow")
-            replies = history.output_of(
-                link,
-                name,
-                namespace or "",
-                pod=pod,
-                follow=follow,
-                tail=tail,
-                previous=previous,
-            )
-            async with aclosing(replies):
-                async for reply in replies:
-                    for one in reply.pods:
-                        if one.text or one.cut:
-                            yield one
-
-        return self._calls.stream(pieces)
+        """The output of the workload's pods, as `Job.logs` gives it."""
+        job = self.job(name, namespace=namespace)
+        return job.logs(follow=follow, pod=pod, tail=tail, previous=previous)
 
     def events(
         self,
@@ -258,7 +225,7 @@ class Client:
         none.
         """
 
-        def entries(link: Link) -> Any:
+        def entries(link: Link) -> AsyncGenerator[LogEntry]:
             space = None if all_namespaces else namespace or link.namespace
             return history.facts_about(link, space, name, since=since, after=after, follow=follow)
 
@@ -397,7 +364,7 @@ class Client:
         change.
         """
 
-        def told(link: Link) -> Any:
+        def told(link: Link) -> AsyncGenerator[Change]:
             space = None if all_namespaces else namespace or link.namespace
             return objects.watch(link, kind_named(kind), name, space)
 

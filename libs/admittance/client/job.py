@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-from admittance.client.calls import Stream
-from admittance.client.requests.objects import BucketObject
-from admittance.client.requests.waits import Result, result_of
+from admittance.client.calls import Calls, Stream, check_timeout
+from admittance.client.errors import BadInput
+from admittance.client.kinds import WORKLOAD
+from admittance.client.requests import changes, history, objects, questions
+from admittance.client.requests.link import Link
+from admittance.client.requests.waits import Result, goal_named, reach, result_of
 from admittance.events.requests import ExplainReply, LogEntry, SettledReply
 from admittance.events.shapes import PodLog
 from admittance.runtime import clock
@@ -18,51 +22,12 @@ from admittance.workload.phase import phase as phase_of
 from admittance.workload.stored import StoredWorkload
 
 
-class JobClient(Protocol):
-    """What a `Job` asks of its client; the methods are those of `Client`."""
-
-    async def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject: ...
-
-    async def wait(
-        self,
-        name: str,
-        phase: str = ...,
-        *,
-        timeout: float | None = None,
-        namespace: str | None = None,
-    ) -> StoredWorkload: ...
-
-    def logs(
-        self,
-        name: str,
-        *,
-        follow: bool = False,
-        pod: int | None = None,
-        tail: int | None = None,
-        previous: int = 0,
-        namespace: str | None = None,
-    ) -> Stream[PodLog]: ...
-
-    def events(
-        self,
-        name: str | None = None,
-        *,
-        follow: bool = False,
-        after: int = 0,
-        namespace: str | None = None,
-    ) -> Stream[LogEntry]: ...
-
-    async def stop(self, name: str, *, namespace: str | None = None) -> SettledReply: ...
-
-    async def explain(self, name: str, *, namespace: str | None = None) -> ExplainReply: ...
-
-
 class Job:
     """A handle for one workload. ``created``: whether `Client.submit` created it with this call;
     False if it was there before."""
 
-    def __init__(self, client: JobClient, namespace: str, name: str, *, created: bool) -> None:
-        self._client = client
+    def __init__(self, calls: Calls, namespace: str, name: str, *, created: bool) -> None:
+        self._calls = calls
         self._namespace = namespace
         self._name = name
         self._created = created
@@ -87,8 +52,9 @@ class Job:
 
     async def get(self) -> StoredWorkload:
         """The workload as stored. Raises NotFound."""
-        found = await self._client.get("workload", self._name, namespace=self._namespace)
-        return found.workload()
+        async with self._calls.call() as link:
+            found = await objects.find(link, WORKLOAD, self._name, self._namespace)
+            return found.workload()
 
     async def phase(self) -> Phase:
         """The phase of the workload. Raises NotFound."""
@@ -97,10 +63,15 @@ class Job:
     async def wait(
         self, phase: str = Phase.FINISHED, *, timeout: float | None = None
     ) -> StoredWorkload:
-        """Waits until the workload has a phase, as `Client.wait` does."""
-        return await self._client.wait(
-            self._name, phase, timeout=timeout, namespace=self._namespace
-        )
+        """Waits until the workload has a phase, or has Succeeded or Failed; returns the workload.
+
+        A later phase counts too: Running for Admitted, both for QuotaReserved. Raises NotFound if
+        the workload does not exist or is deleted, TimedOut after ``timeout`` seconds, and Refused
+        if the phase can no longer be reached.
+        """
+        async with self._calls.call() as link:
+            wanted, limit = goal_named(phase), check_timeout(timeout)
+            return await reach(link, self._namespace, self._name, wanted, limit)
 
     async def result(self, *, timeout: float | None = None) -> Result:
         """Waits until the job has ended, and returns how. A failed job raises no error here:
@@ -115,26 +86,54 @@ class Job:
         tail: int | None = None,
         previous: int = 0,
     ) -> Stream[PodLog]:
-        """The output of the pods, as `Client.logs` gives it."""
-        return self._client.logs(
-            self._name,
-            follow=follow,
-            pod=pod,
-            tail=tail,
-            previous=previous,
-            namespace=self._namespace,
-        )
+        """The output of the pods, piece by piece; with ``follow`` until the workload has ended.
+
+        ``pod``: only the pod with this index; ``tail``: only the last lines of each pod;
+        ``previous``: how many runs back, 0 is the newest run. Raises NotFound if the workload, pod,
+        run or output does not exist.
+        """
+
+        async def pieces(link: Link) -> AsyncGenerator[PodLog]:
+            if follow and previous:
+                raise BadInput("an earlier run has ended: previous does not go with follow")
+            replies = history.output_of(
+                link,
+                self._name,
+                self._namespace,
+                pod=pod,
+                follow=follow,
+                tail=tail,
+                previous=previous,
+            )
+            async with aclosing(replies):
+                async for reply in replies:
+                    for one in reply.pods:
+                        if one.text or one.cut:
+                            yield one
+
+        return self._calls.stream(pieces)
 
     def events(self, *, follow: bool = False, after: int = 0) -> Stream[LogEntry]:
-        """The facts of the log about the workload, as `Client.events` gives them."""
-        return self._client.events(
-            self._name, follow=follow, after=after, namespace=self._namespace
-        )
+        """The facts of the log about the workload and its variants, as `Client.events` gives
+        them."""
+
+        def entries(link: Link) -> AsyncGenerator[LogEntry]:
+            return history.facts_about(
+                link, self._namespace, self._name, after=after, follow=follow
+            )
+
+        return self._calls.stream(entries)
 
     async def cancel(self) -> SettledReply:
-        """Stops the job, as `Client.stop` does."""
-        return await self._client.stop(self._name, namespace=self._namespace)
+        """Stops the job: it is evicted, and not admitted again until `Client.activate`. The outcome
+        is ``ignored`` if it is stopped already."""
+        async with self._calls.call() as link:
+            made = await changes.change(
+                link, changes.STOP, self._name, self._namespace, spelled="cancel"
+            )
+            return made.reply
 
     async def explain(self) -> ExplainReply:
-        """Why the workload waits."""
-        return await self._client.explain(self._name, namespace=self._namespace)
+        """Why the workload waits: for each flavor and check, and what would unblock it."""
+        async with self._calls.call() as link:
+            return await questions.explain(link, self._name, self._namespace)

@@ -66,7 +66,12 @@ class SyncJob:
         return self._thread.run(self._inner.phase)
 
     def wait(self, phase: str = Phase.FINISHED, *, timeout: float | None = None) -> StoredWorkload:
-        """Waits until the workload has a phase, as `Client.wait` does."""
+        """Waits until the workload has a phase, or has Succeeded or Failed; returns the workload.
+
+        A later phase counts too: Running for Admitted, both for QuotaReserved. Raises NotFound if
+        the workload does not exist or is deleted, TimedOut after ``timeout`` seconds, and Refused
+        if the phase can no longer be reached.
+        """
         return self._thread.run(lambda: self._inner.wait(phase, timeout=timeout))
 
     def result(self, *, timeout: float | None = None) -> Result:
@@ -82,21 +87,28 @@ class SyncJob:
         tail: int | None = None,
         previous: int = 0,
     ) -> Iterator[PodLog]:
-        """The output of the pods, as `Client.logs` gives it."""
+        """The output of the pods, piece by piece; with ``follow`` until the workload has ended.
+
+        ``pod``: only the pod with this index; ``tail``: only the last lines of each pod;
+        ``previous``: how many runs back, 0 is the newest run. Raises NotFound if the workload, pod,
+        run or output does not exist.
+        """
         return self._thread.iterate(
             lambda: self._inner.logs(follow=follow, pod=pod, tail=tail, previous=previous)
         )
 
     def events(self, *, follow: bool = False, after: int = 0) -> Iterator[LogEntry]:
-        """The facts of the log about the workload, as `Client.events` gives them."""
+        """The facts of the log about the workload and its variants, as `Client.events` gives
+        them."""
         return self._thread.iterate(lambda: self._inner.events(follow=follow, after=after))
 
     def cancel(self) -> SettledReply:
-        """Stops the job, as `Client.stop` does."""
+        """Stops the job: it is evicted, and not admitted again until `Client.activate`. The outcome
+        is ``ignored`` if it is stopped already."""
         return self._thread.run(self._inner.cancel)
 
     def explain(self) -> ExplainReply:
-        """Why the workload waits."""
+        """Why the workload waits: for each flavor and check, and what would unblock it."""
         return self._thread.run(self._inner.explain)
 
 
@@ -244,12 +256,7 @@ class SyncClient:
         timeout: float | None = None,
         namespace: str | None = None,
     ) -> StoredWorkload:
-        """Waits until the workload has a phase, or has Succeeded or Failed; returns the workload.
-
-        A later phase counts too: Running for Admitted, both for QuotaReserved. Raises NotFound if
-        the workload does not exist or is deleted, TimedOut after ``timeout`` seconds, and Refused
-        if the phase can no longer be reached.
-        """
+        """Waits until the workload has a phase, as `Job.wait` does."""
         return self._thread.run(
             lambda: self._inner.wait(name, phase, timeout=timeout, namespace=namespace)
         )
@@ -264,12 +271,7 @@ class SyncClient:
         previous: int = 0,
         namespace: str | None = None,
     ) -> Iterator[PodLog]:
-        """The output of the workload's pods, piece by piece; with ``follow`` until it has ended.
-
-        ``pod``: only the pod with this index; ``tail``: only the last lines of each pod;
-        ``previous``: how many runs back, 0 is the newest run. Raises NotFound if the workload, pod,
-        run or output does not exist.
-        """
+        """The output of the workload's pods, as `Job.logs` gives it."""
         return self._thread.iterate(
             lambda: self._inner.logs(
                 name, follow=follow, pod=pod, tail=tail, previous=previous, namespace=namespace

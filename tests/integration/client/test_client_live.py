@@ -62,7 +62,8 @@ async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> Non
         result.check()
     assert [piece.text async for piece in job.logs(follow=True)] == ["hi\n"]
     facts = [entry.subject.split(".")[-3] async for entry in job.events()]
-    assert (facts[0], facts[-1]) == ("submitted", "finished")
+    assert facts[0] == "submitted"
+    assert "finished" in facts
     assert [one.name for one in await client.list(labels="t=x", states="Failed")] == [job.name]
     assert (await job.explain()).phase == await job.phase() == "Finished"
     assert (await client.delete("workload", job.name)).outcome == "deleted"
