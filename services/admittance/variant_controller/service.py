@@ -31,7 +31,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.messages import deployment_secret, message_id
+from admittance.runtime.bus.messages import known_secret, message_id
 from admittance.runtime.errors import Refused, Unavailable, is_temporary
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.admin import show_metrics
@@ -191,7 +191,7 @@ class FamilyReconciler:
         throttle = LogThrottle()
         while True:
             try:
-                return await deployment_secret(self._bus)
+                return await known_secret(self._bus)
             except (Unavailable, Refused) as error:
                 if not is_temporary(error):
                     raise

@@ -18,9 +18,11 @@ from admittance.runtime.bus.messages import (
     SECRET_KEY,
     deployment_secret,
     forget_earlier_secret,
+    known_secret,
     message_id,
 )
 from admittance.runtime.bus.puller import Delivery, Puller
+from admittance.runtime.errors import Unavailable
 from support.nats.system_subjects import endpoints
 from support.servers import LIMIT, until, within
 
@@ -90,8 +92,11 @@ async def test_one_bad_request_does_not_affect_later_requests(bus: Bus) -> None:
 
 
 async def test_the_secret_is_created_once_and_keys_the_message_ids(bus: Bus) -> None:
+    # A service that may not write the key leaves it alone: a refusal would be told as a bug.
+    with pytest.raises(Unavailable, match="has not made the secret"):
+        await known_secret(bus)
     secret = await deployment_secret(bus)
-    assert await deployment_secret(bus) == secret
+    assert await deployment_secret(bus) == await known_secret(bus) == secret
     assert await get(bus, SECRET_KEY) is None, "users may read this bucket"
     assert message_id(secret, "uid", 7, "admitted") == message_id(secret, "uid", 7, "admitted")
     assert message_id(secret, "uid", 7, "admitted") != message_id(b"guess", "uid", 7, "admitted")
@@ -99,6 +104,7 @@ async def test_the_secret_is_created_once_and_keys_the_message_ids(bus: Bus) -> 
 
 async def test_the_secret_of_an_earlier_version_is_moved(bus: Bus) -> None:
     await bus.publish(put_message(SECRET_KEY, b"earlier", expected=0))
+    assert await known_secret(bus) == b"earlier"
     assert await deployment_secret(bus) == b"earlier"
     await forget_earlier_secret(bus)
     await forget_earlier_secret(bus)

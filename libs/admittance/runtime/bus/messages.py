@@ -28,9 +28,9 @@ from admittance.events.names import token
 from admittance.events.system import DeadLetter
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import delete_message, get, put_message
-from admittance.runtime.bus.bus import MESSAGE_ID, NOT_PERMITTED, Bus, Outgoing
+from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.puller import Delivery
-from admittance.runtime.errors import Busy, Refused, StaleRevision, Unavailable
+from admittance.runtime.errors import Busy, StaleRevision, Unavailable
 
 SECRET_KEY: Final = "_admittance.secret"
 
@@ -38,7 +38,7 @@ SECRET_KEY: Final = "_admittance.secret"
 async def deployment_secret(bus: Bus) -> bytes:
     """The secret of this deployment, created at first use. The secret is kept in the bucket of
     claims, from which users read nothing. A deployment of an earlier version keeps its secret: see
-    `forget_earlier_secret`. Raises Unavailable if another service must create the secret.
+    `forget_earlier_secret`. Only the workload-controller may create the secret. Raises Unavailable.
     """
     while True:
         entry = await get(bus, SECRET_KEY, bucket=subjects.CLAIMS)
@@ -56,11 +56,18 @@ async def deployment_secret(bus: Bus) -> bytes:
             await bus.publish(message)
         except StaleRevision:
             continue
-        except Refused as error:
-            if error.code == NOT_PERMITTED:
-                raise Unavailable("the workload-controller has not made the secret yet") from None
-            raise
         return message.data
+
+
+async def known_secret(bus: Bus) -> bytes:
+    """The secret of this deployment. Raises Unavailable if the workload-controller has not created
+    the secret yet.
+    """
+    for place in (subjects.CLAIMS, subjects.BUCKET):
+        entry = await get(bus, SECRET_KEY, bucket=place)
+        if entry is not None and entry.value:
+            return entry.value
+    raise Unavailable("the workload-controller has not made the secret yet")
 
 
 async def forget_earlier_secret(bus: Bus) -> None:
