@@ -11,7 +11,8 @@ from contextlib import aclosing
 from admittance.client.calls import Calls, Stream, check_timeout
 from admittance.client.errors import BadInput
 from admittance.client.kinds import WORKLOAD
-from admittance.client.requests import changes, history, objects, questions
+from admittance.client.requests import changes, history, objects
+from admittance.client.requests.explanation import explanation
 from admittance.client.requests.link import Link
 from admittance.client.requests.waits import Result, goal_named, reach, result_of
 from admittance.events.requests import ExplainReply, LogEntry, SettledReply
@@ -136,4 +137,4 @@ class Job:
     async def explain(self) -> ExplainReply:
         """Why the workload waits: for each flavor and check, and what would unblock it."""
         async with self._calls.call() as link:
-            return await questions.explain(link, self._name, self._namespace)
+            return (await explanation(link, self._name, self._namespace)).reply

@@ -10,7 +10,7 @@ from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue
 from admittance.cli import get
 from admittance.cli.events import recent
-from admittance.cli.explain import corrected, explained, preempted
+from admittance.cli.explain import explained, preempted
 from admittance.cli.show import (
     capacity_requests,
     pools,
@@ -30,6 +30,7 @@ from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import pairs, sentence
 from admittance.cli.support.times import age, stamp
+from admittance.client.requests.explanation import answer_of_runner, corrected
 from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
 from admittance.family import rules_of
@@ -62,7 +63,7 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
             asked = await capacity_requests.of_family(bus, found, family)
             silent = await capacity_requests.silent_classes(bus, asked)
             because = await _because(bus, found, clock.now())
-            answer = await runner_waits.answer_of_runner(bus, found.workload(), clock.now())
+            answer = await answer_of_runner(bus, found.workload(), clock.now())
             failed = runner_waits.retry_lines(answer.retries, clock.now())
             _show_workload(found, events, clock.now(), family, because, asked, silent, failed)
             return

@@ -6,31 +6,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
 
 from admittance.api.units import render
-from admittance.cli.get import find
 from admittance.cli.show import runner_waits, sections, tables
 from admittance.cli.show.families import (
     Family,
     FamilyMember,
-    family_of,
-    is_parent,
-    is_variant,
-    parent_of,
 )
 from admittance.cli.show.objects import Found, field
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
-from admittance.cli.support.times import age, span, stamp
+from admittance.cli.support.times import age, stamp
+from admittance.client.requests.explanation import NO_RUNNER, corrected, explanation
 from admittance.events.explanation import (
-    STOP_POLICY_REMOVAL,
     Ahead,
     Holder,
     Outlook,
@@ -41,35 +35,16 @@ from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, Var
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
 from admittance.quota.cell import UNLIMITED
 from admittance.runtime import clock
-from admittance.workload.conditions import is_held
 from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import StoredWorkload
 
 
 async def explain(call: Call, name: str) -> None:
     """Prints the scheduler's answer and the admission checks of the stored workload."""
     async with link(call) as bus:
-        found = await find(bus, kinds.WORKLOAD, name)
-        workload = found.workload()
-        now = clock.now()
-        # The scheduler keeps no finished workloads, so the explanation is made from the stored
-        # workload.
-        reply = (
-            ExplainReply()
-            if phase(workload, now) is Phase.FINISHED
-            else await bus.ask(
-                "explain", Explain(name=name), ExplainReply, namespace=call.namespace
-            )
-        )
-        family = await family_of(bus, found) if is_parent(workload) else None
-        parent = await parent_of(bus, found) if is_variant(workload) else None
+        found, reply, family, (held_back, retries), refused = await explanation(bus, name)
+        workload, now = found.workload(), clock.now()
         waits = await _capacity(bus, found, family, now)
-        held_back, retries = await runner_waits.answer_of_runner(bus, workload, now)
-        refused = await runner_waits.refused_by_runners(bus, workload, now)
-    if reply.error:
-        raise AnswerIsNo(reply.error)
-    reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
-    reply = runner_waits.with_runners(reply, held_back, refused)
     rows = field(found.plain(), "status", "admissionChecks", default=[])
     checks = sections.check_values(rows, workload)
     value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
@@ -87,7 +62,7 @@ async def explain(call: Call, name: str) -> None:
     if call.output is Output.WIDE:
         output.cut_nothing()
     _show(found, reply, value["phase"], family, refused.why)
-    if held_back and held_back != runner_waits.NO_RUNNER:
+    if held_back and held_back != NO_RUNNER:
         output.say(f"its runner has not started it yet: {output.clean(held_back)}")
     _list("Failed pods", runner_waits.retry_lines(retries, now))
     _list("Waits for capacity", waits)
@@ -102,89 +77,6 @@ async def _capacity(
     from admittance.cli.show.capacity_requests import of_family, waits_for
 
     return tuple(waits_for(await of_family(bus, found, family), now))
-
-
-OF_QUEUE: Final = (STOP_POLICY_REMOVAL, "ClusterQueue ")
-"""First words of the phrases about changes that the queue of the workload needs."""
-
-
-def corrected(
-    workload: StoredWorkload,
-    reply: ExplainReply,
-    now: datetime,
-    parent: StoredWorkload | None = None,
-) -> ExplainReply:
-    """Returns reply with phase and reason of the stored workload, if the workload runs or does not
-    compete for quota now: then the stored phase and reason are more exact than the scheduler's.
-
-    The verdicts about flavors stay in the reply, since they say whether the workload would fit.
-    ``parent``: the parent workload if the workload is a variant.
-    """
-    where = phase(workload, now)
-    reason, message = tables.reason_of(workload, now)
-    match where:
-        case Phase.FINISHED | Phase.DEACTIVATED | Phase.REJECTED | Phase.BACKOFF:
-            pass
-        case Phase.PENDING if reason == "OnHold":
-            pass
-        case Phase.RUNNING if reply.phase == Phase.ADMITTED:
-            # Only the stored workload says whether its pods are ready.
-            return replace(reply, phase=str(where))
-        case Phase.QUOTA_RESERVED if reason and reply.reason == where:
-            # The scheduler only knows that the workload holds quota; the stored status says what
-            # the workload waits for.
-            return replace(reply, reason=reason)
-        case _:
-            return reply
-    if where is Phase.BACKOFF:
-        silent = (one for one in reply.checks if one.inactive)
-        message += "".join(f"; {one.name} is inactive ({one.inactive})" for one in silent)
-    of_queue = (one for one in reply.unblocked_by if one.startswith(OF_QUEUE))
-    steps = ", and ".join(chain(_steps(workload, parent, now), of_queue))
-    if where is Phase.FINISHED:
-        steps = ""
-    spec = head(workload)
-    return replace(
-        reply,
-        phase=str(where),
-        reason=reason,
-        message=message,
-        local_queue=reply.local_queue or spec.queue_name,
-        priority=reply.priority or spec.priority or 0,
-        position=0,
-        outlook=None,
-        ahead=(),
-        holders=(),
-        held_by=(),
-        unblocked_by=(steps,) if steps else (),
-    )
-
-
-def _steps(workload: StoredWorkload, parent: StoredWorkload | None, now: datetime) -> Iterator[str]:
-    """Yields each step that is needed before the workload competes for quota again."""
-    name, where = workload.metadata.name, phase(workload, now)
-    of_parent = list(_steps(parent, None, now)) if parent is not None else []
-    yield from of_parent
-    follows = False
-    if of_parent:
-        from admittance.family import STOPPED
-
-        # A variant that only follows its parent becomes active with the parent.
-        follows = workload.status.stopped_by not in STOPPED
-    if where in (Phase.DEACTIVATED, Phase.REJECTED) and not follows:
-        yield f"`admit activate workload {name}`"
-    if is_held(workload):
-        yield f"`admit release workload {name}`"
-    if where is Phase.BACKOFF:
-        yield _retry(workload, now)
-
-
-def _retry(workload: StoredWorkload, now: datetime) -> str:
-    state = workload.status.requeue_state
-    until = state.requeue_at if state is not None else None
-    if until is None:
-        return "its retry"
-    return f"its retry at {stamp(until)} (in {span((until - now).total_seconds())})"
 
 
 def _show(

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from admittance.cli.explain import corrected
 from admittance.cli.show import tables
+from admittance.client.requests.explanation import corrected
 from admittance.events.explanation import OpenCheck
 from admittance.events.requests import ExplainReply
 from admittance.workload.stored import StoredWorkload

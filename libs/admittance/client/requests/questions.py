@@ -12,20 +12,14 @@ from admittance.client.errors import (
     RequestFailed,
 )
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, field, find, find_all
+from admittance.client.requests.objects import BucketObject, field, find_all
 from admittance.events.requests import (
-    Explain,
-    ExplainReply,
     PendingQuery,
     PendingReply,
     PendingRow,
     Queues,
     QueuesReply,
 )
-from admittance.runtime import clock
-from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import head
-from admittance.workload.waiting_reason import reason_of
 
 T = TypeVar("T")
 
@@ -101,32 +95,6 @@ async def pending_rows(
 async def queues(link: Link, query: Queues, namespace: str | None) -> QueuesReply:
     """The live counters of queues. Raises RequestFailed."""
     reply = await link.ask("queues", query, QueuesReply, namespace=namespace)
-    if reply.error:
-        raise RequestFailed(reply.error)
-    return reply
-
-
-# Explanations. --------------------------------------------------------------------------
-
-
-async def explain(link: Link, name: str, namespace: str = "") -> ExplainReply:
-    """Why the workload waits. The scheduler keeps no finished workloads, whose explanation is made
-    from the stored workload."""
-    found = await find(link, kinds.WORKLOAD, name, namespace)
-    workload, now = found.workload(), clock.now()
-    where = phase(workload, now)
-    reason, message = reason_of(workload, now)
-    if where is Phase.FINISHED:
-        spec = head(workload)
-        return ExplainReply(
-            phase=str(where),
-            reason=reason,
-            message=message,
-            local_queue=spec.queue_name,
-            priority=spec.priority or 0,
-        )
-    request = Explain(name=name)
-    reply = await link.ask("explain", request, ExplainReply, namespace=found.namespace)
     if reply.error:
         raise RequestFailed(reply.error)
     return reply

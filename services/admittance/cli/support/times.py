@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from admittance.cli.support.errors import BadInput
+from admittance.client.times import span as span
+from admittance.client.times import stamp as stamp
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
@@ -54,28 +56,6 @@ def moment_of(text: str, option: str, now: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def span(seconds: float) -> str:
-    """A duration as text: ``45s``, ``5m10s``, ``3h20m``, ``4d2h``: two units; a smaller unit of
-    zero is left out.
-    """
-    left = max(0, round(seconds))
-    if left < 60:
-        return f"{left}s"
-    pairs = (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1))
-    for big, big_seconds, small, small_seconds in pairs:
-        if left >= big_seconds:
-            rest = left % big_seconds // small_seconds
-            return f"{left // big_seconds}{big}" + (f"{rest}{small}" if rest else "")
-    return f"{left}s"
-
-
 def age(since: datetime | None, now: datetime) -> str:
     """The time from ``since`` to ``now``, as text; ``-`` if ``since`` is None."""
     return "-" if since is None else span((now - since).total_seconds())
-
-
-def stamp(moment: datetime | None) -> str:
-    """The moment as text, like ``2026-02-07T00:10:00Z``; ``-`` for None."""
-    if moment is None:
-        return "-"
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

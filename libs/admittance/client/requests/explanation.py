@@ -1,0 +1,229 @@
+"""Explains why a workload waits: the scheduler's answer, corrected by what is stored, with what
+runners say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.client import kinds
+from admittance.client.errors import NoResponder, RequestFailed
+from admittance.client.requests.families import (
+    Family,
+    family_of,
+    is_parent,
+    is_variant,
+    parent_of,
+)
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, find
+from admittance.client.times import span, stamp
+from admittance.events.explanation import STOP_POLICY_REMOVAL
+from admittance.events.reading_requests import Runners, RunnersReply
+from admittance.events.requests import Explain, ExplainReply, Logs, LogsReply
+from admittance.events.shapes import PodRetries
+from admittance.runtime import clock
+from admittance.workload.conditions import is_held
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.waiting_reason import reason_of
+
+
+class Explanation(NamedTuple):
+    """Why a workload waits. ``found``: the workload; ``family``: of a parent; ``runner``: what its
+    runner says; ``refused``: why no runner would start its job."""
+
+    found: BucketObject
+    reply: ExplainReply
+    family: Family | None
+    runner: RunnerAnswer
+    refused: RunnersReply
+
+
+async def explanation(link: Link, name: str, namespace: str = "") -> Explanation:
+    """The explanation of a workload. Raises NotFound, and RequestFailed if the scheduler does not
+    answer."""
+    found = await find(link, kinds.WORKLOAD, name, namespace)
+    workload, now = found.workload(), clock.now()
+    # The scheduler keeps no finished workloads, so the explanation is made from the stored
+    # workload.
+    reply = ExplainReply()
+    if phase(workload, now) is not Phase.FINISHED:
+        request = Explain(name=name)
+        reply = await link.ask("explain", request, ExplainReply, namespace=found.namespace)
+    family = await family_of(link, found) if is_parent(workload) else None
+    parent = await parent_of(link, found) if is_variant(workload) else None
+    runner = await answer_of_runner(link, workload, now)
+    refused = await refused_by_runners(link, workload, now)
+    if reply.error:
+        raise RequestFailed(reply.error)
+    reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
+    reply = with_runners(reply, runner.held_back, refused)
+    if not reply.phase:
+        reply = replace(reply, phase=str(phase(workload, now)))
+    return Explanation(found, reply, family, runner, refused)
+
+
+# What the stored workload knows better. -------------------------------------------------
+
+OF_QUEUE: Final = (STOP_POLICY_REMOVAL, "ClusterQueue ")
+"""First words of the phrases about changes that the queue of the workload needs."""
+
+
+def corrected(
+    workload: StoredWorkload,
+    reply: ExplainReply,
+    now: datetime,
+    parent: StoredWorkload | None = None,
+) -> ExplainReply:
+    """Returns reply with phase and reason of the stored workload, if the workload runs or does not
+    compete for quota now: then the stored phase and reason are more exact than the scheduler's.
+
+    The verdicts about flavors stay in the reply, since they say whether the workload would fit.
+    ``parent``: the parent workload if the workload is a variant.
+    """
+    where = phase(workload, now)
+    reason, message = reason_of(workload, now)
+    match where:
+        case Phase.FINISHED | Phase.DEACTIVATED | Phase.REJECTED | Phase.BACKOFF:
+            pass
+        case Phase.PENDING if reason == "OnHold":
+            pass
+        case Phase.RUNNING if reply.phase == Phase.ADMITTED:
+            # Only the stored workload says whether its pods are ready.
+            return replace(reply, phase=str(where))
+        case Phase.QUOTA_RESERVED if reason and reply.reason == where:
+            # The scheduler only knows that the workload holds quota; the stored status says what
+            # the workload waits for.
+            return replace(reply, reason=reason)
+        case _:
+            return reply
+    if where is Phase.BACKOFF:
+        silent = (one for one in reply.checks if one.inactive)
+        message += "".join(f"; {one.name} is inactive ({one.inactive})" for one in silent)
+    of_queue = (one for one in reply.unblocked_by if one.startswith(OF_QUEUE))
+    steps = ", and ".join(chain(_steps(workload, parent, now), of_queue))
+    if where is Phase.FINISHED:
+        steps = ""
+    spec = head(workload)
+    return replace(
+        reply,
+        phase=str(where),
+        reason=reason,
+        message=message,
+        local_queue=reply.local_queue or spec.queue_name,
+        priority=reply.priority or spec.priority or 0,
+        position=0,
+        outlook=None,
+        ahead=(),
+        holders=(),
+        held_by=(),
+        unblocked_by=(steps,) if steps else (),
+    )
+
+
+def _steps(workload: StoredWorkload, parent: StoredWorkload | None, now: datetime) -> Iterator[str]:
+    """Yields each step that is needed before the workload competes for quota again."""
+    name, where = workload.metadata.name, phase(workload, now)
+    of_parent = list(_steps(parent, None, now)) if parent is not None else []
+    yield from of_parent
+    follows = False
+    if of_parent:
+        from admittance.family import STOPPED
+
+        # A variant that only follows its parent becomes active with the parent.
+        follows = workload.status.stopped_by not in STOPPED
+    if where in (Phase.DEACTIVATED, Phase.REJECTED) and not follows:
+        yield f"`admit activate workload {name}`"
+    if is_held(workload):
+        yield f"`admit release workload {name}`"
+    if where is Phase.BACKOFF:
+        yield _retry(workload, now)
+
+
+def _retry(workload: StoredWorkload, now: datetime) -> str:
+    state = workload.status.requeue_state
+    until = state.requeue_at if state is not None else None
+    if until is None:
+        return "its retry"
+    return f"its retry at {stamp(until)} (in {span((until - now).total_seconds())})"
+
+
+# What runners say. ----------------------------------------------------------------------
+
+ASK_SECONDS: Final = 2.0
+"""How long a runner has for its answer: less than for other requests, since most workloads wait for
+nothing on their runner."""
+
+
+NO_RUNNER: Final = "no runner answers"
+START_A_RUNNER: Final = "a runner: `admit serve runner`, or `admit up` without --no-runner"
+
+
+class RunnerAnswer(NamedTuple):
+    """What the runner of a workload says about its job. ``held_back``: why it has not started the
+    job yet; ""; it has started the job, or does not say. ``retries``: the pods that failed and run
+    again; None: there are none, or it does not say."""
+
+    held_back: str = ""
+    retries: PodRetries | None = None
+
+
+async def answer_of_runner(link: Link, workload: StoredWorkload, now: datetime) -> RunnerAnswer:
+    """What the runner of an admitted workload says, with `NO_RUNNER` if the job has not started and
+    no runner listens; nothing if it does not answer in time, or if the user may not ask."""
+    where = phase(workload, now)
+    if where not in (Phase.ADMITTED, Phase.RUNNING):
+        return RunnerAnswer()
+    asked = Logs(name=workload.metadata.name, tail=0)
+    try:
+        reply = await link.ask(
+            "logs",
+            asked,
+            LogsReply,
+            namespace=workload.metadata.namespace,
+            timeout=ASK_SECONDS,
+        )
+    except NoResponder:
+        return RunnerAnswer(NO_RUNNER if where is Phase.ADMITTED else "")
+    except RequestFailed:
+        return RunnerAnswer()
+    return RunnerAnswer(reply.waiting, reply.retries)
+
+
+WAITING: Final = frozenset({Phase.PENDING, Phase.BACKOFF, Phase.QUOTA_RESERVED})
+
+
+async def refused_by_runners(link: Link, workload: StoredWorkload, now: datetime) -> RunnersReply:
+    """Why no runner would start the job of the workload; empty if the workload does not wait, if
+    one would start it, or if there is no answer: the user may not ask, or the workload-controller
+    is away or older than this program."""
+    if not link.user or phase(workload, now) not in WAITING:
+        # On a server without users no runner announces rules that count.
+        return RunnersReply()
+    asked = Runners(name=workload.metadata.name)
+    namespace = workload.metadata.namespace
+    try:
+        reply = await link.ask(
+            "runners", asked, RunnersReply, namespace=namespace, timeout=ASK_SECONDS
+        )
+    except RequestFailed:
+        return RunnersReply()
+    return RunnersReply() if reply.error else reply
+
+
+def with_runners(reply: ExplainReply, held_back: str, refused: RunnersReply) -> ExplainReply:
+    """The explanation with what the runners add: the answers of `answer_of_runner` and
+    `refused_by_runners`."""
+    if held_back == NO_RUNNER:
+        # Another program may run workloads too, but none of ours will.
+        message = f"{reply.message}; {NO_RUNNER}"
+        return replace(reply, message=message, unblocked_by=(*reply.unblocked_by, START_A_RUNNER))
+    if refused.why:
+        return replace(reply, unblocked_by=(*reply.unblocked_by, f"besides: {refused.needed}"))
+    return reply
