@@ -177,6 +177,7 @@ def test_configuration_of_an_earlier_version_is_written_again(
     shown = capsys.readouterr()
     assert shown.out == f"written: {config}\n"
     assert "takes effect when the server starts" in shown.err
+    assert ("revoke its users and add them again" in shown.err) == ("--jwt" in how)
     # JWTs have their time.
     assert [line.split()[:1] for line in config.read_text().splitlines()] == [
         line.split()[:1] for line in current.splitlines()

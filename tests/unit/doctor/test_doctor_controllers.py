@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.doctor.controllers import controller_finding
-from admittance.cli.doctor.finding import OK
+from admittance.cli.doctor import controllers
+from admittance.cli.doctor.controllers import (
+    capacity_classes,
+    check_controllers,
+    controller_finding,
+)
+from admittance.cli.doctor.finding import OK, Finding
+from admittance.cli.support.errors import NotAllowed
+from admittance.cli.support.link import Link, NoResponder
 from admittance.events.system import EVERY_CALL_FAILS
 
 
@@ -74,3 +83,31 @@ def test_the_doctor_checks_a_check_controller(
 def test_a_durable_without_an_admission_check_is_a_note() -> None:
     found = controller_finding("ctl", {"num_pending": 0}, [])
     assert (found.state == OK, "no AdmissionCheck names it" in found.found) == (False, True)
+
+
+@pytest.mark.parametrize("look", [check_controllers, capacity_classes])
+@pytest.mark.parametrize(
+    ("failure", "ends"), [(NoResponder("not running"), False), (NotAllowed("no right"), True)]
+)
+async def test_without_a_workload_controller_doctor_shows_its_other_findings(
+    monkeypatch: pytest.MonkeyPatch,
+    look: Callable[[Link], Awaitable[list[Finding]]],
+    failure: Exception,
+    ends: bool,
+) -> None:
+    async def consumers(_: object) -> dict[str, Any]:
+        return {"ctl": {}}
+
+    async def fails(*_: object) -> None:
+        raise failure
+
+    durables = SimpleNamespace(existing=consumers)
+    monkeypatch.setattr(controllers, "check_durables", durables)
+    monkeypatch.setattr(controllers, "provider_durables", durables)
+    monkeypatch.setattr(controllers, "lookup_all", fails)
+    link: Any = SimpleNamespace(bus=None)
+    if ends:
+        with pytest.raises(NotAllowed):
+            await look(link)
+    else:
+        assert await look(link) == []

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -87,11 +87,19 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
     await tell_servers(call, store)
 
 
+OLD_JWTS: Final = (
+    "the JWTs of users keep the permissions that their roles had when the JWTs were made: for an "
+    "upgrade that changes a role, revoke its users and add them again before the new version starts"
+)
+
+
 async def write_again(call: Call, folder: Path) -> None:
     """Writes ``auth.conf`` with the roles of this version, and reloads the running servers."""
     store = AuthStore(folder)
     store.rewrite()
     output.say(f"written: {store.folder / CONFIG}")
+    if store.has_jwts:
+        output.note(OLD_JWTS)
     await tell_servers(call, store)
 
 

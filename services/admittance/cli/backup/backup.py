@@ -77,6 +77,16 @@ PAUSE_SECONDS: Final = 2.0
 _encode = msgspec.json.Encoder().encode
 
 
+def _needed(role: str) -> str:
+    """What a login with the role, that lacks a right, needs for a backup."""
+    if role != "backup":
+        return "a backup needs a login with the role backup"
+    return (
+        "the server knows the role backup of another version: run `admit auth reload` of this "
+        "version, and with JWTs revoke the user and add it again"
+    )
+
+
 async def backup(call: Call, target: str) -> int:
     """Writes the backup to the file; ``-``: to standard output."""
     shown = "standard output" if target == STANDARD_INPUT else target
@@ -86,7 +96,7 @@ async def backup(call: Call, target: str) -> int:
                 written = await _write(one.bus, file, steps)
                 await asyncio.to_thread(_read_again, file, shown, steps)
             except AccessDenied as error:
-                raise NotAllowed(f"{error}; a backup needs a login with the role backup") from None
+                raise NotAllowed(f"{error}; {_needed(one.bus.nc.role)}") from None
             except Refused as error:
                 if error.code == NO_STREAM:
                     raise AnswerIsNo(

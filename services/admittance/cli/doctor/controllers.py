@@ -11,8 +11,9 @@ from admittance.api.meta import Condition
 from admittance.cli.doctor.consumers import backlog, unread_since
 from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding
 from admittance.cli.show.capacity_requests import is_provider_answering, record_of
-from admittance.cli.show.objects import lookup_all
+from admittance.cli.show.objects import Found, lookup_all
 from admittance.cli.support import kinds
+from admittance.cli.support.errors import AnswerIsNo, NotAllowed
 from admittance.cli.support.link import Link
 from admittance.cli.support.times import age
 from admittance.events.system import EVERY_CALL_FAILS
@@ -34,6 +35,17 @@ CHECK_REQUESTS_UNREAD_MAX = 1_000
 """With more unread requests than this, the check controller is reported as not running."""
 
 
+async def _listed(bus: Link, kind: kinds.Kind) -> list[Found] | None:
+    """All objects of the kind; None if the workload-controller, which lists them for a login of a
+    person, does not answer: another finding reports that."""
+    try:
+        return await lookup_all(bus, kind.patterns(None)[0])
+    except NotAllowed:
+        raise
+    except AnswerIsNo:
+        return None
+
+
 async def check_controllers(bus: Link) -> list[Finding]:
     """A finding for every check controller that an AdmissionCheck names or that has a durable
     consumer.
@@ -42,8 +54,11 @@ async def check_controllers(bus: Link) -> list[Finding]:
         durables = await check_durables.existing(bus.bus)
     except (Refused, Unavailable):
         return []
+    objects = await _listed(bus, kinds.CHECK)
+    if objects is None:
+        return []
     checks: dict[str, list[AdmissionCheck]] = {}
-    for found in await lookup_all(bus, kinds.CHECK.patterns(None)[0]):
+    for found in objects:
         if (check := found.decoded(AdmissionCheck)) is not None:
             checks.setdefault(check.spec.controller_name, []).append(check)
     return [
@@ -116,13 +131,17 @@ async def capacity_classes(bus: Link) -> list[Finding]:
         durables = await provider_durables.existing(bus.bus)
     except (Refused, Unavailable):
         return []
+    objects = await _listed(bus, kinds.PROVISIONING)
+    requests = await _listed(bus, kinds.REQUEST)
+    if objects is None or requests is None:
+        return []
     configs: dict[str, list[str]] = {}
-    for found in await lookup_all(bus, kinds.PROVISIONING.patterns(None)[0]):
+    for found in objects:
         if (config := found.decoded(ProvisioningRequestConfig)) is not None:
             named = configs.setdefault(config.spec.provisioning_class_name, [])
             named.append(config.metadata.name)
     records: dict[str, list[Record]] = {}
-    for found in await lookup_all(bus, kinds.REQUEST.patterns(None)[0]):
+    for found in requests:
         if (record := record_of(found)) is not None:
             records.setdefault(record.spec.provisioning_class_name, []).append(record)
     names = sorted(durables.keys() | configs.keys() | records.keys())
