@@ -16,6 +16,7 @@ from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
 from admittance.sdk.program_metrics import ProgramMetrics
 from admittance.telemetry.span_metrics import SpanMetrics
 from admittance.variant_controller.service import FAMILY_GAUGES
+from admittance.workload_controller.usage.log_retention import LOG_BOUND, LOG_BYTES
 from admittance.workload_controller.workload_metrics import CHECK_ACTIVE, WorkloadMetrics
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
@@ -78,7 +79,7 @@ def by_service() -> Mapping[str, list[Definition]]:
     spans = SpanMetrics().metrics(lambda: 0, lambda: 0)
     return {
         "scheduler": [*QUEUE_GAUGES, *attempts],
-        "workload-controller": [*counted, CHECK_ACTIVE],
+        "workload-controller": [*counted, CHECK_ACTIVE, LOG_BYTES, LOG_BOUND],
         "variant-controller": list(FAMILY_GAUGES),
         "provisioning-check": [REQUESTS, *unusable_answers().definitions],
         "runner": list(RUNNER_GAUGES),

@@ -123,6 +123,7 @@ def workload_controller(user: User) -> Permissions:
             f"{JS}.STREAM.MSG.GET.{subjects.SUMMARIES}",
             f"{JS}.DIRECT.GET.{subjects.SUMMARIES}",
         ),
+        *rules("keep the log below its bound", f"{JS}.STREAM.PURGE.{LOG}"),
         *rules("log changed objects", f"{subjects.OBJECTS}*.*.*.*"),
         *rules("ask checks", *each("admit.check.{}.*.*.*", said)),
         *rules("log what it decided", *each("admit.workload.{}.*.*", outputs)),

@@ -76,11 +76,13 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 class EventsReply(Reply, frozen=True, kw_only=True):
     """``complete``: false if the log may have more entries after the sequence ``after``, up to
-    which this reply covers the log; the reply may have no entries."""
+    which this reply covers the log; the reply may have no entries. ``compacted_until``: facts about
+    workloads from before this time were removed from the log to keep it small; None: none were."""
 
     entries: tuple[LogEntry, ...] = ()
     complete: bool = True
     after: int = 0
+    compacted_until: datetime | None = None
 
     def covered(self) -> int:
         """The sequence after which the next request continues."""

@@ -50,19 +50,57 @@ async def events(
     async with link(call) as bus:
         shown = 0
         effects = FactEffects()
+        removed = RemovedEvents()
         variants = (
             VariantNames(bus, call.namespace, workload) if workload and not all_namespaces else None
         )
-        async for entry in _entries(bus, namespace, workload, since, variants, follow=follow):
+        entries = _entries(bus, namespace, workload, since, variants, removed, follow=follow)
+        async for entry in entries:
+            if not shown and workload and removed.are_before(entry):
+                output.note(f"events {removed.text()}")
             _show(call, entry, variants.tags if variants is not None else {}, effects)
             shown += 1
+        if not shown and workload and removed.until is not None and since is None:
+            key = kinds.WORKLOAD.object_key(call.namespace, workload)
+            exists = not all_namespaces and await lookup(bus, key) is not None
+            if exists:
+                output.note(f"the events of workload {workload} {removed.text()}")
+                return
     if shown:
         return
     where = f" in namespace {namespace}" if namespace else ""
+    if workload and since is None and removed.until is not None:
+        raise AnswerIsNo(
+            f"no events of workload {workload}{where} are left; those {removed.text()}"
+        )
     if workload and since is None:
         raise AnswerIsNo(f"no events of workload {workload}{where}")
     if call.output not in (Output.JSON, Output.YAML):
         output.note(f"no events{f' of workload {workload}' if workload else ''}{where}")
+
+
+class RemovedEvents:
+    """Which events were removed from the log to keep it small. ``until``: those from before this
+    time; None: none were, or that is not known yet."""
+
+    def __init__(self) -> None:
+        self.until: datetime | None = None
+
+    def note(self, until: datetime) -> None:
+        """Records that the events from before this time were removed."""
+        self.until = until
+
+    def are_before(self, first: LogEntry) -> bool:
+        """Whether events of a workload may be missing before the first one that is left."""
+        submitted = "submitted" in first.subject.split(".")[2:4]
+        return self.until is not None and not submitted
+
+    def text(self) -> str:
+        """The rest of a sentence about the events."""
+        return (
+            f"from before {stamp(self.until)} were removed to keep the log below ADMIT_LOG_BYTES; "
+            "`admit usage` has their sums"
+        )
 
 
 async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
@@ -82,7 +120,7 @@ def history(
 ) -> AsyncIterator[LogEntry]:
     """All entries of the log about the workload and its variants, oldest first, also those about
     earlier workloads of the same name."""
-    return _entries(bus, namespace, name, None, variants, follow=False)
+    return _entries(bus, namespace, name, None, variants, RemovedEvents(), follow=False)
 
 
 def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
@@ -134,6 +172,7 @@ def _entries(
     workload: str | None,
     since: datetime | None,
     variants: VariantNames | None,
+    removed: RemovedEvents,
     *,
     follow: bool,
 ) -> AsyncIterator[LogEntry]:
@@ -145,6 +184,7 @@ def _entries(
         follow=follow,
         also=variants.names if variants is not None else no_names,
         on_away=lambda error: output.warn(str(error)),
+        on_removed=removed.note,
     )
 
 

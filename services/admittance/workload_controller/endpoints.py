@@ -50,8 +50,10 @@ from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.manifest_writer import ManifestWriter
 from admittance.workload_controller.outside_consumers import OutsideConsumers
 from admittance.workload_controller.reading_endpoints import (
+    CompactedUntil,
     OutcomeOf,
     namespace_of,
+    never_compacted,
     reading_endpoints,
 )
 
@@ -79,6 +81,7 @@ class Endpoints:
         manifest_bytes: int = MANIFEST_BYTES_MAX,
         sharing: Sharing = BOTH,
         more: Mapping[str, micro.Handler] = NO_HANDLERS,
+        compacted_until: CompactedUntil = never_compacted,
     ) -> None:
         self._bus = bus
         self._instance = instance
@@ -90,6 +93,7 @@ class Endpoints:
         self._manifest_bytes = manifest_bytes
         self._sharing = sharing
         self._more = more
+        self._compacted_until = compacted_until
         self._service: micro.Serving | None = None
 
     async def start(self) -> None:
@@ -110,7 +114,7 @@ class Endpoints:
                 "admit.api.runners.*": self._runners_of,
                 "admit.api.settled": self._settled,
                 "admit.api.settled.*": self._settled,
-                **reading_endpoints(self._bus, self._outcome, self._family),
+                **reading_endpoints(self._bus, self._outcome, self._family, self._compacted_until),
                 **self._more,
             },
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -72,12 +73,25 @@ def no_family(_namespace: str, _name: str) -> Iterable[str]:
     return ()
 
 
+CompactedUntil: TypeAlias = Callable[[], datetime | None]
+"""A function that returns the time until which facts about workloads were removed from the log to
+keep it small; None if none were."""
+
+
+def never_compacted() -> None:
+    """A `CompactedUntil` of a log without a bound."""
+
+
 def reading_endpoints(
-    bus: Bus, outcome: OutcomeOf = no_outcome, family: FamilyOf = no_family
+    bus: Bus,
+    outcome: OutcomeOf = no_outcome,
+    family: FamilyOf = no_family,
+    compacted_until: CompactedUntil = never_compacted,
 ) -> Mapping[str, micro.Handler]:
     """The handler of each subject, for all endpoints of this module."""
     objects = partial(_objects, bus)
-    events = partial(_events, bus, outcome, family, micro.Turns(HISTORIES_MAX, HISTORIES_EACH))
+    turns = micro.Turns(HISTORIES_MAX, HISTORIES_EACH)
+    events = partial(_events, bus, outcome, family, compacted_until, turns)
     return {
         **OutsideConsumers(bus).endpoints(),
         "admit.api.objects": objects,
@@ -139,6 +153,7 @@ async def _events(
     bus: Bus,
     outcome: OutcomeOf,
     family: FamilyOf,
+    compacted_until: CompactedUntil,
     turns: micro.Turns,
     data: bytes,
     subject: str,
@@ -176,7 +191,9 @@ async def _events(
     entries = first_fitting([_entry(one, outcome(one.sequence)) for one in found])
     if len(entries) < len(found):
         after, whole = entries[-1].sequence, False
-    return EventsReply(entries=tuple(entries), complete=whole, after=after)
+    return EventsReply(
+        entries=tuple(entries), complete=whole, after=after, compacted_until=compacted_until()
+    )
 
 
 ABOUT_WORKLOADS: Final = (

@@ -19,6 +19,7 @@ from admittance.control.controller import Controller
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import subjects
 from admittance.events.requests import SettledReply
+from admittance.events.shapes import Finding
 from admittance.lease import CONTROLLER
 from admittance.quota.references import sharing_of
 from admittance.runtime import clock
@@ -30,6 +31,7 @@ from admittance.runtime.leader.leader_elected_service import LeaderElectedServic
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import task_group
+from admittance.runtime.telemetry.findings import report_findings
 from admittance.runtime.telemetry.metrics import Gauges
 from admittance.workload.limits import Limits, changed_limits, limits_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
@@ -51,6 +53,12 @@ from admittance.workload_controller.takeover import (
     load_controller,
 )
 from admittance.workload_controller.usage.endpoint import UsageEndpoint
+from admittance.workload_controller.usage.log_retention import (
+    LOG_BOUND,
+    LOG_BYTES,
+    LogRetention,
+    sizes_of_log,
+)
 from admittance.workload_controller.usage.summarizer import UsageSummarizer
 from admittance.workload_controller.user_requests import UserRequests
 from admittance.workload_controller.workload_metrics import (
@@ -99,11 +107,19 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def gauges() -> dict[str, dict[tuple[str, ...], float]]:
         active = elected.work
         controller = active.controller if active is not None else None
-        return {CHECK_ACTIVE.name: active_checks(controller)} if controller is not None else {}
+        if active is None or controller is None:
+            return {}
+        return {CHECK_ACTIVE.name: active_checks(controller), **sizes_of_log(active.retention)}
+
+    def findings() -> list[Finding]:
+        retention = elected.work.retention if elected.work is not None else None
+        return retention.findings() if retention is not None else []
 
     counted = metrics.metrics if metrics is not None else ()
-    async with show_metrics(settings, *counted, Gauges((CHECK_ACTIVE,), gauges)):
-        await elected.run(stop)
+    shown = Gauges((CHECK_ACTIVE, LOG_BYTES, LOG_BOUND), gauges)
+    async with show_metrics(settings, *counted, shown):
+        with report_findings(findings):
+            await elected.run(stop)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -133,6 +149,7 @@ class ActiveController:
         self._metrics = metrics
         self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
         self._usage = UsageSummarizer(bus)
+        self.retention: LogRetention | None = None
         self._swept = 0
         self._marks: deque[tuple[float, int]] = deque()
         self._progress = asyncio.Event()
@@ -192,12 +209,18 @@ class ActiveController:
             limits.max_manifest_bytes,
             sharing_of(settings.configuration),
             UsageEndpoint(bus, controller, self._usage).endpoints(),
+            lambda: self._usage.store.position.compacted_until,
         )
         people = self._people = UserRequests(bus, controller, limits, self._metrics, runners)
         following = follow_manifests(bus, controller, durables, self._on_written)
         # If one of the tasks fails, all end: for instance, without the task that follows manifests
         # the leader would judge decisions by old manifests.
         async with task_group() as tasks:
+            if settings.log_bytes:
+                retention = self.retention = LogRetention(
+                    *(bus, settings.log_bytes, self._usage, lambda: self._puller.floor, controller)
+                )
+                tasks.create_task(retention.run(), name="log retention")
             tasks.create_task(following, name="manifests")
             tasks.create_task(heartbeats.run(), name="heartbeats")
             tasks.create_task(deletions.run(), name="deletions")

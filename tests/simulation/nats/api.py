@@ -158,6 +158,13 @@ class Api:
             else:
                 server.deliver(reply, reply, "", found.data, header_block(_placed(name, found)))
             return
+        if names := asked.get("multi_last"):
+            lasts = [message for name in names if (message := stream.last.get(name)) is not None]
+            for message in sorted(lasts, key=lambda one: one.sequence):
+                placed = header_block(_placed(stream.name, message))
+                server.deliver(reply, reply, "", message.data, placed)
+            server.status(reply, "204 EOB" if lasts else "404 Message Not Found")
+            return
         since = asked.get("start_time")
         after = _virtual(since) if since else 0.0
         matches, left, sent = matching([asked.get("next_by_subj") or ">"]), asked.get("batch", 1), 0

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.events import is_of
+from admittance.cli.events import RemovedEvents, is_of
 from admittance.cli.show.event_lines import FactEffects, is_bookkeeping, line_of
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -244,6 +244,24 @@ def test_refreshes_of_a_parents_summary_are_recognized() -> None:
     nudge, other = facts.Aggregated(**WORKLOAD), facts.Activated(**WORKLOAD)
     assert is_bookkeeping(entry(subject_of(nudge), encode(nudge)))
     assert not is_bookkeeping(entry(subject_of(other), encode(other)))
+
+
+@pytest.mark.parametrize(
+    ("subject", "until", "missing"),
+    [
+        pytest.param("admit.workload.finished.ns.w", NOON, True, id="the first one left is late"),
+        pytest.param("admit.user.ada.deleted.ns.w", NOON, True, id="that of a user"),
+        pytest.param("admit.workload.submitted.ns.w", NOON, False, id="its submission is left"),
+        pytest.param("admit.user.ada.submitted.ns.w", NOON, False, id="by a user"),
+        pytest.param("admit.workload.finished.ns.w", None, False, id="no facts were removed"),
+    ],
+)
+def test_events_that_were_removed_are_missed_before_the_first_one_left(
+    subject: str, until: datetime | None, missing: bool
+) -> None:
+    removed = RemovedEvents()
+    removed.until = until
+    assert removed.are_before(entry(subject, b"{}")) is missing
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,10 @@ def _ignore(_error: ClientError) -> None:
     pass
 
 
+def _ignore_time(_time: datetime) -> None:
+    pass
+
+
 async def facts_about(
     link: Link,
     namespace: str | None,
@@ -50,6 +54,7 @@ async def facts_about(
     follow: bool,
     also: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
     on_away: Callable[[ClientError], None] = _ignore,
+    on_removed: Callable[[datetime], None] = _ignore_time,
 ) -> AsyncGenerator[LogEntry]:
     """Yields facts of the log, the oldest first, each once; with ``follow`` also new ones.
 
@@ -57,6 +62,7 @@ async def facts_about(
     ``after``: only facts from this time on, and after this sequence. ``also``: returns further
     names of workloads whenever the log is read; None: the names of the workload's family.
     ``on_away``: called when the log cannot be read for a while, after which no fact is missed.
+    ``on_removed``: called with the time before which facts were removed to keep the log small.
     """
     news = asyncio.Event()
     heard: list[Any] = []
@@ -90,6 +96,8 @@ async def facts_about(
             if reply.error:
                 raise RequestFailed(reply.error)
             begun = True
+            if reply.compacted_until is not None:
+                on_removed(reply.compacted_until)
             for entry in reply.entries:
                 if family and follow:
                     told.add(plain(entry.subject.rpartition(".")[2]))

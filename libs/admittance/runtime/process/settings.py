@@ -15,7 +15,7 @@ from admittance.api.configuration import Configuration
 from admittance.api.names import name_error
 from admittance.api.problems import ManifestError
 from admittance.api.reading.configuration_file import RETENTION_MIN, read_file
-from admittance.api.units import seconds
+from admittance.api.units import BadQuantity, parse, seconds
 from admittance.events.names import token
 from admittance.runtime import chance
 from admittance.runtime.connection_options import (
@@ -37,7 +37,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``instance``: a token, unique among the instances of a service. A runner must keep its
     ``instance`` over restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: the number of
     replicas of each stream; 1 without a cluster. ``log_days``: how many days a fact stays on the
-    log; 0: as the log is set, 42 for a new log. ``finished_seconds``: how long a finished workload
+    log; 0: as the log is set, 42 for a new log. ``log_bytes``: the size of the log above which its
+    oldest facts are removed; 0: none are. ``finished_seconds``: how long a finished workload
     stays in the bucket; its facts stay on the log. ``checkpoint_seconds``: time between two
     checkpoints, if anything changed. ``drain_seconds``: how long an evicted job keeps its quota if
     its runner does not answer. ``check_delay_seconds``: the longest delay that a check's Retry can
@@ -55,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: Path | None = None
     replicas: int = 1
     log_days: int = 0
+    log_bytes: int = 0
     lease_seconds: float = 5.0
     claim_seconds: float = 300.0
     finished_seconds: float = 7 * 86_400.0
@@ -102,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             data_dir=folder,
             replicas=_replicas(env),
             log_days=whole_number(env, "ADMIT_LOG_DAYS", 0, least=1),
+            log_bytes=size_of_log(env),
             lease_seconds=number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
             claim_seconds=number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
             finished_seconds=number(
@@ -198,6 +201,26 @@ def whole_number(env: Mapping[str, str], name: str, default: int, *, least: int)
     if not value.is_integer():
         raise SetupError(f"{name}={env[name]} is not a whole number")
     return int(value)
+
+
+LOG_BYTES_MIN: Final = 64 << 20
+"""The smallest bound of the log: the newest 20,000 messages stay in any case."""
+
+
+def size_of_log(env: Mapping[str, str]) -> int:
+    """The value of ``ADMIT_LOG_BYTES`` in bytes, such as ``8Gi``; 0: it is not set. Raises
+    SetupError."""
+    name = "ADMIT_LOG_BYTES"
+    text = env.get(name)
+    if not text:
+        return 0
+    try:
+        size = int(parse(text.removesuffix("B")))
+    except BadQuantity:
+        raise SetupError(f"{name}={text!r} is not a size like 8Gi or 500Mi") from None
+    if size < LOG_BYTES_MIN:
+        raise SetupError(f"{name}={text} is less than {LOG_BYTES_MIN >> 20}Mi")
+    return size
 
 
 def choice(env: Mapping[str, str], name: str, choices: Mapping[str, T]) -> T | None:

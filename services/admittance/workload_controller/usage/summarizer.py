@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -12,7 +14,7 @@ from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import RELEASES, STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import StoredMessage, read_in_order
+from admittance.runtime.bus.history import StoredMessage, next_from_leader, read_in_order
 from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
@@ -62,9 +64,11 @@ class UsageSummarizer:
 
     async def run(self) -> None:
         """Folds facts until it is cancelled. An error ends no leader: the facts stay on the log."""
+        pause = 0.0
         while True:
             await self._news.wait()
-            await asyncio.sleep(FOLD_SECONDS)
+            await asyncio.sleep(pause)
+            pause = FOLD_SECONDS
             self._news.clear()
             try:
                 await self.fold_now()
@@ -84,11 +88,34 @@ class UsageSummarizer:
         """Folds and stores all facts that are on the log. Raises Refused, among others
         StaleRevision after another leader stored a summary, or Unavailable; then the next call
         begins with what is stored."""
+        async with self._folding():
+            pass
+
+    async def counted(self, end: int) -> int:
+        """Folds, and returns the sequence up to which no fact is needed for sums any more.
+        ``end``: the sequence of a message of the log. Raises what `fold_now` raises."""
+        async with self._folding() as fold:
+            # The fold reads from any replica, which may lag.
+            more = await next_from_leader(self._bus, STREAM, fold.position, RELEASES)
+            return min(end if more is None else fold.position, fold.again(end))
+
+    async def compacted(self, through: int, until: datetime) -> None:
+        """Stores that the facts about workloads up to ``through`` are removed from the log, which
+        was until that time. Raises what `fold_now` raises."""
+        async with self._folding() as fold:
+            await self.store.store_position(
+                compacted=through, compacted_until=until, again=max(through, fold.again())
+            )
+
+    @asynccontextmanager
+    async def _folding(self) -> AsyncIterator[UsageFold]:
+        """The fold, with all facts, for as long as no other task uses it."""
         async with self._lock:
             try:
                 if self._fold is None:
                     self._fold = await self._begin()
                 await self._fold_all(self._fold)
+                yield self._fold
             except BaseException:
                 self._fold = None
                 raise
