@@ -134,8 +134,8 @@ class Client:
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
-        ``key``: makes the submission repeatable. A call with the key of an earlier call in the
-        namespace creates no second job, even if the answer to the earlier call was lost, and
+        ``key``: makes the submission repeatable. A call with the key of an earlier call of the same
+        user in the namespace creates no second job, even if the earlier answer was lost, and
         returns a `Job` with ``created`` False. So does the submission of a workload that exists
         with the same name and spec.
 
@@ -146,7 +146,7 @@ class Client:
             space = opening.namespace_of(namespace, link.namespace)
             if key is not None:
                 submissions.check_key(key)
-            ending = submissions.ending_of(space, key) if key is not None else ""
+            ending = submissions.ending_of(space, link.user, key) if key is not None else ""
             if manifest is not None:
                 others = (command, name, cpu, memory, gpu, priority, priority_class, env, labels)
                 if any(one is not None for one in others) or image or flavors or count != 1:

@@ -206,8 +206,8 @@ class SyncClient:
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
-        ``key``: makes the submission repeatable. A call with the key of an earlier call in the
-        namespace creates no second job, even if the answer to the earlier call was lost, and
+        ``key``: makes the submission repeatable. A call with the key of an earlier call of the same
+        user in the namespace creates no second job, even if the earlier answer was lost, and
         returns a `Job` with ``created`` False. So does the submission of a workload that exists
         with the same name and spec.
 

@@ -359,9 +359,10 @@ def check_key(key: str) -> None:
         raise BadInput(f"key {key[:KEY_MAX]!r} is not 1 to {KEY_MAX} printable characters")
 
 
-def ending_of(namespace: str, key: str) -> str:
-    """The end of a generated name: the same letters for the same namespace and key."""
-    number = int.from_bytes(blake2b(f"{namespace}/{key}".encode(), digest_size=16).digest())
+def ending_of(namespace: str, user: str, key: str) -> str:
+    """The end of a generated name: the same letters for the same namespace, user and key."""
+    whole = f"{namespace}/{user}/{key}".encode()
+    number = int.from_bytes(blake2b(whole, digest_size=16).digest())
     letters = []
     for _ in range(10):
         number, place = divmod(number, len(_LETTERS))
@@ -390,11 +391,11 @@ async def submit(link: Link, workload: Workload, key: str = "") -> bool:
     meta = workload.metadata
     if key:
         present = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
-        if present is not None and _key_of(present) == key:
+        if present is not None and is_submission(present, key, link.user):
             return False
         annotations = {**meta.annotations, SUBMISSION_KEY: key}
         workload = replace(workload, metadata=replace(meta, annotations=annotations))
-        whole = f"{meta.namespace}/{meta.name}/{key}"
+        whole = f"{meta.namespace}/{meta.name}/{link.user}/{key}"
         message_id = f"key-{blake2b(whole.encode(), digest_size=16).hexdigest()}"
     fact = submitted(workload)
     stored_before: set[int] = set()
@@ -403,6 +404,10 @@ async def submit(link: Link, workload: Workload, key: str = "") -> bool:
     return reply.outcome != "ignored" and not stored_before
 
 
-def _key_of(found: BucketObject) -> str:
-    annotations = field(found.plain(), "metadata", "annotations", default={})
-    return str(annotations.get(SUBMISSION_KEY, ""))
+def is_submission(found: BucketObject, key: str, user: str) -> bool:
+    """Whether a submission of the user with this key made the workload. ``user``: "" on a server
+    without users."""
+    value = found.plain()
+    annotations = field(value, "metadata", "annotations", default={})
+    by = field(value, "status", "submittedBy", default="")
+    return (annotations.get(SUBMISSION_KEY), by) == (key, user)
