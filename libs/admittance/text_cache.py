@@ -17,17 +17,28 @@ LONGEST: Final = 512
 """The most characters of a text that a cache keeps: more than any valid name has."""
 
 
+class _Results(dict[str, R]):
+    """The results of a function by its texts. A lookup of a known text calls no code in Python."""
+
+    def __init__(self, function: Callable[[str], R], maxsize: int) -> None:
+        super().__init__()
+        self._function = function
+        self._maxsize = maxsize
+
+    def __missing__(self, text: str) -> R:
+        result = self._function(text)
+        if len(text) <= LONGEST:
+            if len(self) >= self._maxsize:
+                self.clear()
+            self[text] = result
+        return result
+
+
 def text_cache(maxsize: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
-    """A decorator: the results for the newest ``maxsize`` texts are kept."""
+    """A decorator: the results for at most ``maxsize`` texts are kept."""
 
     def decorate(function: Callable[[str], R]) -> Callable[[str], R]:
-        kept = lru_cache(maxsize=maxsize)(function)
-
-        def call(text: str) -> R:
-            return kept(text) if len(text) <= LONGEST else function(text)
-
-        call.__doc__ = function.__doc__
-        return call
+        return _Results(function, maxsize).__getitem__
 
     return decorate
 

@@ -4,7 +4,7 @@ applied."""
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from admittance.control.commit import Commit, LogMessage
 from admittance.control.controller import Controller
@@ -83,16 +83,14 @@ class GuardedFold(BatchFold):
         if logged.sequence in self._aside:
             self._set_aside(logged, self._aside[logged.sequence])
             return True
-        lists: tuple[list[Any], ...] = (self._notes, self._dead, self._echoes)
-        lengths = [len(one) for one in lists]
+        notes, dead, echoes = len(self._notes), len(self._dead), len(self._echoes)
         applied = self._applied
         try:
             return super().take(logged)
         except Exception as error:
             if self._applied != applied:
                 raise NotFolded(logged.sequence, error) from error
-            for one, length in zip(lists, lengths, strict=True):
-                del one[length:]
+            del self._notes[notes:], self._dead[dead:], self._echoes[echoes:]
             self._aside[logged.sequence] = error
             self._set_aside(logged, error)
             return True

@@ -56,6 +56,8 @@ class Objects:
     def __init__(self) -> None:
         self._kept: dict[str, StoredObject] = {}
         self._gone: dict[str, int] = {}
+        self._found: dict[tuple[str, str, str], StoredObject] = {}
+        """Objects by the parts of their keys: each fact looks up a dozen."""
         self._global_defaults: dict[str, PriorityClass] = {}
         self.terminating: set[str] = set()
         """Keys of objects marked for deletion."""
@@ -70,6 +72,7 @@ class Objects:
     def keep(self, key: str, kept: StoredObject) -> None:
         """Sets the object at the key."""
         self._kept[key] = kept
+        self._found.clear()
         self._gone.pop(key, None)
         self._global_defaults.pop(key, None)
         if isinstance(kept.object, PriorityClass) and kept.object.global_default:
@@ -83,6 +86,7 @@ class Objects:
     def gone(self, key: str, revision: int) -> None:
         """Records that the object at the key was deleted, and the revision of the deletion."""
         self._kept.pop(key, None)
+        self._found.clear()
         self._global_defaults.pop(key, None)
         self.terminating.discard(key)
         self._gone[key] = revision
@@ -100,8 +104,14 @@ class Objects:
     def _object(self, prefix: str, namespace: str, name: str) -> Any:
         if not name:
             return None
-        kept = self._kept.get(object_key(prefix, namespace, name))
-        return kept.object if kept is not None else None
+        parts = prefix, namespace, name
+        kept = self._found.get(parts)
+        if kept is None:
+            kept = self._kept.get(object_key(prefix, namespace, name))
+            if kept is None:
+                return None
+            self._found[parts] = kept
+        return kept.object
 
     def local_queue(self, namespace: str, name: str) -> LocalQueue | None:
         found: LocalQueue | None = self._object("localqueue", namespace, name)

@@ -49,8 +49,11 @@ def find(workload: StoredWorkload, kind: str) -> Condition | None:
 
 def is_true(workload: StoredWorkload, kind: str) -> bool:
     """Whether the condition is present with status True."""
-    found = find(workload, kind)
-    return found is not None and found.status == "True"
+    # A fact asks this thirty times, so the function calls no other one.
+    for condition in workload.status.conditions:
+        if condition.type == kind:
+            return condition.status == "True"
+    return False
 
 
 def is_false(workload: StoredWorkload, kind: str) -> bool:
