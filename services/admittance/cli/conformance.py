@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
-import yaml
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.meta import ObjectMeta
-from admittance.api.problems import Problem
+from admittance.api.problems import ManifestError, Problem
+from admittance.api.reading.values import read_values
 from admittance.api.units import BadQuantity, amount
 from admittance.api.validation.meta import object_name
 from admittance.api.validation.validate import validate
@@ -224,11 +224,11 @@ def parameters_of(path: Path | None) -> Any:
     if path is None:
         return None
     try:
-        found = yaml.safe_load(path.read_bytes())
+        found = read_values(path.read_bytes(), str(path))
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path} is not YAML: {error}") from None
+    except ManifestError as error:
+        raise BadInput(str(error)) from None
     if isinstance(found, dict) and "apiVersion" in found and "kind" in found:
         found = found.get("spec")
     try:

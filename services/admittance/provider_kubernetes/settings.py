@@ -148,6 +148,8 @@ def _read(path: Path) -> Any:
         return yaml.safe_load(path.read_text())
     except UnicodeDecodeError:
         raise BadKubeconfig("the file is not a text file") from None
+    except RecursionError:
+        raise BadKubeconfig("the file is nested too deep") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import yaml
 
+from admittance.api.problems import ManifestError
+from admittance.api.reading.values import read_values
 from admittance.api.units import BadQuantity, amount, render
 from admittance.events.requests import Apply, ApplyReply, Queues, QueuesReply
 from admittance.runtime import clock
@@ -122,10 +123,12 @@ class BenchPlan(NamedTuple):
 def read(path: Path) -> Generator:
     """Reads a generator file. Raises SetupError with the file, the field and the problem."""
     try:
-        return msgspec.convert(yaml.safe_load(path.read_bytes()), Generator)
+        return msgspec.convert(read_values(path.read_bytes(), str(path)), Generator)
     except OSError as error:
         raise SetupError(f"{path}: the generator file cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except ManifestError as error:
+        raise SetupError(f"not a generator file: {error}") from None
+    except msgspec.ValidationError as error:
         raise SetupError(f"{path}: not a generator file: {' '.join(str(error).split())}") from None
 
 
