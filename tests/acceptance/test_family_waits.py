@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from admittance.cli.show import sections, tables
+from admittance.cli.show import sections
 from admittance.events import facts
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.workload.phase import phase
+from admittance.workload.waiting_reason import reason_of
 from support.cores.family_cores import FamilyCores, cores_with_families
 
 TWO = {"reservation": 4, "on-demand": 4}
@@ -70,7 +71,7 @@ def test_explain_describe_and_the_stored_parent_show_the_same_wait() -> None:
         "; on-demand: waits until 2026-01-01T12:05:00Z: The admission check slow is in state Retry"
     )
     # What describe and get show.
-    reason, message = tables.reason_of(parent, cores.now)
+    reason, message = reason_of(parent, cores.now)
     assert (reason, message) == ("AdmissionCheck", cores.message("j", "QuotaReserved"))
     variants = [cores.stored(name) for name in (BETTER, WORSE)]
     shown = sections.next_attempt(parent, cores.now, variants)
@@ -106,7 +107,7 @@ def test_a_rejected_family_names_each_check_and_its_message() -> None:
         "Deactivated due to AdmissionCheck in Rejected state: every variant was rejected: "
         'reservation: "quick" (over budget); on-demand: "slow" (no such image)'
     )
-    assert tables.reason_of(cores.stored("j"), cores.now)[1] == cores.message("j", "Evicted")
+    assert reason_of(cores.stored("j"), cores.now)[1] == cores.message("j", "Evicted")
 
 
 def test_a_family_with_delayed_variants_waits_for_the_first() -> None:

@@ -11,7 +11,7 @@ import yaml
 from admittance.api.checks import Foreign, ProvisioningRetryStrategy
 from admittance.api.limits import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.api.reading import manifest
-from admittance.cli.support import kinds
+from admittance.client import kinds
 from admittance.provider_pool.manifests import pool_of
 from admittance.provisioning.records import ANNOTATION, DETAILS_MAX, delay_seconds
 from admittance.provisioning.steps import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from test_cli import Up
-from test_cli_why import until
+
+from support.servers import answer_with
 
 pytestmark = pytest.mark.bus
 
@@ -62,7 +63,7 @@ def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         submit(up, "first", "--flavor", "reservation")
         up.ok("wait", "workload", "first", "--for", "Running", "--timeout", "50s")
         submit(up, "job")
-        until(lambda: phase(up, WORST), lambda found: found == "QuotaReserved")
+        answer_with(lambda: phase(up, WORST), lambda found: found == "QuotaReserved")
         yield up
         assert up.end(signal.SIGTERM) == 0
     finally:
@@ -129,7 +130,7 @@ def test_an_explanation_goes_variant_by_variant(admit: Up) -> None:
     def explained() -> Any:
         return admit.ok("explain", "workload", "job", "-o", "json").json()
 
-    why = until(explained, lambda found: found["variants"][0]["explained"].get("parked"))
+    why = answer_with(explained, lambda found: found["variants"][0]["explained"].get("parked"))
     best, worst = why["variants"]
     assert (best["variant"], best["why"]) == ("reservation", "race")
     assert best["explained"]["flavors"][0]["flavor"] == "reservation"
@@ -193,12 +194,12 @@ def test_the_what_if_command_reports_families(admit: Up) -> None:
 def test_a_family_is_stopped_approved_and_activated_by_its_user(admit: Up) -> None:
     stopped = admit.ok("stop", "workload", BEST)
     assert "continues with the others" in stopped.err
-    until(lambda: rows(admit, "get", "workload", "job")[BEST], lambda row: "User" in row)
+    answer_with(lambda: rows(admit, "get", "workload", "job")[BEST], lambda row: "User" in row)
     assert f"{WORST} approved" in admit.ok("approve", "workload", "job").out
     admit.ok("wait", "workload", "job", "--for", "Running", "--timeout", "50s")
     assert "tries it again" in admit.ok("activate", "workload", BEST).err
     admit.ok("finish", "workload", "first")
-    until(
+    answer_with(
         lambda: rows(admit, "get", "workload", "job"),
         lambda found: found["job"][3] == "Running" and found["job"][4] == "reservation",
     )
@@ -245,7 +246,7 @@ def test_fewer_pods_and_a_missing_flavor_are_reported_at_once(admit: Up) -> None
     told = admit.ok("submit", "-f", "-", stdin=json.dumps(partial))
     assert "with a minCount it is a regular workload, and tries no variants" in told.err
     submit(admit, "nowhere", "--flavor", "gold", "--anyway")
-    why = until(
+    why = answer_with(
         lambda: admit.ok("explain", "workload", "nowhere", "-o", "json").json(),
         lambda found: found["reason"] == "NoMatchingFlavor",
     )

@@ -12,9 +12,10 @@ from admittance.api.checks import Foreign
 from admittance.api.reading.manifest import Document
 from admittance.api.workload import Job, Workload
 from admittance.cli.submit import submission_of, submit_all
-from admittance.cli.support import files, kinds, output
+from admittance.cli.support import files, output
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
+from admittance.client import kinds
 from admittance.client.requests import applying
 
 FOREIGN: Final = " (foreign parameters)"

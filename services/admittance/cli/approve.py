@@ -10,18 +10,17 @@ import asyncio
 from contextlib import aclosing
 from typing import Final
 
-from admittance.cli.get import find
-from admittance.cli.show import tables
-from admittance.cli.show.objects import Found
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import sentence
+from admittance.client import kinds
 from admittance.client.requests import changes
-from admittance.client.requests.objects import follow
+from admittance.client.requests.objects import BucketObject, find, follow
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
+from admittance.workload.waiting_reason import reason_of
 
 FOLLOW_SECONDS: Final = 5.0
 """How long to wait after an approval for the workload to be admitted."""
@@ -44,7 +43,7 @@ async def give_verdict(
         await _print_effect(bus, given.found, given.check, given.state)
 
 
-async def _print_effect(bus: Link, found: Found, check: str, state: str) -> None:
+async def _print_effect(bus: Link, found: BucketObject, check: str, state: str) -> None:
     """Prints the phase of the workload a few seconds after the verdict."""
     workload = (await find(bus, kinds.WORKLOAD, found.name)).workload()
     others = [
@@ -60,13 +59,13 @@ async def _print_effect(bus: Link, found: Found, check: str, state: str) -> None
     if where is Phase.QUOTA_RESERVED and others:
         output.note(f"{found.name} still waits for {', '.join(others)}")
         return
-    reason, message = tables.reason_of(workload, now)
+    reason, message = reason_of(workload, now)
     because = sentence(reason, message)
     running = where in (Phase.ADMITTED, Phase.RUNNING)
     output.note(f"{found.name} is {where}" + (f" ({because})" if because and not running else ""))
 
 
-async def _settled(bus: Link, found: Found, workload: StoredWorkload) -> StoredWorkload:
+async def _settled(bus: Link, found: BucketObject, workload: StoredWorkload) -> StoredWorkload:
     try:
         async with (
             asyncio.timeout(FOLLOW_SECONDS),

@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from admittance.cli.get import find
 from admittance.cli.show.capacity_requests import record_of
-from admittance.cli.show.objects import Found, lookup
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import Link, NoResponder, link
 from admittance.cli.support.options import Call
+from admittance.client import kinds
 from admittance.client.requests import applying, changes
+from admittance.client.requests.objects import BucketObject, find, lookup
 from admittance.events import facts
 from admittance.events.requests import Delete, DeleteReply
 from admittance.provisioning.records import Record
@@ -126,7 +126,7 @@ async def _delete_workload(bus: Link, name: str) -> None:
         output.note(f"{name} disappears as soon as its job has stopped")
 
 
-async def _delete_unreadable(bus: Link, found: Found) -> None:
+async def _delete_unreadable(bus: Link, found: BucketObject) -> None:
     """Deletes an unreadable entry at a workload's key in the bucket."""
     fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
     reply = await changes.outcome_of(bus, fact)
@@ -205,7 +205,7 @@ async def delete_request(bus: Link, name: str) -> None:
         output.note(await _what_follows(bus, before))
 
 
-async def _is_gone(bus: Link, found: Found, before: Record | None) -> bool:
+async def _is_gone(bus: Link, found: BucketObject, before: Record | None) -> bool:
     """Whether the ProvisioningRequest was deleted or replaced within a few seconds."""
     until = clock.monotonic() + PATIENCE_SECONDS
     while clock.monotonic() < until:

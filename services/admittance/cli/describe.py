@@ -21,16 +21,17 @@ from admittance.cli.show import (
 )
 from admittance.cli.show.capacity_requests import record_of
 from admittance.cli.show.event_lines import EventLine
-from admittance.cli.show.families import Family, family_of, is_parent, is_variant, parent_of
-from admittance.cli.show.objects import Found, field
 from admittance.cli.show.tables import admission_text
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import pairs, sentence
 from admittance.cli.support.times import age, stamp
+from admittance.client import kinds
 from admittance.client.requests.explanation import answer_of_runner, corrected
+from admittance.client.requests.families import Family, family_of, is_parent, is_variant, parent_of
+from admittance.client.requests.objects import BucketObject, field, find
 from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
 from admittance.family import rules_of
@@ -39,6 +40,7 @@ from admittance.runtime import clock
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.waiting_reason import reason_of
 
 LAST_EVENTS: Final = 12
 
@@ -56,7 +58,7 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
         if kind is kinds.COHORT:
             await _show_cohort(bus, wanted)
             return
-        found = await get.find(bus, kind, wanted)
+        found = await find(bus, kind, wanted)
         if kind is kinds.WORKLOAD:
             family = await _family(bus, found)
             events = await _events(bus, found)
@@ -77,7 +79,7 @@ async def describe(call: Call, typed: str, name: str | None) -> None:
     _show_object(kind, found, counters, clock.now())
 
 
-async def _family(bus: Link, found: Found) -> Family | None:
+async def _family(bus: Link, found: BucketObject) -> Family | None:
     """The family of a parent, or of a variant if its parent exists."""
     workload = found.workload()
     if is_parent(workload):
@@ -88,7 +90,7 @@ async def _family(bus: Link, found: Found) -> Family | None:
     return None if parent is None else await family_of(bus, parent)
 
 
-async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
+async def _because(bus: Link, found: BucketObject, now: datetime) -> tuple[str, str]:
     """Reason and message of the workload's phase. For a pending workload reason and message come
     from the scheduler, which knows more than the stored status, such as an inactive queue.
     """
@@ -97,10 +99,10 @@ async def _because(bus: Link, found: Found, now: datetime) -> tuple[str, str]:
         reply = await explained(bus, found.namespace, found.name)
         if reply is not None and (reply := corrected(workload, reply, now)).reason:
             return reply.reason, reply.message
-    return tables.reason_of(workload, now)
+    return reason_of(workload, now)
 
 
-async def _events(bus: Link, found: Found) -> Sequence[EventLine] | None:
+async def _events(bus: Link, found: BucketObject) -> Sequence[EventLine] | None:
     try:
         return await recent(bus, found, LAST_EVENTS)
     except AnswerIsNo as error:
@@ -109,7 +111,7 @@ async def _events(bus: Link, found: Found) -> Sequence[EventLine] | None:
 
 
 def _show_workload(
-    found: Found,
+    found: BucketObject,
     events: Sequence[EventLine] | None,
     now: datetime,
     family: Family | None,
@@ -210,7 +212,7 @@ async def _show_cohort(bus: Link, name: str) -> None:
     """
     tree = await sections.known_tree(bus, name)
     try:
-        found = await get.find(bus, kinds.COHORT, name)
+        found = await find(bus, kinds.COHORT, name)
     except AnswerIsNo:
         if not tree:
             raise
@@ -225,7 +227,7 @@ async def _show_cohort(bus: Link, name: str) -> None:
 
 def _show_object(
     kind: kinds.Kind,
-    found: Found,
+    found: BucketObject,
     counters: tables.Counters,
     now: datetime,
     tree: Sequence[NodeStatus] = (),

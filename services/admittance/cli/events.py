@@ -16,15 +16,16 @@ from admittance.cli.show.event_lines import (
     is_bookkeeping,
     line_of,
 )
-from admittance.cli.show.families import is_parent, rules_for, tags_of
-from admittance.cli.show.objects import Found, lookup
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import sentence
 from admittance.cli.support.times import stamp
+from admittance.client import kinds
+from admittance.client.requests.families import is_parent, rules_for, tags_of
 from admittance.client.requests.history import facts_about, no_names
+from admittance.client.requests.objects import BucketObject, lookup
 from admittance.events import codec
 from admittance.events.requests import LogEntry
 from admittance.workload.stored import head
@@ -103,7 +104,7 @@ class RemovedEvents:
         )
 
 
-async def recent(bus: Link, found: Found, count: int) -> list[EventLine]:
+async def recent(bus: Link, found: BucketObject, count: int) -> list[EventLine]:
     """The last ``count`` events of one workload, oldest first; for a parent including its variants.
     Events of an earlier workload of the same name are left out."""
     variants = VariantNames(bus, found.namespace, found.name)

@@ -11,12 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from admittance.api.units import render
-from admittance.cli.show import runner_waits, sections, tables
-from admittance.cli.show.families import (
-    Family,
-    FamilyMember,
-)
-from admittance.cli.show.objects import Found, field
+from admittance.cli.show import runner_waits, sections
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link, link
@@ -24,6 +19,11 @@ from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
 from admittance.cli.support.times import age, stamp
 from admittance.client.requests.explanation import NO_RUNNER, corrected, explanation
+from admittance.client.requests.families import (
+    Family,
+    FamilyMember,
+)
+from admittance.client.requests.objects import BucketObject, field
 from admittance.events.explanation import (
     Ahead,
     Holder,
@@ -37,6 +37,7 @@ from admittance.quota.cell import UNLIMITED
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
+from admittance.workload.waiting_reason import reason_of
 
 
 async def explain(call: Call, name: str) -> None:
@@ -69,7 +70,7 @@ async def explain(call: Call, name: str) -> None:
 
 
 async def _capacity(
-    bus: Link, found: Found, family: Family | None, now: datetime
+    bus: Link, found: BucketObject, family: Family | None, now: datetime
 ) -> tuple[str, ...]:
     """One sentence for each capacity request that the workload waits for."""
     if family is None and not found.workload().status.admission_checks:
@@ -80,12 +81,12 @@ async def _capacity(
 
 
 def _show(
-    found: Found, reply: ExplainReply, shown_phase: str, family: Family | None, refused: str
+    found: BucketObject, reply: ExplainReply, shown_phase: str, family: Family | None, refused: str
 ) -> None:
     now = clock.now()
     reason, message = reply.reason, reply.message
     if not reason:
-        reason, message = tables.reason_of(found.workload(), now)
+        reason, message = reason_of(found.workload(), now)
     because = reason_text(shown_phase, reason, message)
     output.say(
         f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")

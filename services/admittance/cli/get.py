@@ -14,27 +14,24 @@ from msgspec.structs import astuple, replace
 
 from admittance.api.units import render
 from admittance.cli.show import tables
-from admittance.cli.show.objects import (
-    Found,
-    lookup,
-    shown_object,
-    shown_queue,
-    shown_workload,
-)
-from admittance.cli.show.selection import Selection, select
-from admittance.cli.support import kinds, output
+from admittance.cli.show.objects import shown_object, shown_queue, shown_workload
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
-from admittance.cli.support.kinds import Kind
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age
+from admittance.client import kinds
+from admittance.client.kinds import Kind
 from admittance.client.requests import objects, questions
+from admittance.client.requests.objects import BucketObject, lookup
+from admittance.client.requests.selection import Selection, select
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow, Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, head
+from admittance.workload.waiting_reason import reason_of
 
 PENDING: Final = "pending"
 BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
@@ -60,9 +57,9 @@ async def get(
     """
     async with link(call) as bus:
         more = 0
-        everything: list[Found] = []
+        everything: list[BucketObject] = []
         if wanted is not None:
-            found = [await find(bus, kind, wanted)]
+            found = [await objects.find(bus, kind, wanted)]
         else:
             within = None if all_namespaces else call.namespace
             if queue is not None:
@@ -94,7 +91,7 @@ async def _queues(bus: Link, queue: str, within: str | None) -> frozenset[tuple[
     return await questions.queues_named(bus, queue, within)
 
 
-async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found]:
+async def with_bookings(bus: Link, kind: Kind, found: list[BucketObject]) -> list[BucketObject]:
     """Adds to each MachinePool the bookings of its machines; returns other objects unchanged."""
     if kind is not kinds.MACHINE_POOL:
         return found
@@ -103,21 +100,16 @@ async def with_bookings(bus: Link, kind: Kind, found: list[Found]) -> list[Found
     return await pools.with_bookings(bus, kind, found, clock.now())
 
 
-async def _variants(bus: Link, found: Found) -> list[Found]:
+async def _variants(bus: Link, found: BucketObject) -> list[BucketObject]:
     """The variants of a parent, which a table shows below the parent."""
     if head(found.workload()).role != PARENT:
         return []
-    from admittance.cli.show.families import family_of
+    from admittance.client.requests.families import family_of
 
     return [one.found for one in (await family_of(bus, found)).variants]
 
 
-async def find(bus: Link, kind: Kind, name: str) -> Found:
-    """The object of that kind and name, in the namespace of the call. Raises AnswerIsNo."""
-    return await objects.find(bus, kind, name)
-
-
-async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
+async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[BucketObject]:
     """All readable objects of a kind, sorted by name; namespace None: of all namespaces.
 
     Prints a warning about objects that cannot be read."""
@@ -126,7 +118,7 @@ async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[Found]:
     return readable
 
 
-def readable(kind: Kind, found: Sequence[Found]) -> list[Found]:
+def readable(kind: Kind, found: Sequence[BucketObject]) -> list[BucketObject]:
     """The objects that can be decoded; prints a warning for each object that cannot be decoded."""
     aside = sorted(one.key for one in found if not one.is_readable())
     _warn_of_unreadable(kind, aside)
@@ -139,7 +131,7 @@ def _warn_of_unreadable(kind: Kind, aside: Sequence[str]) -> None:
         output.warn(f"{many} cannot be read: see `admit doctor`")
 
 
-async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables.Counters:
+async def live_counters(bus: Link, kind: Kind, found: Sequence[BucketObject]) -> tables.Counters:
     """The scheduler's counters (such as pending workloads) of the found queues. If the scheduler
     does not answer, prints a warning and returns no counters.
     """
@@ -161,7 +153,7 @@ async def live_counters(bus: Link, kind: Kind, found: Sequence[Found]) -> tables
 
 
 async def waiting_reasons(
-    bus: Link, kind: Kind, found: Sequence[Found], *, all_namespaces: bool
+    bus: Link, kind: Kind, found: Sequence[BucketObject], *, all_namespaces: bool
 ) -> tables.Reasons:
     """Why workloads wait, from the scheduler. The reasons in stored workloads are older than the
     scheduler's, and do not mention an inactive queue.
@@ -182,7 +174,7 @@ async def waiting_reasons(
     return {(row.namespace, row.name): (row.reason, row.message) for row in reply.rows}
 
 
-def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]:
+def shown(kind: Kind, found: BucketObject, counters: tables.Counters) -> dict[str, Any]:
     """The object as JSON and YAML output shows it."""
     if kind is kinds.WORKLOAD:
         return shown_workload(found)
@@ -199,7 +191,7 @@ def shown(kind: Kind, found: Found, counters: tables.Counters) -> dict[str, Any]
 def show(
     call: Call,
     kind: Kind,
-    found: Sequence[Found],
+    found: Sequence[BucketObject],
     counters: tables.Counters,
     *,
     single: bool,
@@ -276,7 +268,7 @@ async def pending(
 
 
 def narrowed(
-    rows: Sequence[PendingRow], stored: Sequence[Found], chosen: Selection, now: datetime
+    rows: Sequence[PendingRow], stored: Sequence[BucketObject], chosen: Selection, now: datetime
 ) -> list[PendingRow]:
     """The rows of the selected workloads, in the order of the queue unless the options sort
     them."""
@@ -302,7 +294,7 @@ async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[Pe
         workload, now = found.workload(), clock.now()
         if phase(workload, now) is not Phase.BACKOFF:
             return row
-        reason, message = tables.reason_of(workload, now)
+        reason, message = reason_of(workload, now)
         return replace(row, reason=reason or row.reason, message=message or row.message)
 
     return list(await asyncio.gather(*map(one, rows)))
@@ -371,12 +363,12 @@ async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespa
     namespace = None if all_namespaces else call.namespace
     async with link(call) as bus:
         if wanted:
-            await find(bus, kind, wanted)
+            await objects.find(bus, kind, wanted)
         widths: list[int] = []
         async with aclosing(objects.changes(bus, kind, wanted, namespace)) as batches:
             async for batch in batches:
-                found = [Found(e.key, e.value, e.revision) for e in batch if e.value is not None]
-                found = readable(kind, found)
+                written = (entry for entry in batch if entry.value is not None)
+                found = readable(kind, [objects.object_of(entry) for entry in written])
                 counters = await live_counters(bus, kind, found)
                 found = await with_bookings(bus, kind, found)
                 _show_deletions(kind, batch, shown=bool(widths))
@@ -390,13 +382,13 @@ def _show_deletions(kind: kinds.Kind, batch: list[Entry], *, shown: bool) -> Non
     """
     for entry in batch:
         if entry.value is None and shown:
-            output.note(f"{kind.qualified}/{Found(entry.key, b'', entry.revision).name} deleted")
+            output.note(f"{kind.qualified}/{objects.object_of(entry).name} deleted")
 
 
 def _show(
     call: Call,
     kind: kinds.Kind,
-    found: list[Found],
+    found: list[BucketObject],
     counters: tables.Counters,
     widths: list[int],
     *,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from admittance.cli.show.families import is_variant
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
+from admittance.client import kinds
 from admittance.client.requests import changes
 from admittance.client.requests.changes import ChangeKind
+from admittance.client.requests.families import is_variant
 from admittance.workload.stored import owner_of
 
 VARIANT_FOLLOWS: Final = {

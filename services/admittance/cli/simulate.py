@@ -12,11 +12,12 @@ from admittance.api.reading.manifest import Document, encode
 from admittance.api.workload import Job, Workload
 from admittance.cli import fit
 from admittance.cli.submit import Submission, submission_of
-from admittance.cli.support import files, kinds, output
+from admittance.cli.support import files, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
+from admittance.client import kinds
 from admittance.client.requests import applying
 from admittance.events.reading_requests import Runners, RunnersReply
 from admittance.events.requests import Applied

@@ -13,14 +13,14 @@ from admittance.api.problems import ManifestError
 from admittance.api.reading.objects import decode_object
 from admittance.api.workload import Job, Workload
 from admittance.cli import fit
-from admittance.cli.show import objects
-from admittance.cli.show.families import rules_for
-from admittance.cli.show.objects import lookup
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
+from admittance.client import kinds
 from admittance.client.requests import changes
+from admittance.client.requests.families import rules_for
+from admittance.client.requests.objects import field, lookup
 from admittance.client.requests.submissions import CommandOptions as CommandOptions
 from admittance.client.requests.submissions import (
     Spelling,
@@ -246,7 +246,7 @@ async def _warn_of_queues(bus: Link, submissions: Sequence[Submission]) -> None:
                 "created"
             )
             continue
-        cluster_queue = objects.field(found.plain(), "spec", "clusterQueue", default="")
+        cluster_queue = field(found.plain(), "spec", "clusterQueue", default="")
         above = await lookup(bus, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
         for name, one in (
             (f"LocalQueue {namespace}/{queue}", found),
@@ -259,9 +259,9 @@ async def _warn_of_queues(bus: Link, submissions: Sequence[Submission]) -> None:
 def _closed_because(queue: dict[str, Any]) -> str:
     """Why the queue's manifest lets the queue admit no new workloads; "" if the queue admits
     workloads."""
-    if objects.field(queue, "metadata", "deletionTimestamp", default=None):
+    if field(queue, "metadata", "deletionTimestamp", default=None):
         return "is being deleted: the workload waits until the queue is created again"
-    policy = objects.field(queue, "spec", "stopPolicy", default="")
+    policy = field(queue, "spec", "stopPolicy", default="")
     if policy in ("", "None"):
         return ""
     return f"has stopPolicy {policy}: the workload waits until the stopPolicy is removed"

@@ -5,10 +5,11 @@ The wait ends at once with status 1 if the phase can no longer be reached.
 
 from __future__ import annotations
 
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
+from admittance.client import kinds
 from admittance.client.requests.waits import goal_named, is_failure, reach
 from admittance.workload.phase import Phase
 

@@ -10,8 +10,8 @@ import msgspec
 
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
-from admittance.cli.show.families import Family, FamilyMember
-from admittance.cli.show.objects import Found
+from admittance.client.requests.families import Family, FamilyMember
+from admittance.client.requests.objects import BucketObject
 from admittance.family import FamilyRules, rules_of
 from admittance.workload import stored
 from admittance.workload.families.roles import metadata_of, name_of, planned_variants
@@ -88,11 +88,11 @@ def as_stored(value: Mapping[str, Any]) -> StoredWorkload:
     return stored.decode(msgspec.json.encode(value))
 
 
-def as_found(value: Mapping[str, Any]) -> Found:
+def as_found(value: Mapping[str, Any]) -> BucketObject:
     """The object as the command finds it."""
     meta = value["metadata"]
     key = f"workload.{meta['namespace']}.{meta['name']}"
-    return Found(key, msgspec.json.encode(value), 7)
+    return BucketObject(key, msgspec.json.encode(value), 7)
 
 
 def its_variants(

@@ -15,8 +15,8 @@ from admittance.cli.doctor.controllers import class_finding
 from admittance.cli.doctor.finding import OK
 from admittance.cli.show import capacity_requests, pools, tables
 from admittance.cli.show.event_lines import FactEffects, line_of, reason_of
-from admittance.cli.show.objects import Found
-from admittance.cli.support import kinds
+from admittance.client import kinds
+from admittance.client.requests.objects import BucketObject
 from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
@@ -53,8 +53,8 @@ def a_record(**status: Any) -> Record:
     )
 
 
-def found(record: Record) -> Found:
-    return Found("provisioningrequest.ns.train-spot-2", msgspec.json.encode(record), 1)
+def found(record: Record) -> BucketObject:
+    return BucketObject("provisioningrequest.ns.train-spot-2", msgspec.json.encode(record), 1)
 
 
 def test_a_request_row_has_the_workload_and_the_state() -> None:
@@ -68,7 +68,7 @@ def test_a_request_row_has_the_workload_and_the_state() -> None:
 
 
 def test_an_unreadable_request_has_a_row() -> None:
-    odd = Found("provisioningrequest.ns.odd", b"{}", 1)
+    odd = BucketObject("provisioningrequest.ns.odd", b"{}", 1)
     (row,) = tables.table(kinds.REQUEST, [odd], NOON, {}).rows
     assert row[0] == "odd"
 
@@ -239,9 +239,9 @@ POOL = {
 }
 
 
-def a_pool(*bookings: Booking, **spec: Any) -> Found:
+def a_pool(*bookings: Booking, **spec: Any) -> BucketObject:
     plain = {**POOL, "spec": {**POOL["spec"], **spec}}  # type: ignore[dict-item]
-    one = Found("machinepool_admittance_dev.rack-7", msgspec.json.encode(plain), 1)
+    one = BucketObject("machinepool_admittance_dev.rack-7", msgspec.json.encode(plain), 1)
     return pools.with_usage(one, bookings, NOON)
 
 
@@ -309,7 +309,7 @@ def test_an_invalid_machine_pool_shows_what_is_wrong(spec: dict[str, Any], why: 
 
 
 def test_a_machine_pool_in_a_namespace_is_invalid_and_has_no_bookings() -> None:
-    found = Found("machinepool_admittance_dev.team.rack-7", a_pool().data, 1)
+    found = BucketObject("machinepool_admittance_dev.team.rack-7", a_pool().data, 1)
     found = pools.with_usage(found, [a_booking("v", 0)], NOON)
 
     (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows

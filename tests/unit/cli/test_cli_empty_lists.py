@@ -3,8 +3,8 @@
 import pytest
 
 from admittance.cli.get import show
-from admittance.cli.support import kinds
 from admittance.cli.support.options import Call
+from admittance.client import kinds
 
 
 @pytest.mark.parametrize(

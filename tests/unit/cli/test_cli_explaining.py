@@ -14,6 +14,7 @@ from admittance.client.requests.explanation import corrected
 from admittance.events.explanation import OpenCheck
 from admittance.events.requests import ExplainReply
 from admittance.workload.stored import StoredWorkload
+from admittance.workload.waiting_reason import reason_of
 from support.builders import a_manifest
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
@@ -147,7 +148,7 @@ def test_a_parent_in_backoff_has_the_reason_for_which_its_variants_wait() -> Non
         status={"requeueState": {"requeueAt": "2026-02-07T12:01:30Z"}, "variants": rows},
         role="parent",
     )
-    assert tables.reason_of(parent, NOON) == ("AdmissionCheck", "")
+    assert reason_of(parent, NOON) == ("AdmissionCheck", "")
     assert corrected(parent, OF_THE_SCHEDULER, NOON).reason == "AdmissionCheck"
     assert tables.wait_of(parent, NOON) == " (1m30s left)"
     assert tables.wait_of(parent, NOON.replace(hour=13)) == ""

@@ -18,13 +18,13 @@ from stored_families import (
 
 from admittance.cli import explain as why
 from admittance.cli.show import tables, variants
-from admittance.cli.show.families import names_of, refuse_variant, tags_of
-from admittance.cli.show.objects import Found
 from admittance.cli.show.selection import arranged
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.cli.support.kinds import WORKLOAD
 from admittance.cli.support.output import Table
+from admittance.client.kinds import WORKLOAD
 from admittance.client.requests.changes import variant_with_check
+from admittance.client.requests.families import names_of, refuse_variant, tags_of
+from admittance.client.requests.objects import BucketObject
 from admittance.client.requests.submissions import allowing
 from admittance.events.requests import ExplainReply, VariantVerdict
 from support.builders import NOON, a_manifest
@@ -78,7 +78,7 @@ STATES: dict[str, dict[str, Any]] = {
 }
 
 
-def everything() -> list[Found]:
+def everything() -> list[BucketObject]:
     """A family and a regular workload, by name, as the bucket lists them."""
     parent = running_on_spot()
     values = [a_manifest("alone"), parent, *its_variants(parent, RULES, STATES)]

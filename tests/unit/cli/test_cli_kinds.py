@@ -8,11 +8,11 @@ import pytest
 
 from admittance.cli.commands import arguments as words
 from admittance.cli.delete import RUNNER, targets_of
-from admittance.cli.support import kinds
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.services import SERVICES
 from admittance.cli.up import traces
 from admittance.cli.up.up import Options, started_by
+from admittance.client import kinds
 from admittance.workload.phase import Phase
 
 

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from admittance.cli.show import tables
-from admittance.cli.show.objects import Found, check_conditions, shown_queue, shown_workload
+from admittance.cli.show.objects import check_conditions, shown_queue, shown_workload
 from admittance.cli.show.sections import usage_of
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.cli.support.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
+from admittance.client.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
+from admittance.client.requests.objects import BucketObject
 from admittance.events.requests import FlavorUsage, LocalUsage, QueueStatus
 from admittance.events.shapes import ConsumedUsage
 from support.builders import a_manifest
@@ -20,11 +21,11 @@ from support.builders import a_manifest
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 
 
-def found(value: Any, key: str = "workload.ns.w") -> Found:
-    return Found(key, msgspec.json.encode(value), 7)
+def found(value: Any, key: str = "workload.ns.w") -> BucketObject:
+    return BucketObject(key, msgspec.json.encode(value), 7)
 
 
-def a_workload(*conditions: tuple[str, str, str, str], **status: Any) -> Found:
+def a_workload(*conditions: tuple[str, str, str, str], **status: Any) -> BucketObject:
     rows = [
         {"type": kind, "status": truth, "reason": reason, "message": message}
         for kind, truth, reason, message in conditions
@@ -103,15 +104,15 @@ def test_a_queue_without_counters_is_shown_as_stored() -> None:
 
 
 def test_names_come_from_the_key() -> None:
-    assert Found("workload.team_a.train_7", b"", 1).name == "train.7"
-    assert Found("workload.team_a.train_7", b"", 1).namespace == "team.a"
-    assert Found("clusterqueue.cq", b"", 1).namespace == ""
+    assert BucketObject("workload.team_a.train_7", b"", 1).name == "train.7"
+    assert BucketObject("workload.team_a.train_7", b"", 1).namespace == "team.a"
+    assert BucketObject("clusterqueue.cq", b"", 1).namespace == ""
 
 
 @pytest.mark.parametrize("data", [b"", b"no json", b"[]", b'"text"'])
 def test_unreadable_bytes_are_an_error_and_no_traceback(data: bytes) -> None:
     with pytest.raises(AnswerIsNo, match=r"workload\.ns\.w in the bucket"):
-        Found("workload.ns.w", data, 1).plain()
+        BucketObject("workload.ns.w", data, 1).plain()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_unreadable_bytes_are_an_error_and_no_traceback(data: bytes) -> None:
         pytest.param(a_workload(), "Pending", "-", id="one that was never evaluated says nothing"),
     ],
 )
-def test_the_table_shows_phase_and_reason(workload: Found, phase: str, reason: str) -> None:
+def test_the_table_shows_phase_and_reason(workload: BucketObject, phase: str, reason: str) -> None:
     table = tables.table(WORKLOAD, [workload], NOON, {})
     titles = [column.title for column in table.columns]
     [row] = table.rows

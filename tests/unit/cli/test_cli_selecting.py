@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from admittance.cli.get import _pending_table, narrowed
 from admittance.cli.show import tables
-from admittance.cli.show.objects import Found
-from admittance.cli.show.selection import Selection, select, selection
-from admittance.cli.support import kinds
+from admittance.cli.show.selection import selection
 from admittance.cli.support.output import TITLE_MIN, cut, cut_middle, fitted, fitted_table
+from admittance.client import kinds
+from admittance.client.requests.objects import BucketObject
+from admittance.client.requests.selection import Selection, select
 from admittance.events.requests import PendingRow
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -30,7 +31,7 @@ def found(
     labels: dict[str, str] | None = None,
     reason: str = "Succeeded",
     owner: str = "",
-) -> Found:
+) -> BucketObject:
     """A workload that was created ``minutes`` minutes before noon, with these conditions."""
     created = (NOON - timedelta(minutes=minutes)).isoformat()
     conditions = [
@@ -48,7 +49,7 @@ def found(
         status["admission"] = {"clusterQueue": "cq", "podSetAssignments": []}
     value = {"apiVersion": "v", "kind": "Workload", "metadata": meta}
     value |= {"spec": spec, "status": status}
-    return Found(f"workload.ns.{name}", json.dumps(value).encode(), 1)
+    return BucketObject(f"workload.ns.{name}", json.dumps(value).encode(), 1)
 
 
 RUNS = ("QuotaReserved", "Admitted", "PodsReady")
@@ -61,7 +62,7 @@ ALL = [
 ]
 
 
-def names(chosen: Selection, rows: list[Found] = ALL) -> list[str]:
+def names(chosen: Selection, rows: list[BucketObject] = ALL) -> list[str]:
     return [one.name for one in select(kinds.WORKLOAD, rows, chosen, NOON)[0]]
 
 

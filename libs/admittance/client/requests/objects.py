@@ -121,16 +121,21 @@ class BucketObject:
             return None
 
 
+def object_of(entry: Entry) -> BucketObject:
+    """The object of an entry; of a deleted one without its bytes."""
+    return BucketObject(entry.key, entry.value or b"", entry.revision)
+
+
 async def lookup(link: Link, key: str) -> BucketObject | None:
     """The object under key in the bucket; None if it does not exist."""
     entry = await link.get(key)
-    return None if entry is None else BucketObject(entry.key, entry.value or b"", entry.revision)
+    return None if entry is None else object_of(entry)
 
 
 async def lookup_all(link: Link, pattern: str) -> list[BucketObject]:
     """All objects in the bucket with keys that match ``pattern``, sorted by key."""
     entries = await link.read_all(pattern)
-    return [BucketObject(one.key, one.value or b"", one.revision) for one in entries]
+    return [object_of(one) for one in entries]
 
 
 async def find(link: Link, kind: Kind, name: str, namespace: str = "") -> BucketObject:
@@ -168,8 +173,7 @@ async def follow(link: Link, namespace: str, name: str) -> AsyncGenerator[Bucket
                 yield None
             first = False
             for entry in batch:
-                value = entry.value
-                yield None if value is None else BucketObject(entry.key, value, entry.revision)
+                yield None if entry.value is None else object_of(entry)
 
 
 @dataclass(frozen=True)
@@ -212,7 +216,7 @@ async def watch(
         async for batch in batches:
             for entry in batch:
                 if entry.value is not None:
-                    stored = BucketObject(entry.key, entry.value, entry.revision)
+                    stored = object_of(entry)
                     seen[entry.key] = stored
                     yield Change(stored, entry.revision)
                 elif (last := seen.pop(entry.key, None)) is not None:

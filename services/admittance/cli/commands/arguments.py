@@ -18,7 +18,7 @@ ENDS: Final = ("Succeeded", "Failed")
 
 
 def _kinds(incomplete: str) -> list[str]:
-    from admittance.cli.support.kinds import KINDS
+    from admittance.client.kinds import KINDS
 
     return [kind.plural for kind in KINDS if kind.plural.startswith(incomplete.lower())]
 
@@ -50,9 +50,9 @@ def _workloads(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _names_of(ctx: typer.Context, kind: str, incomplete: str) -> list[str]:
-    from admittance.cli.support.kinds import kind_named
     from admittance.cli.support.object_names import names
     from admittance.cli.support.options import outer_call
+    from admittance.client.kinds import kind_named
 
     typed = {**ctx.find_root().params, **{k: v for k, v in ctx.params.items() if v is not None}}
     try:
@@ -180,7 +180,7 @@ def workload_options(
 ) -> Target:
     """Declares the arguments ``workload NAME`` and the global options of a command; returns the
     target."""
-    from admittance.cli.support.kinds import workload_target
+    from admittance.client.kinds import workload_target
 
     return Target(call_of(ctx, nats, namespace), workload_target(kind, name))
 

@@ -74,7 +74,7 @@ def priority(
     words: Annotated[list[str], typer.Argument(metavar="NAME P", help="Name and priority.")],
 ) -> None:
     """Change the priority of a workload."""
-    from admittance.cli.support.kinds import workload_target
+    from admittance.client.kinds import workload_target
 
     *names, typed = words
     if len(names) > 1:

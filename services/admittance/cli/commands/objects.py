@@ -98,7 +98,7 @@ def get(
     """
     from admittance.cli import get
     from admittance.cli.show import selection
-    from admittance.cli.support.kinds import WORKLOAD, target
+    from admittance.client.kinds import WORKLOAD, target
     from admittance.runtime import clock
 
     narrowing = {

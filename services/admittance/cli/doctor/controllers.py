@@ -11,11 +11,11 @@ from admittance.api.meta import Condition
 from admittance.cli.doctor.consumers import backlog, unread_since
 from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding
 from admittance.cli.show.capacity_requests import is_provider_answering, record_of
-from admittance.cli.show.objects import Found, lookup_all
-from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo, NotAllowed
 from admittance.cli.support.link import Link
 from admittance.cli.support.times import age
+from admittance.client import kinds
+from admittance.client.requests.objects import BucketObject, lookup_all
 from admittance.events.system import EVERY_CALL_FAILS
 from admittance.providers.request_worker import OBTAINING_FAILED
 from admittance.provisioning.records import Record, State
@@ -35,7 +35,7 @@ CHECK_REQUESTS_UNREAD_MAX = 1_000
 """With more unread requests than this, the check controller is reported as not running."""
 
 
-async def _listed(bus: Link, kind: kinds.Kind) -> list[Found] | None:
+async def _listed(bus: Link, kind: kinds.Kind) -> list[BucketObject] | None:
     """All objects of the kind; None if the workload-controller, which lists them for a login of a
     person, does not answer: another finding reports that."""
     try:

@@ -14,10 +14,10 @@ from admittance.cli.doctor.consumers import (
     runner_of,
 )
 from admittance.cli.doctor.finding import Finding, note, wrong
-from admittance.cli.show.objects import lookup_all
-from admittance.cli.support import kinds
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
+from admittance.client import kinds
+from admittance.client.requests.objects import lookup_all
 from admittance.events import facts
 from admittance.events.codec import Undecodable, decode
 from admittance.events.reading_requests import Announced, AnnouncedReply, AnnouncedRunner

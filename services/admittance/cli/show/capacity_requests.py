@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Final
 
 from admittance.api.units import render
-from admittance.cli.show.families import Family, is_parent
-from admittance.cli.show.objects import Found, lookup_all
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.link import Link
 from admittance.cli.support.output import NOTHING, UNKNOWN, Table, columns_of, pairs
 from admittance.cli.support.times import age, span, stamp
+from admittance.client import kinds
+from admittance.client.requests.families import Family, is_parent
+from admittance.client.requests.objects import BucketObject, lookup_all
 from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.requests import ProviderQuery
@@ -25,7 +26,7 @@ from admittance.runtime.errors import Refused, Unavailable
 ANSWER_SECONDS: Final = 1.0
 
 
-def record_of(found: Found) -> Record | None:
+def record_of(found: BucketObject) -> Record | None:
     """Decodes a request for capacity; None if it cannot be read."""
     return found.decoded(Record)
 
@@ -37,7 +38,7 @@ def state_of(record: Record) -> str:
     return "Deleting" if record.metadata.deletion_timestamp else str(record.status.state)
 
 
-def row(found: Found, now: datetime, _counters: object) -> tuple[str, ...]:
+def row(found: BucketObject, now: datetime, _counters: object) -> tuple[str, ...]:
     """A row of `get provisioningrequests`."""
     record = record_of(found)
     if record is None:
@@ -80,7 +81,7 @@ async def of_workloads(bus: Link, namespace: str, workloads: Collection[str]) ->
     return sorted(own, key=lambda one: (one.spec.workload, one.spec.check))
 
 
-async def of_family(bus: Link, found: Found, family: Family | None) -> list[Record]:
+async def of_family(bus: Link, found: BucketObject, family: Family | None) -> list[Record]:
     """The requests of a workload; for a parent, of its variants."""
     names = {found.name}
     if family is not None and is_parent(found.workload()):

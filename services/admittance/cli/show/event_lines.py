@@ -11,10 +11,10 @@ import msgspec
 
 from admittance.api.units import render
 from admittance.cli.show import variants
-from admittance.cli.show.objects import field
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import sentence
 from admittance.cli.support.times import span, stamp
+from admittance.client.requests.objects import field
 from admittance.events import codec, facts, provisioning
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain

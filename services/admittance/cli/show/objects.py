@@ -7,22 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.client.requests.objects import BucketObject as Found
-from admittance.client.requests.objects import conditions_of, field, lookup, lookup_all, not_found
+from admittance.client.requests.objects import BucketObject
 from admittance.events.requests import FlavorUsage, QueueStatus
-
-__all__ = [
-    "Found",
-    "check_conditions",
-    "conditions_of",
-    "field",
-    "lookup",
-    "lookup_all",
-    "not_found",
-    "shown_object",
-    "shown_queue",
-    "shown_workload",
-]
 
 CHECK_CONDITIONS: Final = {
     "Pending": ("Unknown", "Pending"),
@@ -52,7 +38,7 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return conditions
 
 
-def shown_object(found: Found) -> dict[str, Any]:
+def shown_object(found: BucketObject) -> dict[str, Any]:
     """The stored object with defaults filled into its spec."""
     from admittance.api.manifests import complete
     from admittance.api.problems import ManifestError
@@ -68,7 +54,7 @@ def shown_object(found: Found) -> dict[str, Any]:
     return value
 
 
-def shown_workload(found: Found) -> dict[str, Any]:
+def shown_workload(found: BucketObject) -> dict[str, Any]:
     """The stored workload with defaults filled in, and with ``status.admissionChecksConditions``,
     which is computed.
     """
@@ -90,7 +76,7 @@ def _usage(counted: QueueStatus, amount_of: Callable[[FlavorUsage], int]) -> lis
     return [{"name": flavor, "resources": rows} for flavor, rows in by_flavor.items()]
 
 
-def shown_queue(found: Found, counted: QueueStatus | None) -> dict[str, Any]:
+def shown_queue(found: BucketObject, counted: QueueStatus | None) -> dict[str, Any]:
     """The stored queue with its live counters in ``status``, in Kueue's spelling."""
     value = shown_object(found)
     if counted is None:

@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.units import render
-from admittance.cli.show.objects import Found, field
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.cli.support.kinds import Kind
 from admittance.cli.support.link import Link
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
 from admittance.cli.support.times import span, stamp
+from admittance.client import kinds
+from admittance.client.kinds import Kind
+from admittance.client.requests.objects import BucketObject, field
 from admittance.events.reader import BROKEN
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.bookings import (
@@ -48,20 +49,20 @@ class PoolUsage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BookedPool(Found):
+class BookedPool(BucketObject):
     """A MachinePool whose bookings were read."""
 
     pool_usage: PoolUsage | None = None
 
 
-def _usage(found: Found) -> PoolUsage | None:
+def _usage(found: BucketObject) -> PoolUsage | None:
     """What is booked of a MachinePool; None if its bookings were not read."""
     return found.pool_usage if isinstance(found, BookedPool) else None
 
 
 async def with_bookings(
-    bus: Link, kind: Kind, found: Sequence[Found], now: datetime
-) -> list[Found]:
+    bus: Link, kind: Kind, found: Sequence[BucketObject], now: datetime
+) -> list[BucketObject]:
     """Adds bookings to MachinePools; returns objects of other kinds unchanged.
 
     If the bookings cannot be read, prints a warning and returns the pools without bookings.
@@ -84,7 +85,7 @@ async def with_bookings(
     return [with_usage(one, booked.get(one.name, ()), now) for one in found]
 
 
-def with_usage(found: Found, bookings: Sequence[Booking], now: datetime) -> Found:
+def with_usage(found: BucketObject, bookings: Sequence[Booking], now: datetime) -> BucketObject:
     """The MachinePool with its usage, computed from its bookings."""
     ordered = sorted(bookings, key=lambda one: (one.namespace, one.name, one.id))
     try:
@@ -97,7 +98,7 @@ def with_usage(found: Found, bookings: Sequence[Booking], now: datetime) -> Foun
     return BookedPool(found.key, found.data, found.revision, usage)
 
 
-def wrong(found: Found) -> str:
+def wrong(found: BucketObject) -> str:
     """What is wrong with the manifest of the pool; "" if it is valid."""
     try:
         _pool(found)
@@ -106,7 +107,7 @@ def wrong(found: Found) -> str:
     return ""
 
 
-def _pool(found: Found) -> Pool:
+def _pool(found: BucketObject) -> Pool:
     if found.namespace:
         # The bookings belong to the pool of the same name without a namespace.
         raise BadPool(f"metadata.namespace: a {KIND} has no namespace; remove {found.namespace}")
@@ -116,7 +117,7 @@ def _pool(found: Found) -> Pool:
         raise BadPool(str(error)) from None
 
 
-def row(found: Found, _now: datetime, _counters: object) -> tuple[str, ...]:
+def row(found: BucketObject, _now: datetime, _counters: object) -> tuple[str, ...]:
     """The row of a MachinePool in a table."""
     plain = found.plain()
     written = field(plain, "spec", "machines")
@@ -148,7 +149,7 @@ def _counts(counted: MachineCounts | None, total: str = UNKNOWN) -> tuple[str, s
     return str(counted.machines), str(counted.booked), str(counted.free), str(counted.booting)
 
 
-def shown(found: Found) -> dict[str, Any]:
+def shown(found: BucketObject) -> dict[str, Any]:
     """The object for JSON and YAML, with its usage in ``status``."""
     value, usage = found.plain(), _usage(found)
     if usage is None:
@@ -167,7 +168,7 @@ def shown(found: Found) -> dict[str, Any]:
     return value
 
 
-def kind_table(found: Found) -> Table:
+def kind_table(found: BucketObject) -> Table:
     """The table of a pool's kinds of machines."""
     try:
         machines = _pool(found).machines
@@ -187,7 +188,7 @@ def kind_table(found: Found) -> Table:
     return Table((Column("KIND"), *COUNTED, Column("EACH HAS"), Column("LABELS")), rows)
 
 
-def booking_table(found: Found, now: datetime) -> Table:
+def booking_table(found: BucketObject, now: datetime) -> Table:
     """The table of a pool's bookings."""
     columns = columns_of(
         "NAMESPACE", "WORKLOAD", "#MACHINES", "WHICH", "HOLDS", "THERE", "KEPT UNTIL", "REQUEST"

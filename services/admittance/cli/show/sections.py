@@ -14,11 +14,12 @@ import msgspec
 from admittance.api.units import parse, render
 from admittance.api.workload import CheckState
 from admittance.cli.show import tables
-from admittance.cli.show.objects import check_conditions, conditions_of, field
+from admittance.cli.show.objects import check_conditions
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
 from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
 from admittance.cli.support.times import age, span, stamp
+from admittance.client.requests.objects import conditions_of, field
 from admittance.events.requests import (
     LocalUsage,
     NodeStatus,

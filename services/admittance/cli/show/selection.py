@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.cli.show.objects import Found
-from admittance.cli.support.kinds import Kind
 from admittance.cli.support.times import moment_of
+from admittance.client.kinds import Kind
 from admittance.client.requests import selection as client_selection
-from admittance.client.requests.selection import Selection as Selection
-from admittance.client.requests.selection import duration_seconds as duration_seconds
-from admittance.client.requests.selection import select as select
-from admittance.client.requests.selection import started_at as started_at
+from admittance.client.requests.objects import BucketObject
+from admittance.client.requests.selection import Selection
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 
 SPELLED: Final = client_selection.Options("-l", "--state", "--sort-by")
@@ -52,13 +49,13 @@ class Line(NamedTuple):
     variant's parent is not in the list.
     """
 
-    found: Found
+    found: BucketObject
     workload: StoredWorkload
     mark: str = ""
     why: str = ""
 
 
-def arranged(found: Sequence[Found]) -> list[Line]:
+def arranged(found: Sequence[BucketObject]) -> list[Line]:
     """All workloads in order, with variants moved below their parent, best first. A variant keeps
     its place if its parent is not among the workloads.
     """

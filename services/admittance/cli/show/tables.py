@@ -7,17 +7,18 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from admittance.cli.show.objects import Found, conditions_of, field
-from admittance.cli.show.selection import Line, arranged, duration_seconds, started_at
-from admittance.cli.support import kinds
-from admittance.cli.support.kinds import Kind
+from admittance.cli.show.selection import Line, arranged
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
 from admittance.cli.support.times import age, span
+from admittance.client import kinds
+from admittance.client.kinds import Kind
+from admittance.client.requests.objects import BucketObject, conditions_of, field
+from admittance.client.requests.selection import duration_seconds, started_at
 from admittance.events.requests import LocalUsage, QueueStatus
 from admittance.events.shapes import Admission
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.waiting_reason import reason_of as reason_of
+from admittance.workload.waiting_reason import reason_of
 
 Counters = Mapping[tuple[str, str], QueueStatus]
 """Live counters of queues, by namespace (empty for a ClusterQueue) and name."""
@@ -31,12 +32,12 @@ ON_HOLD: Final = "OnHold"
 
 class _View(NamedTuple):
     columns: tuple[Column, ...]
-    row: Callable[[Found, datetime, Counters], tuple[str, ...]]
+    row: Callable[[BucketObject, datetime, Counters], tuple[str, ...]]
 
 
 def table(
     kind: Kind,
-    found: Sequence[Found],
+    found: Sequence[BucketObject],
     now: datetime,
     counters: Counters,
     *,
@@ -95,7 +96,7 @@ def admission_text(admission: Admission) -> str:
     return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
 
 
-def _workload(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _workload(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     return _workload_line(Line(found, found.workload()), now)
 
 
@@ -147,7 +148,7 @@ def _why(status: QueueStatus | None) -> str:
     return "" if status is None or status.active else f"{status.reason}: {status.message}"
 
 
-def _cluster_queue(found: Found, now: datetime, counters: Counters) -> tuple[str, ...]:
+def _cluster_queue(found: BucketObject, now: datetime, counters: Counters) -> tuple[str, ...]:
     spec = field(found.plain(), "spec", default={})
     status = counters.get(("", found.name))
     flavors = {
@@ -167,7 +168,7 @@ def _cluster_queue(found: Found, now: datetime, counters: Counters) -> tuple[str
     )
 
 
-def _local_queue(found: Found, now: datetime, counters: Counters) -> tuple[str, ...]:
+def _local_queue(found: BucketObject, now: datetime, counters: Counters) -> tuple[str, ...]:
     status = counters.get((found.namespace, found.name))
     return (
         found.name,
@@ -189,7 +190,7 @@ def _labels(labels: Mapping[str, Any]) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items()) or NOTHING
 
 
-def _flavor(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _flavor(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     spec = field(found.plain(), "spec", default={})
     taints = ",".join(
         f"{taint.get('key')}={taint.get('value', '')}:{taint.get('effect', '')}"
@@ -203,7 +204,7 @@ def _flavor(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]
     )
 
 
-def _check(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _check(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     spec = field(found.plain(), "spec", default={})
     parameters = spec.get("parameters") or {}
     [active, *_] = [c for c in conditions_of(found.plain()) if c.get("type") == "Active"] or [{}]
@@ -220,7 +221,7 @@ def _check(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
     )
 
 
-def _topology(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _topology(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     levels = field(found.plain(), "spec", "levels", default=())
     return (
         found.name,
@@ -229,7 +230,7 @@ def _topology(found: Found, now: datetime, _counters: Counters) -> tuple[str, ..
     )
 
 
-def _cohort(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _cohort(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     spec = field(found.plain(), "spec", default={})
     return (
         found.name,
@@ -239,7 +240,7 @@ def _cohort(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]
     )
 
 
-def _priority_class(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _priority_class(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     plain = found.plain()
     return (
         found.name,
@@ -249,7 +250,7 @@ def _priority_class(found: Found, now: datetime, _counters: Counters) -> tuple[s
     )
 
 
-def _pod_priority_class(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _pod_priority_class(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     plain = found.plain()
     return (
         found.name,
@@ -260,7 +261,7 @@ def _pod_priority_class(found: Found, now: datetime, _counters: Counters) -> tup
     )
 
 
-def _provisioning(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _provisioning(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     return (
         found.name,
         field(found.plain(), "spec", "provisioningClassName", default=NOTHING),
@@ -271,13 +272,13 @@ def _provisioning(found: Found, now: datetime, _counters: Counters) -> tuple[str
     )
 
 
-def _request(found: Found, now: datetime, counters: Counters) -> tuple[str, ...]:
+def _request(found: BucketObject, now: datetime, counters: Counters) -> tuple[str, ...]:
     from admittance.cli.show import capacity_requests
 
     return capacity_requests.row(found, now, counters)
 
 
-def _namespace(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _namespace(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     return (
         found.name,
         _labels(field(found.plain(), "metadata", "labels", default={})),
@@ -285,7 +286,7 @@ def _namespace(found: Found, now: datetime, _counters: Counters) -> tuple[str, .
     )
 
 
-def _foreign(found: Found, now: datetime, _counters: Counters) -> tuple[str, ...]:
+def _foreign(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
     plain = found.plain()
     return (
         found.name,

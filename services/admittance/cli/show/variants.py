@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from admittance.api.workload import FAMILY_GATE
-from admittance.cli.show import sections, tables
-from admittance.cli.show.families import Family, FamilyMember, is_parent, is_variant
+from admittance.cli.show import sections
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
 from admittance.cli.support.times import age, span, stamp
+from admittance.client.requests.families import Family, FamilyMember, is_parent, is_variant
 from admittance.family import (
     ActivityReason,
     DesiredState,
@@ -25,6 +25,7 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.family_info import variant_state
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head, owner_of
+from admittance.workload.waiting_reason import reason_of
 
 SENTENCES: Final[dict[str, str]] = {
     ActivityReason.PARENT: "the parent is not active",
@@ -112,7 +113,7 @@ def variant_table(family: Family, now: datetime) -> Table:
     rows = []
     for one in family.variants:
         workload = one.workload
-        reason, message = tables.reason_of(workload, now)
+        reason, message = reason_of(workload, now)
         rows.append(
             (
                 one.tag or NOTHING,

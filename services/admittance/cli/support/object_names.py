@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from admittance.cli.support.kinds import Kind
+from admittance.client.kinds import Kind
 from admittance.events.names import BadToken, plain
 from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from admittance.cli.events import VariantNames, history
-from admittance.cli.show.objects import lookup
-from admittance.cli.support import kinds, output
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.times import stamp
 from admittance.cli.trace.tree import Placed, trace_table, tree_of
+from admittance.client import kinds
+from admittance.client.requests.objects import lookup
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
 from admittance.traces.builder import TraceBuilder
