@@ -30,6 +30,12 @@ HEADER_FACT: Final = "Admit-Fact"
 sequence does not create the workload again."""
 
 
+def key_of_fact(logged: LogMessage) -> str:
+    """The key of the workload that a fact is about; of another message a key that no workload
+    has."""
+    return f"workload.{'.'.join(logged.subject.split('.')[-2:])}"
+
+
 class Controller:
     """Manifests, quota catalog and workloads, kept equal to the bucket."""
 
@@ -173,8 +179,7 @@ class Controller:
 
     def missing(self, batch: Iterable[LogMessage]) -> list[str]:
         """Keys of workloads in the batch that must be loaded before the batch is folded."""
-        keys = {f"workload.{'.'.join(logged.subject.split('.')[-2:])}" for logged in batch}
-        return [key for key in keys if self.workloads.must_load(key)]
+        return [key for key in set(map(key_of_fact, batch)) if self.workloads.must_load(key)]
 
     def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:
         """Records that a put is stored; returns the messages to publish after it."""

@@ -24,7 +24,7 @@ from admittance.control.commit import (
     Message,
     Put,
 )
-from admittance.control.controller import HEADER_FACT, Controller
+from admittance.control.controller import HEADER_FACT, Controller, key_of_fact
 from admittance.control.workloads import VersionedWorkload
 from admittance.events.base import (
     HEADER_MSG_ID,
@@ -35,7 +35,7 @@ from admittance.events.base import (
 )
 from admittance.events.reader import SetAside, number
 from admittance.events.requests import SettledReply
-from admittance.events.subjects import BUCKET
+from admittance.events.subjects import BUCKET, RELEASES
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
@@ -58,6 +58,7 @@ ATTEMPTS: Final = 20
 """The most times that a batch of facts is folded again because another writer changed the workloads
 of its facts."""
 OUTCOMES_MAX: Final = 20_000
+RELEASED: Final = RELEASES.removesuffix(">")
 
 log = structlog.get_logger()
 
@@ -83,12 +84,20 @@ class CommitWriter:
         self._history = history
         self._metrics = metrics
         self._letters = DeadLetterLimiter()
+        self._deferred: list[Message] = []
+        """Messages about the quota of finished workloads, which no service waits for: they are
+        published together with the next messages, since a publication of its own would cost as much
+        as ten messages."""
+        self._deferred_keys: set[str] = set()
         self.outcomes: OrderedDict[int, SettledReply] = OrderedDict()
 
     async def perform(self, batch: list[LogMessage]) -> None:
         """Folds a batch of facts into the workloads and performs the resulting commits."""
         controller = self._controller
         rest = batch
+        if self._deferred_keys and not self._deferred_keys.isdisjoint(map(key_of_fact, batch)):
+            # The next write of a workload replaces its outbox.
+            await self.publish_deferred()
         attempts = 0
         loaded: dict[str, None] = {}
         """The keys of workloads that were read from the bucket for this batch; after the batch,
@@ -113,7 +122,9 @@ class CommitWriter:
                 if attempts > ATTEMPTS:
                     raise RuntimeError(f"{len(unsure)} workloads change whenever they are written")
                 loaded |= dict.fromkeys(unsure)
-            await publish_messages(self._bus, messages)
+            if messages:
+                self._deferred += messages
+                await self.publish_deferred()
             if unsure:
                 continue
             for key in (*loaded, *(put.key for put in commit.puts)):
@@ -125,6 +136,18 @@ class CommitWriter:
                 applied = len(rest) - len(commit.rest)
                 self._metrics.committed(applied, clock.monotonic() - begun)
             rest = commit.rest
+
+    @property
+    def has_deferred(self) -> bool:
+        """Whether messages of performed commits are not published yet; until then the facts of
+        these commits may not be acknowledged."""
+        return bool(self._deferred)
+
+    async def publish_deferred(self) -> None:
+        """Publishes the messages that can wait."""
+        await publish_messages(self._bus, self._deferred)
+        self._deferred.clear()
+        self._deferred_keys.clear()
 
     async def _put(self, commit: Commit, now: datetime) -> tuple[list[Message], list[str]]:
         """Writes the puts of the commit. Returns the messages to publish for the stored puts, and
@@ -139,7 +162,12 @@ class CommitWriter:
                 if self._metrics is not None and put.workload is not None:
                     before = controller.workloads.get(put.key).workload
                     self._metrics.written(controller, before, put.workload)
-                messages += controller.committed(put, outcome, now)
+                made = controller.committed(put, outcome, now)
+                if len(made) == 1 and _can_wait(put, made[0]):
+                    self._deferred += made
+                    self._deferred_keys.add(put.key)
+                else:
+                    messages += made
                 _log_write(put, outcome)
             elif outcome is None or isinstance(outcome, StaleRevision):
                 await with_retries(partial(self._reload, put.key))
@@ -193,6 +221,12 @@ class CommitWriter:
         self.outcomes.update(commit.outcomes)
         while len(self.outcomes) > OUTCOMES_MAX:
             self.outcomes.popitem(last=False)
+
+
+def _can_wait(put: Put, message: Message) -> bool:
+    """Whether the only message of a put is about the quota of a workload that has finished."""
+    released = message.subject.startswith(RELEASED)
+    return released and put.workload is not None and is_true(put.workload, Type.FINISHED)
 
 
 def _log_write(put: Put, revision: int) -> None:

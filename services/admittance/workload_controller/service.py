@@ -68,6 +68,8 @@ from admittance.workload_controller.workload_metrics import (
 )
 
 SETTLE_SECONDS: Final = 30.0
+DEFERRED_SECONDS: Final = 0.05
+"""How long messages that no service waits for may wait for others."""
 SWEEP_EVERY: Final = 10_000
 """How many facts the leader reads between two searches for delete markers that it can forget."""
 EXPIRY_SECONDS: Final = 3600.0
@@ -153,6 +155,8 @@ class ActiveController:
         self._swept = 0
         self._marks: deque[tuple[float, int]] = deque()
         self._progress = asyncio.Event()
+        self._deferred = asyncio.Event()
+        self._unacknowledged: Delivery | None = None
         self._endpoints: Endpoints | None = None
         self._heartbeats: HeartbeatListener | None = None
         self._deletions: Deletions | None = None
@@ -232,6 +236,8 @@ class ActiveController:
                 tasks.create_task(follow_runners(bus, runners, runners_known), name="runners")
                 await runners_known.wait()
             await people.start()
+            deferred = self._publish_deferred(manifests, self._commits)
+            tasks.create_task(deferred, name="deferred messages")
             await self._apply_facts(controller, manifests, self._commits, deletions)
 
     async def _apply_facts(
@@ -250,7 +256,11 @@ class ActiveController:
             batch = await self._puller.batch()
             async with manifests.lock:
                 await commits.perform([_heard(delivery) for delivery in batch])
-            self._puller.ack_soon(batch[-1])
+                self._unacknowledged = batch[-1]
+            if commits.has_deferred:
+                self._deferred.set()
+            else:
+                self._acknowledge()
             controller.acknowledged(batch[-1].sequence)
             self._sweep(controller)
             deletions.look()
@@ -261,6 +271,22 @@ class ActiveController:
                 manifests.caught_up.set()
             self._progress.set()
             self._progress.clear()
+
+    async def _publish_deferred(self, manifests: ManifestWriter, commits: CommitWriter) -> None:
+        """Publishes messages that waited for others but got none, and acknowledges their facts."""
+        while True:
+            await self._deferred.wait()
+            await asyncio.sleep(DEFERRED_SECONDS)
+            self._deferred.clear()
+            async with manifests.lock:
+                await commits.publish_deferred()
+                self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Acknowledges every fact whose commit is performed and whose messages are published."""
+        if self._unacknowledged is not None:
+            self._puller.ack_soon(self._unacknowledged)
+            self._unacknowledged = None
 
     def _on_written(self) -> None:
         if self._heartbeats is not None:

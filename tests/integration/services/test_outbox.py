@@ -151,3 +151,49 @@ async def _requested(bus: Bus) -> bool:
 async def _gone(bus: Bus) -> bool:
     entry = await get(bus, "workload.ns.w")
     return entry is not None and entry.value is None
+
+
+@pytest.mark.parametrize(
+    "deleted", [pytest.param(False, id="it stays"), pytest.param(True, id="and was deleted")]
+)
+async def test_released_quota_is_reported_although_the_controller_was_killed(
+    cluster: Cluster, bus: Bus, nats_server: TestServer, deleted: bool
+) -> None:
+    """The report about a finished workload waits for other messages, but not beyond the next write
+    of the workload."""
+    first = await cluster.start("workload-controller", "first")
+    await cluster.start("scheduler")
+    await apply(bus, *queues("cq", cpu=1))
+    await submit(bus, [a_manifest("w", queue="lq-cq")])
+    await eventually(lambda: _is_admitted(bus))
+    await first.stop()
+
+    other = await Bus.connect(nats_server.url, name="cut")
+    cut = Cut(other, "admit.workload.quota_released")
+    settings = Settings.from_env("workload-controller", url=nats_server.url, instance="dying")
+    dying = asyncio.create_task(
+        service.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
+    )
+    steps: list[facts.Fact] = [facts.Finished(namespace="ns", name="w")]
+    if deleted:
+        steps.append(facts.Deleted(namespace="ns", name="w"))
+    for fact in steps:
+        await bus.publish(Outgoing(subject_of(fact), encode(fact)))
+    await within(cut.died.wait())
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
+        await dying
+    await other.close()
+
+    await cluster.start("workload-controller", "heir")
+    await eventually(lambda: _reported(bus))
+    if deleted:
+        await eventually(lambda: _gone(bus))
+    assert len(await read_messages(bus, ["admit.workload.quota_released.>"])) == 1
+
+
+async def _is_admitted(bus: Bus) -> bool:
+    return bool(await read_messages(bus, ["admit.workload.admitted.>"]))
+
+
+async def _reported(bus: Bus) -> bool:
+    return bool(await read_messages(bus, ["admit.workload.quota_released.>"]))
