@@ -19,6 +19,7 @@ from weakref import WeakSet
 from admittance.client.errors import BadInput, Closed, NotAllowed, Unavailable, WrongUse
 from admittance.client.requests.link import Link
 from admittance.runtime import errors as bus_errors
+from admittance.runtime.bus.bus import Bus
 
 T = TypeVar("T")
 
@@ -41,6 +42,11 @@ class Calls:
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
+        self._connection = _closed_at_last(link.bus)
+
+    async def start(self) -> None:
+        """Makes the connection end with the event loop at the latest."""
+        await anext(self._connection)
 
     @property
     def is_closed(self) -> bool:
@@ -96,7 +102,16 @@ class Calls:
                 await self._idle.wait()
         for stream in list(self._streams):
             await stream.abandon()
-        await self.link.bus.close()
+        await self._connection.aclose()
+
+
+async def _closed_at_last(bus: Bus) -> AsyncGenerator[None]:
+    """Yields once, and closes the bus when it ends: an event loop that ends, and the garbage
+    collector, end a generator that was left open, so that a forgotten client warns of nothing."""
+    try:
+        yield
+    finally:
+        await bus.close()
 
 
 class Call:

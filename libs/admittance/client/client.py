@@ -78,7 +78,9 @@ class Client:
 
         Raises BadInput, NotAllowed if the server refuses the login, and Unavailable.
         """
-        return cls(await opening.open_link(url, context, options, namespace, environ))
+        client = cls(await opening.open_link(url, context, options, namespace, environ))
+        await client._calls.start()
+        return client
 
     async def close(self) -> None:
         """Closes the connection. Open calls and iterations raise Closed. Closing again does

@@ -45,7 +45,7 @@ async def test_a_watch_misses_nothing_while_the_server_restarts(
 
 
 PROGRAM = """
-import atexit, os, sys, threading
+import asyncio, atexit, os, sys, threading
 
 def late():
     try:
@@ -54,7 +54,7 @@ def late():
         print("late:", error)
 
 atexit.register(late)  # It runs after what is registered later.
-from admittance.client import Closed, NotFound, SyncClient, WrongUse
+from admittance.client import Client, Closed, NotFound, SyncClient, WrongUse
 client = SyncClient.connect(sys.argv[1])
 child = os.fork()
 if not child:
@@ -77,6 +77,15 @@ def follow():
         print("follow:", error, flush=True)
 
 threading.Thread(target=follow, daemon=True).start()
+
+async def forgotten():
+    other = await Client.connect(sys.argv[1])
+    kept.append(other.watch("flavors"))
+    waits = asyncio.ensure_future(anext(kept[0]))
+    await asyncio.sleep(0.05)
+
+kept = []
+asyncio.run(forgotten())
 """
 
 
