@@ -33,6 +33,7 @@ import structlog
 from admittance.access.server_config import quoted
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.own_folder import own_folder
 from admittance.runtime.server_accounts import move_streams
 
 
@@ -295,7 +296,7 @@ class EmbeddedServer:
         """Makes the data folder if there is none, and locks it. Raises SetupError if it cannot be
         written, has no room, or if another `admit up` uses it."""
         try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
+            own_folder(self.data_dir)
             (self.data_dir / "nats").mkdir(exist_ok=True)
             descriptor = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         except OSError as error:
