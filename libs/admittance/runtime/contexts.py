@@ -228,8 +228,11 @@ def _addresses(url: str) -> frozenset[str]:
 def _read(path: Path) -> str | None:
     """The text of a file that only its owner may read; None if it does not exist."""
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK a pipe would block the command until another program writes to it.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
             found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise BadContext(f"cannot read {path}: it is not a file")
             data = file.read(BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -187,6 +187,17 @@ def test_a_context_at_the_default_address_is_the_source_of_the_address(
     assert outer_call(None, None, None, environ={}).url_from is UrlFrom.DEFAULT
 
 
+@pytest.mark.parametrize("name", ["current", "contexts/home.json"])
+def test_a_pipe_in_place_of_a_file_blocks_no_command(
+    env: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "admittance" / name
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(BadContext, match="it is not a file"):
+        contexts.current(env)
+
+
 def test_commands_list_choose_and_show_contexts(
     env: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
