@@ -61,7 +61,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(folder)],
+        ["mount", "-t", "tmpfs", "-o", "size=128m,mode=700", "tmpfs", str(folder)],
         capture_output=True,
         text=True,
         check=False,
