@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from admittance.client import opening
+from admittance.client.arguments import AMOUNT, at_least, expect, pairs, words
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
@@ -146,6 +147,10 @@ class Client:
         """
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
+            expect(str, name=name, queue=queue, image=image, priority_class=priority_class)
+            expect(AMOUNT, cpu=cpu, memory=memory, gpu=gpu)
+            expect(int, priority=priority)
+            at_least(1, count=count, max_seconds=max_seconds)
             if key is not None:
                 submissions.check_key(key)
             ending = submissions.ending_of(space, link.user, key) if key is not None else ""
@@ -164,10 +169,10 @@ class Client:
                     priority=priority,
                     priority_class=priority_class,
                     image=image,
-                    env=env or {},
-                    labels=labels or {},
+                    env=pairs("env", env),
+                    labels=pairs("labels", labels),
                     max_seconds=max_seconds,
-                    flavors=flavors,
+                    flavors=words("flavors", flavors),
                     suffix=ending,
                 )
                 workload = await submissions.workload_of_command(link, options, space)
@@ -228,6 +233,9 @@ class Client:
         """
 
         def entries(link: Link) -> AsyncGenerator[LogEntry]:
+            expect(datetime, since=since)
+            expect(str, name=name, namespace=namespace)
+            at_least(0, after=after)
             space = None if all_namespaces else namespace or link.namespace
             return history.facts_about(link, space, name, since=since, after=after, follow=follow)
 
@@ -331,12 +339,13 @@ class Client:
         """
         async with self._calls.call() as link:
             wanted = kind_named(kind)
-            if limit is not None and limit < 1:
-                raise BadInput(f"limit {limit} is not a positive number")
+            at_least(1, limit=limit)
+            expect(datetime, since=since)
+            expect(str, queue=queue, sort_by=sort_by)
             chosen = selection.selection(
                 wanted,
-                labels=_words(labels),
-                states=_words(states),
+                labels=words("labels", labels),
+                states=words("states", states),
                 since=since,
                 sort_by=sort_by,
                 limit=limit,
@@ -411,6 +420,7 @@ class Client:
         """
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
+            at_least(0, limit=limit)
             return await applying.what_if(link, manifests, deletes, limit, space)
 
     # Queues. ----------------------------------------------------------------------------
@@ -426,6 +436,8 @@ class Client:
         """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
         namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
         async with self._calls.call() as link:
+            at_least(1, limit=limit)
+            expect(str, queue=queue)
             space = None if all_namespaces else namespace or link.namespace
             query, where = await questions.pending_query(link, queue, space)
             rows, total = await questions.pending_rows(link, query, where, limit)
@@ -441,6 +453,7 @@ class Client:
         """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
         with ``namespace``, of its LocalQueues."""
         async with self._calls.call() as link:
+            expect(str, cluster_queue=cluster_queue, cohort=cohort, namespace=namespace)
             query = Queues(cluster_queue=cluster_queue, cohort=cohort)
             return await questions.queues(link, query, namespace)
 
@@ -463,7 +476,3 @@ class Client:
     async def _verdict(self, name: str, namespace: str | None, **given: Any) -> None:
         async with self._calls.call() as link:
             await changes.give_verdict(link, name, namespace or "", **given)
-
-
-def _words(given: str | Sequence[str]) -> Sequence[str]:
-    return (given,) if isinstance(given, str) else given

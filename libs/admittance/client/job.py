@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from admittance.client.arguments import at_least
 from admittance.client.calls import Calls, Stream, check_timeout
 from admittance.client.errors import BadInput
 from admittance.client.kinds import WORKLOAD
@@ -95,6 +96,7 @@ class Job:
         """
 
         async def pieces(link: Link) -> AsyncGenerator[PodLog]:
+            at_least(0, pod=pod, tail=tail, previous=previous)
             if follow and previous:
                 raise BadInput("an earlier run has ended: previous does not go with follow")
             replies = history.output_of(
@@ -119,6 +121,7 @@ class Job:
         them."""
 
         def entries(link: Link) -> AsyncGenerator[LogEntry]:
+            at_least(0, after=after)
             return history.facts_about(
                 link, self._namespace, self._name, after=after, follow=follow
             )

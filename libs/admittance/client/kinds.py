@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from admittance.api import kinds
 from admittance.api.kinds import GROUP as KUEUE
+from admittance.client.arguments import expect
 from admittance.client.errors import BadInput
 from admittance.events.names import token
 
@@ -149,6 +150,7 @@ _BY_NAME: Final = {name: kind for kind in KINDS for name in _spellings(kind)}
 def kind_named(typed: str) -> Kind:
     """The kind that the typed word means. Raises BadInput, with a list of all kinds, for an unknown
     word."""
+    expect(str, kind=typed)
     found = _BY_NAME.get(typed.lower())
     if found is not None:
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from admittance.api.names import label_error
+from admittance.client.arguments import expect
 from admittance.client.errors import BadInput, NotAllowed, Unavailable
 from admittance.client.requests.link import Link
 from admittance.runtime import contexts
@@ -23,6 +24,7 @@ from admittance.runtime.telemetry.logger import silent
 
 def namespace_of(given: str | None, default: str) -> str:
     """The namespace of a call. Raises BadInput for a name that no namespace can have."""
+    expect(str, namespace=given)
     if given is None:
         return default
     if error := label_error(given):
@@ -38,6 +40,7 @@ async def open_link(
     environ: Mapping[str, str],
 ) -> Link:
     """A connection; the arguments are those of `Client.connect`."""
+    expect(str, url=url, context=context)
     space = namespace_of(namespace, "")
     if url is not None and context is not None:
         raise BadInput("url and context both name a server: give one")

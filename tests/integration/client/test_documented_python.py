@@ -33,6 +33,14 @@ async def environ() -> AsyncIterator[dict[str, str]]:
         yield found
 
 
+def use(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
+    """Makes clients find the server of the test by the current context."""
+    for name in ("ADMIT_NATS_URL", "ADMIT_NATS_CREDS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+
 def printed_by(text: str, names: dict[str, Any]) -> str:
     """What the program prints."""
     told = io.StringIO()
@@ -44,8 +52,7 @@ def printed_by(text: str, names: dict[str, Any]) -> str:
 async def test_the_python_of_the_page_prints_what_it_shows(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
+    use(monkeypatch, environ)
     names: dict[str, Any] = {"__name__": "page"}
     try:
         for block in python_blocks(ROOT / "docs" / "python.md"):
@@ -62,8 +69,7 @@ async def test_the_notebook_runs_to_its_end(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert TARGET.read_text() == made()
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
+    use(monkeypatch, environ)
     notebook = json.loads(TARGET.read_text())
     if find_spec("nbclient") and find_spec("ipykernel"):
         await asyncio.to_thread(in_a_kernel)

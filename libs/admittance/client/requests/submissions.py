@@ -22,6 +22,7 @@ from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
 from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, Workload
 from admittance.client import kinds
+from admittance.client.arguments import expect, words
 from admittance.client.errors import BadInput, NotAllowed, NotFound, Refused, RequestFailed
 from admittance.client.requests import changes
 from admittance.client.requests.link import Link
@@ -332,9 +333,7 @@ def checked_command(command: Sequence[str] | None) -> Sequence[str]:
             'command is a list of words, such as ["python", "train.py"]; '
             'a line for the shell is ["sh", "-c", line]'
         )
-    if wrong := [word for word in command if not isinstance(word, str)]:
-        raise BadInput(f"command: {wrong[0]!r} is not a text")
-    return command
+    return words("command", command)
 
 
 def requests_of(**given: str | float | None) -> dict[str, str]:
@@ -355,6 +354,7 @@ KEY_MAX: Final = 200
 
 def check_key(key: str) -> None:
     """Raises BadInput if ``key`` cannot be the key of a submission."""
+    expect(str, key=key)
     if not key.strip() or len(key) > KEY_MAX or not key.isprintable():
         raise BadInput(f"key {key[:KEY_MAX]!r} is not 1 to {KEY_MAX} printable characters")
 
