@@ -21,6 +21,7 @@ import pytest
 import pytest_asyncio
 
 from admittance.cli.bench.system import Child
+from admittance.events.subjects import SUMMARIES
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.bus.streams import KV_CLAIMS, all_streams
@@ -145,8 +146,10 @@ async def stored(url: str, access: ConnectionOptions) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for stream in all_streams():
             info = await bus.api(f"STREAM.INFO.{stream.name}")
-            # Every start writes leases anew, so the bucket of claims loses old messages.
-            first = None if stream.name == KV_CLAIMS else info["state"]["first_seq"]
+            # Every start writes leases anew, so the bucket of claims loses old messages, and a sum
+            # of usage replaces the one before.
+            replaces = stream.name in (KV_CLAIMS, SUMMARIES)
+            first = None if replaces else info["state"]["first_seq"]
             found[stream.name] = (info["created"], first)
         listed = await bus.api("CONSUMER.LIST.ADMITTANCE")
         found["durables"] = {
