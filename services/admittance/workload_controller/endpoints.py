@@ -38,15 +38,17 @@ from admittance.events.requests import (
     Settled,
     SettledReply,
 )
-from admittance.events.subjects import CAPACITY, USER_REQUESTS, object_key, workload_key
+from admittance.events.subjects import CAPACITY, RESTORED, USER_REQUESTS, object_key, workload_key
 from admittance.provisioning.records import read_record
 from admittance.quota.references import BOTH, Sharing
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, history, micro
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.errors import StaleRevision
 from admittance.workload.bucket_reader import names_of, read_whole
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
+from admittance.workload_controller.commit_writer import GUARD_KEY
 from admittance.workload_controller.manifest_writer import ManifestWriter
 from admittance.workload_controller.outside_consumers import OutsideConsumers
 from admittance.workload_controller.reading_endpoints import (
@@ -319,7 +321,7 @@ def why_kept(entry: bucket.Entry) -> str:
     command frees."""
     prefix = entry.key.partition(".")[0]
     value = entry.value or b""
-    if prefix == "_admittance":
+    if entry.key in (GUARD_KEY, SECRET_KEY, RESTORED):
         return f"the services need {entry.key}: it is never deleted"
     try:
         if prefix == "workload":

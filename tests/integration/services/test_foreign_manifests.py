@@ -80,6 +80,7 @@ async def test_all_services_work_and_start_on_a_bucket_with_foreign_kinds_named_
         pytest.param("job_apps.ns.ns", "deleted", "", id="a foreign object"),
         pytest.param("clusterqueue.broken", "deleted", "", id="a value that no service can read"),
         pytest.param("clusterqueue.ns.cq", "deleted", "", id="a key that no object can have"),
+        pytest.param("_admittance.x", "deleted", "", id="a key that no service knows"),
         pytest.param("workload.ns.broken", "deleted", "", id="an unreadable workload"),
     ],
 )
@@ -91,7 +92,8 @@ async def test_a_stored_key_is_deleted_unless_it_is_needed(
     flavor = {**queues()[0], "metadata": {"name": "unused"}}
     await apply(bus, *queues("cq", cpu=40), flavor, a_foreign("Job", "apps", "ns"))
     await _reserves(bus, "job")
-    for broken in ("clusterqueue.broken", "clusterqueue.ns.cq", "workload.ns.broken"):
+    keys = ("clusterqueue.broken", "clusterqueue.ns.cq", "_admittance.x", "workload.ns.broken")
+    for broken in keys:
         await bus.publish(bucket.put_message(broken, b"{", expected=0))
     request = Delete(kind="", name="", stored=key)
     reply = await ask(bus, "admit.api.delete", request, DeleteReply)
