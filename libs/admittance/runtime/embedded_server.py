@@ -8,6 +8,7 @@ Files of the folder:
 - ``nats.json``: pid, start time and port of the server, so that the next start can adopt it.
 - ``lock``: locked (flock) while an `admit up` lives. The server does not inherit the lock, so after
   a ``kill -9`` of `admit up` the next `admit up` can lock the folder and adopt the server.
+- ``nats.lock``: locked while a server lives (`store_guard`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from admittance.access.server_config import quoted
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.own_folder import own_folder
+from admittance.runtime.process.store_guard import lock_store, servers_of, serves, spawn
 from admittance.runtime.server_accounts import move_streams
 
 
@@ -194,7 +196,7 @@ class EmbeddedServer:
         ``accounts``: lines of the configuration with accounts and users (`server_accounts`); "":
         the server demands no credentials.
         """
-        self.data_dir = data_dir.absolute()
+        self.data_dir = data_dir.resolve()
         self._wanted_port = port
         self._member = member
         self._accounts = accounts
@@ -345,30 +347,24 @@ class EmbeddedServer:
             return self._unrecorded()
         if not is_running(noted):
             return self._unrecorded()
-        try:
-            command = psutil.Process(noted.pid).cmdline()
-        except psutil.Error:
-            return None
         # A process with the same pid and start time may serve another folder.
-        return noted if str(self.data_dir / "nats.conf") in command else None
+        config = self.data_dir / "nats.conf"
+        return noted if serves(noted.pid, config) else self._unrecorded()
 
     def _unrecorded(self) -> Running | None:
         """A server on this folder for which ``nats.json`` is missing, because its parent died too
-        early. Two servers on one store would destroy the store, and nats-server itself takes no
-        lock. Looks at all processes, but not on a new folder, where no server can run.
+        early. Looks at all processes, but not on a new folder, where no server can run.
         """
-        config = str(self.data_dir / "nats.conf")
-        if not Path(config).exists() and not any((self.data_dir / "nats").glob("*")):
+        config = self.data_dir / "nats.conf"
+        if not config.exists() and not any((self.data_dir / "nats").glob("*")):
             return None
-        for process in psutil.process_iter(["cmdline"]):
-            command = process.info["cmdline"] or []
-            if command[1:] == ["-c", config] and Path(command[0]).name == "nats-server":
-                with suppress(psutil.Error, OSError, ValueError):
-                    port = int((self.data_dir / "port").read_text())
-                    found = Running(pid=process.pid, started=process.create_time(), port=port)
-                    if is_running(found):
-                        (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(found))
-                        return found
+        for process in servers_of(config):
+            with suppress(psutil.Error, OSError, ValueError):
+                port = int((self.data_dir / "port").read_text())
+                found = Running(pid=process.pid, started=process.create_time(), port=port)
+                if is_running(found):
+                    (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(found))
+                    return found
         return None
 
     # The process. -----------------------------------------------------------------------
@@ -380,32 +376,26 @@ class EmbeddedServer:
             raise SetupError(
                 f"port {port} is in use: choose another with --port, or leave it out for a free one"
             )
-        if self._accounts:
-            move_streams(self.data_dir / "nats")
         config = self.data_dir / "nats.conf"
         log_file = self.data_dir / "nats.log"
+        guard = None
         try:
+            guard = lock_store(self.data_dir)
+            if self._accounts:
+                move_streams(self.data_dir / "nats")
             config.write_text(self._config(port))
             (self.data_dir / "port").write_text(str(port))
             log_file.write_bytes(b"")
+            with log_file.open("ab") as output:
+                env = SERVER_ENVIRONMENT | os.environ
+                self._child = spawn([program, "-c", str(config)], output, env, guard)
         except OSError as error:
             raise SetupError(
                 f"cannot write to {config} ({error.strerror}): make room, or use --data-dir"
             ) from None
-        with log_file.open("ab") as output:
-            try:
-                self._child = subprocess.Popen(  # noqa: ASYNC220  (some ms; outlives this process)
-                    [program, "-c", str(config)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env=SERVER_ENVIRONMENT | os.environ,
-                    # The server gets its own session, so that Ctrl-C in the terminal does not reach
-                    # it.
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise SetupError(f"cannot start {program}: {error.strerror}") from None
+        finally:
+            if guard is not None:
+                os.close(guard)
         pid = self._child.pid
         self.running = Running(pid=pid, started=psutil.Process(pid).create_time(), port=port)
         (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(self.running))

@@ -74,6 +74,38 @@ async def test_a_server_without_any_file_of_its_own_is_adopted(tmp_path: Path) -
     await second.stop()
 
 
+async def test_a_server_left_running_is_adopted_when_the_folder_is_spelled_differently(
+    tmp_path: Path,
+) -> None:
+    first = EmbeddedServer(tmp_path / "data")
+    url = await first.start()
+    pid = first.pid
+    first.leave()
+    (tmp_path / "link").symlink_to("data")
+    for spelled in (tmp_path / "other" / ".." / "data", tmp_path / "link"):
+        again = EmbeddedServer(spelled)
+        assert (await again.start(), again.pid) == (url, pid), spelled
+        again.leave()
+    last = EmbeddedServer(tmp_path / "data")
+    await last.start()
+    await last.stop()
+
+
+async def test_a_store_with_a_server_that_is_not_recognized_gets_no_second_one(
+    tmp_path: Path,
+) -> None:
+    first = EmbeddedServer(tmp_path / "data")
+    await first.start()
+    first.release_folder()
+    (tmp_path / "data").rename(tmp_path / "moved")
+    with pytest.raises(SetupError, match=rf"a nats-server \(pid {first.pid}\) of an earlier start"):
+        await EmbeddedServer(tmp_path / "moved").start()
+    await first.stop()
+    second = EmbeddedServer(tmp_path / "moved")
+    await second.start()
+    await second.stop()
+
+
 async def test_a_start_on_a_new_folder_looks_at_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ def write_own_context(
     context is gone; else prints how to use the new one. If the context cannot be written, prints a
     warning that says what commands need instead.
     """
-    own = Context(name=local_name(url), url=url, creds=creds, data_dir=str(data_dir.absolute()))
+    own = Context(name=local_name(url), url=url, creds=creds, data_dir=str(data_dir.resolve()))
     try:
         kept = None if use else _running_current(env, own)
         contexts.write(env, own, current=kept is None)
@@ -54,8 +54,8 @@ def _running_current(env: Mapping[str, str], own: Context) -> Context | None:
 
 
 def _is_of_same_folder(one: Context, other: Context) -> bool:
-    if one.data_dir is not None:
-        return one.data_dir == other.data_dir
+    if one.data_dir is not None and other.data_dir is not None:
+        return os.path.realpath(one.data_dir) == os.path.realpath(other.data_dir)
     return one.creds is not None and one.creds == other.creds
 
 
