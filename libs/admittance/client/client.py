@@ -137,13 +137,15 @@ class Client:
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
-        ``key``: makes the submission repeatable. A call with the key of an earlier call of the same
-        user in the namespace creates no second job, even if the earlier answer was lost, and
-        returns a `Job` with ``created`` False. So does the submission of a workload that exists
-        with the same name and spec.
+        ``key``: makes the submission repeatable. The name of the job follows from it alone. A call
+        with the key of an earlier call of the same user in the namespace creates no second job,
+        even if the earlier answer was lost: it returns a `Job` with ``created`` False. So does the
+        submission of a workload that exists with the same name and spec; a name and a key do not go
+        together.
 
         Raises BadInput, NotFound for a missing queue or class, and Refused, with the reason
-        ``AlreadyExists`` if another workload has the name.
+        ``AlreadyExists`` if a workload with another spec has the name, or was submitted with the
+        key.
         """
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
@@ -153,13 +155,16 @@ class Client:
             at_least(1, count=count, max_seconds=max_seconds)
             if key is not None:
                 submissions.check_key(key)
-            ending = submissions.ending_of(space, link.user, key) if key is not None else ""
             if manifest is not None:
                 others = (command, name, cpu, memory, gpu, priority, priority_class, env, labels)
                 if any(one is not None for one in others) or image or flavors or count != 1:
                     raise BadInput("the whole job comes from the manifest: leave out the others")
-                workload = only_workload(manifest, space, queue, ending)
+                workload = only_workload(manifest, space, queue, link.user, key)
             else:
+                if key is not None:
+                    if name is not None:
+                        raise BadInput(submissions.NAME_AND_KEY)
+                    name = submissions.name_of_key(space, link.user, key)
                 options = CommandOptions(
                     command=submissions.checked_command(command),
                     queue=queue,
@@ -173,7 +178,6 @@ class Client:
                     labels=pairs("labels", labels),
                     max_seconds=max_seconds,
                     flavors=words("flavors", flavors),
-                    suffix=ending,
                 )
                 workload = await submissions.workload_of_command(link, options, space)
                 await submissions.refuse_misfit(link, workload, anyway=anyway)

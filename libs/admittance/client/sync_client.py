@@ -206,13 +206,15 @@ class SyncClient:
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
-        ``key``: makes the submission repeatable. A call with the key of an earlier call of the same
-        user in the namespace creates no second job, even if the earlier answer was lost, and
-        returns a `Job` with ``created`` False. So does the submission of a workload that exists
-        with the same name and spec.
+        ``key``: makes the submission repeatable. The name of the job follows from it alone. A call
+        with the key of an earlier call of the same user in the namespace creates no second job,
+        even if the earlier answer was lost: it returns a `Job` with ``created`` False. So does the
+        submission of a workload that exists with the same name and spec; a name and a key do not go
+        together.
 
         Raises BadInput, NotFound for a missing queue or class, and Refused, with the reason
-        ``AlreadyExists`` if another workload has the name.
+        ``AlreadyExists`` if a workload with another spec has the name, or was submitted with the
+        key.
         """
         return SyncJob(
             self._thread,

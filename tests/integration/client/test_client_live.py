@@ -33,6 +33,25 @@ pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
 FOREVER = ["sleep", "600"]
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"generateName": "big-"},
+    "spec": {
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    {
+                        "name": "main",
+                        "command": FOREVER,
+                        "resources": {"requests": {"cpu": "4"}},
+                    }
+                ],
+            }
+        }
+    },
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -72,27 +91,8 @@ async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> Non
 
 
 async def test_a_workload_is_held_released_reprioritized_and_stopped(client: Client) -> None:
-    manifest = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"generateName": "big-"},
-        "spec": {
-            "template": {
-                "spec": {
-                    "restartPolicy": "Never",
-                    "containers": [
-                        {
-                            "name": "main",
-                            "command": FOREVER,
-                            "resources": {"requests": {"cpu": "4"}},
-                        }
-                    ],
-                }
-            }
-        },
-    }
-    first = await client.submit(manifest=manifest, queue="research")
-    second = await client.submit(manifest=manifest, queue="research")
+    first = await client.submit(manifest=JOB, queue="research")
+    second = await client.submit(manifest=JOB, queue="research")
     await first.wait("Running", timeout=20)
     changes = client.watch("workloads", second.name)
     async with changes:
@@ -127,8 +127,18 @@ async def test_a_repeated_submission_makes_no_second_job(
     again = await client.submit(["true"], queue="research", key="nightly 7")
     other = await client.submit(["true"], queue="research", key="nightly 8")
     assert (again.created, other.created) == (False, True)
+    await other.cancel()  # changes the stored spec
+    assert not (await client.submit(["true"], queue="research", key="nightly 8")).created
+    for changed in (
+        client.submit(["false"], queue="research", key="nightly 8"),
+        client.submit(["true"], queue="research", key="nightly 8", env={"A": "1"}),
+        client.submit(manifest=JOB, queue="research", key="nightly 8"),
+    ):
+        with pytest.raises(Refused, match=f"'nightly 8' was used for .*{other.name}") as caught:
+            await changed
+        assert caught.value.reason == "AlreadyExists"
     assert await client.list(queue="research", labels="!t")
-    found = [one.name for one in await client.list() if one.name.startswith("true-")]
+    found = [one.name for one in await client.list() if one.name.startswith("nightly-")]
     assert sorted(found) == sorted({again.name, other.name})
     # The log recognises a submission before it has been applied.
     monkeypatch.setattr(submissions, "lookup", absent)
@@ -165,6 +175,7 @@ CASES: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClientError],
     "manifest": (lambda c: c.submit(manifest="kind: ["), BadInput, "not YAML"),
     "manifest-no-value": (lambda c: c.apply([{"a": object()}]), BadInput, "not JSON"),
     "key": (lambda c: c.submit(["true"], queue="research", key=""), BadInput, "printable"),
+    "key-and-name": (lambda c: c.submit(["x"], key="k", name="n"), BadInput, "leave out the name"),
     "kind": (lambda c: c.list("cats"), BadInput, 'no kind "cats"'),
     "state": (lambda c: c.list(states="Sleeping"), BadInput, 'states "Sleeping"'),
     "phase": (lambda c: c.wait("taken", "Asleep"), BadInput, 'phase "Asleep"'),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest
@@ -13,7 +14,7 @@ from admittance.api.problems import ManifestError
 from admittance.api.reading.objects import encode
 from admittance.api.workload import Job, Workload
 from admittance.client.errors import BadInput
-from admittance.client.requests.submissions import workload_of_manifest
+from admittance.client.requests import submissions
 
 Manifests = str | bytes | Mapping[str, Any] | Manifest | Sequence[Mapping[str, Any] | Manifest]
 """Manifests as text (YAML or JSON), as plain values, or typed."""
@@ -58,21 +59,34 @@ def parted(manifests: Sequence[Manifest]) -> tuple[list[bytes], list[Workload]]:
     Workloads and Jobs. Raises BadInput."""
     others = [encode(one) for one in manifests if not isinstance(one, Workload | Job)]
     try:
-        runs = [workload_of_manifest(one) for one in manifests if isinstance(one, Workload | Job)]
+        runs = [
+            submissions.workload_of_manifest(one)
+            for one in manifests
+            if isinstance(one, Workload | Job)
+        ]
     except ManifestError as error:
         raise BadInput(*error.lines()) from None
     return others, runs
 
 
-def only_workload(given: Manifests, namespace: str, queue: str | None, ending: str) -> Workload:
-    """The workload of the only manifest. Raises BadInput."""
+def only_workload(
+    given: Manifests, namespace: str, queue: str | None, user: str, key: str | None
+) -> Workload:
+    """The workload of the only manifest; with a key its name is that of the key. Raises
+    BadInput."""
     found = manifests_of(given, namespace, queue)
     if len(found) != 1:
         raise BadInput(f"{len(found)} manifests are given: submit one at a time, or use apply")
     [manifest] = found
     if not isinstance(manifest, Workload | Job):
         raise BadInput(f"objects of the kind {manifest.kind} are not submitted; use apply")
+    if key is not None:
+        meta = manifest.metadata
+        if meta.name:
+            raise BadInput(submissions.NAME_AND_KEY)
+        name = submissions.name_of_key(meta.namespace, user, key)
+        manifest = replace(manifest, metadata=replace(meta, name=name, generate_name=""))
     try:
-        return workload_of_manifest(manifest, ending)
+        return submissions.workload_of_manifest(manifest)
     except ManifestError as error:
         raise BadInput(*error.lines()) from None

@@ -57,8 +57,7 @@ look alike.
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
     """The options of a submitted command. ``requests``: quantity by resource, only the
-    given resources. ``flavors``: the allowed flavors; empty: any. ``suffix``: the end
-    of a generated name; "": random letters.
+    given resources. ``flavors``: the allowed flavors; empty: any.
     """
 
     command: Sequence[str]
@@ -73,7 +72,6 @@ class CommandOptions:
     labels: Mapping[str, str] = field_of(default_factory=dict)
     max_seconds: int | None = None
     flavors: Sequence[str] = ()
-    suffix: str = ""
 
 
 def check_whole(resource: str, typed: str | None, option: str) -> None:
@@ -100,7 +98,7 @@ async def workload_of_command(
     try:
         workload = from_command(
             options.command,
-            name=options.name or f"{stem(options.command)}-{options.suffix or suffix()}",
+            name=options.name or f"{stem(options.command)}-{suffix()}",
             namespace=namespace,
             queue=queue,
             cpu=asked.get("cpu", 0),
@@ -144,8 +142,12 @@ def suffix() -> str:
 
 def stem(command: Sequence[str]) -> str:
     """The first part of a generated workload name: the name of the submitted command's program."""
-    program = PurePath(command[0]).name if command else ""
-    plain = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")
+    return _name_part(PurePath(command[0]).name if command else "")
+
+
+def _name_part(text: str) -> str:
+    """The text in letters that a name may have."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return plain[:40].strip("-") or "workload"
 
 
@@ -186,12 +188,11 @@ async def _plain(link: Link, key: str) -> dict[str, Any]:
     return {} if found is None else found.plain()
 
 
-def workload_of_manifest(manifest: Workload | Job, ending: str = "") -> Workload:
-    """The workload of a manifest, with a name. ``ending``: the end of a generated name; "": random
-    letters. Raises ManifestError."""
+def workload_of_manifest(manifest: Workload | Job) -> Workload:
+    """The workload of a manifest, with a name. Raises ManifestError."""
     if isinstance(manifest, Job):
-        return workload_of(manifest, suffix=ending or suffix())
-    return replace(manifest, metadata=with_name(manifest.metadata, ending or suffix()))
+        return workload_of(manifest, suffix=suffix())
+    return replace(manifest, metadata=with_name(manifest.metadata, suffix()))
 
 
 def submitted(workload: Workload) -> facts.Submitted:
@@ -350,6 +351,9 @@ def requests_of(**given: str | float | None) -> dict[str, str]:
 
 KEY_MAX: Final = 200
 """The most characters of a submission's key."""
+NAME_AND_KEY: Final = (
+    "a submission with a name can be repeated without a key: leave out the name, or the key"
+)
 
 
 def check_key(key: str) -> None:
@@ -359,15 +363,25 @@ def check_key(key: str) -> None:
         raise BadInput(f"key {key[:KEY_MAX]!r} is not 1 to {KEY_MAX} printable characters")
 
 
-def ending_of(namespace: str, user: str, key: str) -> str:
-    """The end of a generated name: the same letters for the same namespace, user and key."""
+def name_of_key(namespace: str, user: str, key: str) -> str:
+    """The name of the workload that a submission with the key makes: the same for the same
+    namespace, user and key, whatever is submitted."""
     whole = f"{namespace}/{user}/{key}".encode()
     number = int.from_bytes(blake2b(whole, digest_size=16).digest())
     letters = []
     for _ in range(10):
         number, place = divmod(number, len(_LETTERS))
         letters.append(_LETTERS[place])
-    return "".join(letters)
+    return f"{_name_part(key)}-{''.join(letters)}"
+
+
+def message_id_of(workload: Workload, user: str, key: str) -> str:
+    """The message id of a submission with a key. It differs for another spec, so that the log does
+    not take such a submission for the earlier one."""
+    meta = workload.metadata
+    whole = blake2b(f"{meta.namespace}/{meta.name}/{user}/{key}/".encode(), digest_size=16)
+    whole.update(msgspec.json.encode(workload.spec))
+    return f"key-{whole.hexdigest()}"
 
 
 def priority_class_of(workload: Workload) -> str:
@@ -381,33 +395,42 @@ async def submit(link: Link, workload: Workload, key: str = "") -> bool:
     or the same workload was there before. ``key``: what a repeated submission is recognised by; "":
     nothing.
 
-    Raises Refused with the reason AlreadyExists if another workload has the name, and NotFound for
-    a missing priority class.
+    Raises Refused with the reason AlreadyExists if another workload has the name, or the key, and
+    NotFound for a missing priority class.
     """
+    meta = workload.metadata
+    message_id = ""
+    if key:
+        message_id = message_id_of(workload, link.user, key)
+        annotations = {**meta.annotations, SUBMISSION_KEY: key}
+        workload = replace(workload, metadata=replace(meta, annotations=annotations))
+        present = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
+        if present is not None and is_submission(present, key, link.user, message_id):
+            return False
     named = priority_class_of(workload)
     if named and await link.get(kinds.PRIORITY_CLASS.object_key("", named)) is None:
         raise NotFound(f"not submitted: {kinds.PRIORITY_CLASS.manifest} {named} does not exist")
-    message_id = ""
-    meta = workload.metadata
-    if key:
-        present = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
-        if present is not None and is_submission(present, key, link.user):
-            return False
-        annotations = {**meta.annotations, SUBMISSION_KEY: key}
-        workload = replace(workload, metadata=replace(meta, annotations=annotations))
-        whole = f"{meta.namespace}/{meta.name}/{link.user}/{key}"
-        message_id = f"key-{blake2b(whole.encode(), digest_size=16).hexdigest()}"
     fact = submitted(workload)
     stored_before: set[int] = set()
     sequence = await link.publish(fact, message_id=message_id, stored_before=stored_before)
-    reply = changes.accepted(fact, await link.settle(sequence, fact.namespace))
+    reply = await link.settle(sequence, fact.namespace)
+    if key and reply.reason == ALREADY_EXISTS:
+        raise Refused(
+            f"the key {key!r} was used for workload {fact.namespace}/{fact.name} with another spec",
+            reason=reply.reason,
+        )
+    changes.accepted(fact, reply)
     return reply.outcome != "ignored" and not stored_before
 
 
-def is_submission(found: BucketObject, key: str, user: str) -> bool:
-    """Whether a submission of the user with this key made the workload. ``user``: "" on a server
-    without users."""
+ALREADY_EXISTS: Final = "AlreadyExists"
+
+
+def is_submission(found: BucketObject, key: str, user: str, message_id: str) -> bool:
+    """Whether a submission of the user with this key and message id made the workload. ``user``: ""
+    on a server without users."""
     value = found.plain()
     annotations = field(value, "metadata", "annotations", default={})
-    by = field(value, "status", "submittedBy", default="")
-    return (annotations.get(SUBMISSION_KEY), by) == (key, user)
+    status = field(value, "status", default={})
+    made = status.get("submittedBy", ""), status.get("submittedAs")
+    return (annotations.get(SUBMISSION_KEY), *made) == (key, user, message_id)
