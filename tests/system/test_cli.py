@@ -9,7 +9,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -569,6 +570,13 @@ def test_a_second_up_on_the_same_folder_is_refused(admit: Up) -> None:
     assert "another `admit up`" in second.err.splitlines()[-1]
 
 
+def until_true(claim: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not claim():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_without_services_the_answer_says_which_one_is_missing(tmp_path: Path) -> None:
     up = Up(tmp_path)
     up.start()
@@ -585,5 +593,18 @@ def test_without_services_the_answer_says_which_one_is_missing(tmp_path: Path) -
     # The next one on the folder takes over, at once: see the lease above.
     up.start()
     up.ok("apply", "-f", "-", stdin=QUEUES)
-    assert up.end(signal.SIGINT) == 0
+    mark, log = tmp_path / "mark", tmp_path / "log"
+    stays = f"trap '' TERM; touch {mark}; while [ -e {mark} ]; do sleep 0.1; done"
+    up.ok("submit", "--name", "stays", "-q", "main", "--", "sh", "-c", stays)
+    until_true(mark.exists)
+
+    def is_ending() -> bool:
+        assert up.process is not None
+        up.process.send_signal(signal.SIGTERM)
+        return "already ending" in log.read_text()
+
+    until_true(is_ending)
+    assert up.end(signal.SIGINT) == 128 + signal.SIGINT
+    # The last line says what stays; the server is not among it.
+    assert log.read_text().splitlines()[-1].startswith("error: ended at once by Ctrl-C: jobs")
     assert up("get", "wl").status == 1

@@ -128,20 +128,22 @@ async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
 
 
 def stop_on_signals(
-    stop: asyncio.Event, *, in_time: bool = False, second_ends: bool = False
+    stop: asyncio.Event,
+    *,
+    in_time: bool = False,
+    again: Callable[[signal.Signals], None] | None = None,
 ) -> Callable[[], None]:
     """Sets ``stop`` on a stop signal. Returns a function that removes the signal handlers.
     With ``in_time``, the process ends at the latest `tasks.PROCESS_SECONDS` after the stop signal.
-    ``second_ends``: a second SIGINT or SIGTERM ends the process at once.
+    ``again``: called at each further SIGINT and SIGTERM.
     """
     loop = asyncio.get_running_loop()
     numbers = stop_signals()
 
     def on_signal(number: signal.Signals) -> None:
         # A closed terminal sends SIGHUP more than once: from the shell, and when the shell ends.
-        if stop.is_set() and second_ends and number != signal.SIGHUP:
-            loop.remove_signal_handler(number)
-            signal.raise_signal(number)
+        if stop.is_set() and again is not None and number != signal.SIGHUP:
+            again(number)
         elif in_time and not stop.is_set():
             process_ends_within()
         stop.set()

@@ -9,7 +9,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,6 +22,7 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.support.services import SERVICES, TELEMETRY, service_named
+from admittance.cli.up.ending import Ending
 from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_serving
@@ -56,7 +56,6 @@ from admittance.runtime.process.supervise import (
     STOP_SECONDS,
     ServiceTask,
     grace_of,
-    stop_on_signals,
     supervise,
     task_of,
 )
@@ -136,7 +135,7 @@ async def up(call: Call, options: Options) -> int:
         refuse_unused(call)
     else:
         refuse_unprotected(call, options.insecure)
-    stop = _stop_on_signals()
+    ending = Ending(in_time=False, has_jobs=options.runner)
     collect_garbage_less_often()
     _warn(options.config)
     if options.insecure:
@@ -161,7 +160,7 @@ async def up(call: Call, options: Options) -> int:
         lock: Lock | None = None
         if embeds(call, options):
             lock = None if options.insecure else Lock(options.data_dir)
-            server = await stack.enter_async_context(_embedded(options, lock))
+            server = await stack.enter_async_context(_embedded(options, lock, ending))
             url, instance = server.url, lasting_instance(options.data_dir)
             tasks += await _server_tasks(server, lock)
         else:
@@ -170,7 +169,7 @@ async def up(call: Call, options: Options) -> int:
         def access(name: str) -> ConnectionOptions:
             return connection if lock is None else lock.access(name)
 
-        if not await _prepared(url, access("workload-controller"), settings, stop):
+        if not await _prepared(url, access("workload-controller"), settings, ending.stop):
             return 0
         for name in started_by(options):
             mine = Settings.from_env(
@@ -193,7 +192,7 @@ async def up(call: Call, options: Options) -> int:
             output.say(f"ready {shown(url)}")
             output.flush()
 
-        await supervise(tasks, stop, ready=ready, grace_seconds=STOP_SECONDS)
+        await supervise(tasks, ending.stop, ready=ready, grace_seconds=STOP_SECONDS)
     return 0
 
 
@@ -362,7 +361,7 @@ async def serve(call: Call, name: str, options: Options) -> int:
     if name == "runner":
         rules = served_rules(options)
         await check_executor(executor, rules)
-    stop = _stop_on_signals(in_time=grace_of(name) is not None)
+    stop = Ending(in_time=grace_of(name) is not None, has_jobs=name == "runner").stop
     # Imported now and not after the wait for a server and its streams: after an election many
     # services would import at the same moment, which takes them seconds on a small machine.
     import_module(SERVICES[name].module)
@@ -416,38 +415,40 @@ async def run_service(
 
 
 @asynccontextmanager
-async def _embedded(options: Options, lock: Lock | None) -> AsyncIterator[EmbeddedServer]:
+async def _embedded(
+    options: Options, lock: Lock | None, ending: Ending
+) -> AsyncIterator[EmbeddedServer]:
     accounts = open_accounts(options.data_dir / "nats") if lock is None else LOCKED
-    server = await _started(options, accounts)
+    server = await _started(options, accounts, ending)
     try:
         yield server
     finally:
         await server.stop()
 
 
-async def _started(options: Options, accounts: str) -> EmbeddedServer:
+async def _started(options: Options, accounts: str, ending: Ending) -> EmbeddedServer:
     """An embedded server on the given port, else on the port last used with the folder, else on the
     default port if that is free.
     """
-    made = partial(
-        EmbeddedServer, options.data_dir, sync_always=options.sync_always, accounts=accounts
-    )
-    if options.port is not None or (options.data_dir / "port").exists():
-        server = made(port=options.port or 0)
+
+    async def started(port: int) -> EmbeddedServer:
+        ending.server = server = EmbeddedServer(
+            options.data_dir, port=port, sync_always=options.sync_always, accounts=accounts
+        )
         await server.start()
         return server
-    server = made(port=DEFAULT_PORT)
+
+    if options.port is not None or (options.data_dir / "port").exists():
+        return await started(options.port or 0)
     try:
-        await server.start()
+        return await started(DEFAULT_PORT)
     except SetupError:
         # Most likely the default port is in use. After any other problem, the start on a free port
         # fails too, and reports the problem.
-        server = made()
-        await server.start()
-    return server
+        return await started(0)
 
 
-# Settings and signals. ------------------------------------------------------------------
+# Settings. ------------------------------------------------------------------
 
 
 def _warn(config: Path | None) -> None:
@@ -482,10 +483,3 @@ def lasting_instance(data_dir: Path) -> str | None:
             file.write_text(new_instance())
         return file.read_text().strip() or None
     return None
-
-
-def _stop_on_signals(*, in_time: bool = False) -> asyncio.Event:
-    """An event that `stop_on_signals` sets at the first stop signal."""
-    stop = asyncio.Event()
-    stop_on_signals(stop, in_time=in_time, second_ends=True)
-    return stop
