@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,16 @@ def test_a_wrong_configuration_ends_the_start_with_one_line_that_names_it(
     assert "\n" not in line
     assert "config.yaml" in line
     assert said in line
+
+
+def test_a_port_in_use_ends_the_start_and_leaves_no_folder(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_admit("up", "--port", str(port), "--data-dir", str(tmp_path / "data"))
+    assert (done.status, done.out) == (1, "")
+    [line] = done.err.splitlines()
+    assert line.startswith(f"error: port {port} is in use")
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.bus

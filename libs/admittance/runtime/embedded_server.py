@@ -109,6 +109,14 @@ def is_free(port: int) -> bool:
         return True
 
 
+def refuse_used(port: int) -> None:
+    """Raises SetupError if no server could listen on the port."""
+    if not is_free(port):
+        raise SetupError(
+            f"port {port} is in use: choose another with --port, or leave it out for a free one"
+        )
+
+
 async def greets(port: int) -> bool:
     """Whether a NATS server answers on the port of this machine."""
     try:
@@ -372,10 +380,7 @@ class EmbeddedServer:
     async def _launch(self) -> None:
         program = binary()
         port = self._wanted_port or self._free_port()
-        if not is_free(port):
-            raise SetupError(
-                f"port {port} is in use: choose another with --port, or leave it out for a free one"
-            )
+        refuse_used(port)
         config = self.data_dir / "nats.conf"
         log_file = self.data_dir / "nats.log"
         guard = None

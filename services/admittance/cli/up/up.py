@@ -40,7 +40,7 @@ from admittance.runtime.connection_options import (
     OPTIONS,
     ConnectionOptions,
 )
-from admittance.runtime.embedded_server import EmbeddedServer
+from admittance.runtime.embedded_server import EmbeddedServer, refuse_used
 from admittance.runtime.errors import (
     AccessDenied,
     NoServer,
@@ -133,6 +133,9 @@ async def up(call: Call, options: Options) -> int:
         await check_executor(executor, job_rules(call, options))
     if embeds(call, options):
         refuse_unused(call)
+        # On a folder with a configuration, the server may be one that an earlier start left.
+        if options.port and not (options.data_dir / "nats.conf").exists():
+            refuse_used(options.port)
     else:
         refuse_unprotected(call, options.insecure)
     ending = Ending(in_time=False, has_jobs=options.runner)
