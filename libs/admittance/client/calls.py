@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
-from admittance.client.arguments import expect
 from admittance.client.errors import BadInput, Closed, NotAllowed, Unavailable, WrongUse
 from admittance.client.requests.link import Link
 from admittance.runtime import errors as bus_errors
@@ -218,7 +217,6 @@ class Stream(Generic[T]):
 
 def check_timeout(seconds: float | None) -> float | None:
     """The time limit in seconds. Raises BadInput if it is not a positive number."""
-    expect(float, timeout=seconds)
     if seconds is not None and not seconds > 0:
         raise BadInput(f"timeout {seconds!r} is not a positive number of seconds")
     return seconds

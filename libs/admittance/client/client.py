@@ -9,10 +9,10 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from admittance.client import opening
-from admittance.client.arguments import AMOUNT, at_least, expect, pairs, words
+from admittance.client.arguments import LISTS, at_least, checked_methods, not_default, words
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
@@ -47,7 +47,11 @@ from admittance.runtime.connection_options import ConnectionOptions
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload
 
+BESIDE_A_MANIFEST: Final = ("self", "manifest", "namespace", "queue", "key")
+"""The arguments of `Client.submit` that go with a manifest."""
 
+
+@checked_methods
 class Client:
     """A connection to the system. `connect` makes one; it is closed at the end of ``async with``.
 
@@ -147,26 +151,27 @@ class Client:
         ``AlreadyExists`` if a workload with another spec has the name, or was submitted with the
         key.
         """
+        given = locals()
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
-            expect(str, name=name, queue=queue, image=image, priority_class=priority_class)
-            expect(AMOUNT, cpu=cpu, memory=memory, gpu=gpu)
-            expect(int, priority=priority)
             at_least(1, count=count, max_seconds=max_seconds)
             if key is not None:
                 submissions.check_key(key)
             if manifest is not None:
-                others = (command, name, cpu, memory, gpu, priority, priority_class, env, labels)
-                if any(one is not None for one in others) or image or flavors or count != 1:
-                    raise BadInput("the whole job comes from the manifest: leave out the others")
+                if others := not_default(Client.submit, given, but=BESIDE_A_MANIFEST):
+                    raise BadInput(
+                        f"the whole job comes from the manifest: leave out {', '.join(others)}"
+                    )
                 workload = only_workload(manifest, space, queue, link.user, key)
             else:
+                if not command:
+                    raise BadInput(LISTS["command"])
                 if key is not None:
                     if name is not None:
                         raise BadInput(submissions.NAME_AND_KEY)
                     name = submissions.name_of_key(space, link.user, key)
                 options = CommandOptions(
-                    command=submissions.checked_command(command),
+                    command=command,
                     queue=queue,
                     name=name,
                     requests=submissions.requests_of(cpu=cpu, memory=memory, gpu=gpu),
@@ -174,10 +179,10 @@ class Client:
                     priority=priority,
                     priority_class=priority_class,
                     image=image,
-                    env=pairs("env", env),
-                    labels=pairs("labels", labels),
+                    env=env or {},
+                    labels=labels or {},
                     max_seconds=max_seconds,
-                    flavors=words("flavors", flavors),
+                    flavors=flavors,
                 )
                 workload = await submissions.workload_of_command(link, options, space)
                 await submissions.refuse_misfit(link, workload, anyway=anyway)
@@ -237,8 +242,6 @@ class Client:
         """
 
         def entries(link: Link) -> AsyncGenerator[LogEntry]:
-            expect(datetime, since=since)
-            expect(str, name=name, namespace=namespace)
             at_least(0, after=after)
             space = None if all_namespaces else namespace or link.namespace
             return history.facts_about(link, space, name, since=since, after=after, follow=follow)
@@ -344,12 +347,10 @@ class Client:
         async with self._calls.call() as link:
             wanted = kind_named(kind)
             at_least(1, limit=limit)
-            expect(datetime, since=since)
-            expect(str, queue=queue, sort_by=sort_by)
             chosen = selection.selection(
                 wanted,
-                labels=words("labels", labels),
-                states=words("states", states),
+                labels=words(labels),
+                states=words(states),
                 since=since,
                 sort_by=sort_by,
                 limit=limit,
@@ -441,7 +442,6 @@ class Client:
         namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
         async with self._calls.call() as link:
             at_least(1, limit=limit)
-            expect(str, queue=queue)
             space = None if all_namespaces else namespace or link.namespace
             query, where = await questions.pending_query(link, queue, space)
             rows, total = await questions.pending_rows(link, query, where, limit)
@@ -457,7 +457,6 @@ class Client:
         """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
         with ``namespace``, of its LocalQueues."""
         async with self._calls.call() as link:
-            expect(str, cluster_queue=cluster_queue, cohort=cohort, namespace=namespace)
             query = Queues(cluster_queue=cluster_queue, cohort=cohort)
             return await questions.queues(link, query, namespace)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from admittance.client.arguments import at_least
+from admittance.client.arguments import at_least, checked_methods
 from admittance.client.calls import Calls, Stream, check_timeout
 from admittance.client.errors import BadInput
 from admittance.client.kinds import WORKLOAD
@@ -24,6 +24,7 @@ from admittance.workload.phase import phase as phase_of
 from admittance.workload.stored import StoredWorkload
 
 
+@checked_methods
 class Job:
     """A handle for one workload. ``created``: whether `Client.submit` created it with this call;
     False if it was there before."""

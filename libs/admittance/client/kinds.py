@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from admittance.api import kinds
 from admittance.api.kinds import GROUP as KUEUE
-from admittance.client.arguments import expect
 from admittance.client.errors import BadInput
 from admittance.events.names import token
 
@@ -150,7 +149,6 @@ _BY_NAME: Final = {name: kind for kind in KINDS for name in _spellings(kind)}
 def kind_named(typed: str) -> Kind:
     """The kind that the typed word means. Raises BadInput, with a list of all kinds, for an unknown
     word."""
-    expect(str, kind=typed)
     found = _BY_NAME.get(typed.lower())
     if found is not None:
         return found
@@ -192,6 +190,17 @@ def target(typed: str, name: str | None) -> tuple[Kind, str | None]:
             raise BadInput(f'"{typed}" lacks a name after the slash')
         return kind_named(word), inline
     return kind_named(typed), name
+
+
+def object_named(word: str, spelled: str) -> tuple[Kind, str]:
+    """Kind and name from ``kind/name``. ``spelled``: how the program names the argument. Raises
+    BadInput."""
+    if "/" not in word:
+        example = "workload/NAME" if word.lower() in _BY_NAME else f"workload/{word}"
+        raise BadInput(f'{spelled} "{word}" is not an object; write kind/name, such as {example}')
+    kind, name = target(word, None)
+    assert name is not None
+    return kind, name
 
 
 def workload_target(typed: str, name: str | None) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from admittance.api.names import label_error
-from admittance.client.arguments import expect
 from admittance.client.errors import BadInput, NotAllowed, Unavailable
 from admittance.client.requests.link import Link
 from admittance.runtime import contexts
@@ -24,12 +24,19 @@ from admittance.runtime.telemetry.logger import silent
 
 def namespace_of(given: str | None, default: str) -> str:
     """The namespace of a call. Raises BadInput for a name that no namespace can have."""
-    expect(str, namespace=given)
     if given is None:
         return default
     if error := label_error(given):
         raise BadInput(f"namespace: {error}")
     return given
+
+
+def _check_files(access: ConnectionOptions) -> None:
+    """Raises BadInput if a file of the login or of TLS does not exist."""
+    for one in ("creds", "password_file", "token_file", "tls_ca", "tls_cert", "tls_key"):
+        path = getattr(access, one)
+        if path and not Path(path).is_file():
+            raise BadInput(f"{one} {path}: there is no such file")
 
 
 async def open_link(
@@ -40,7 +47,6 @@ async def open_link(
     environ: Mapping[str, str],
 ) -> Link:
     """A connection; the arguments are those of `Client.connect`."""
-    expect(str, url=url, context=context)
     space = namespace_of(namespace, "")
     if url is not None and context is not None:
         raise BadInput("url and context both name a server: give one")
@@ -53,6 +59,7 @@ async def open_link(
             server = server_url(environ, url)
             access = options or connection_options(environ, url=url)
         read_urls(server)
+        _check_files(access)
     except (BadOptions, BadContext, BadUrl) as error:
         raise BadInput(str(error)) from None
     try:

@@ -44,10 +44,7 @@ async def simulate(
     The exit status is 1 if a workload would be refused. Raises BadInput for manifests that `apply`
     would refuse, AnswerIsNo for deletions that `delete` would refuse.
     """
-    targets = [kinds.target(word, None) for word in deletes]
-    for word, (_, name) in zip(deletes, targets, strict=True):
-        if name is None:
-            raise BadInput(f'--delete "{word}" is not an object; write kind/name')
+    targets = [kinds.object_named(word, "--delete") for word in deletes]
     if not paths and not targets:
         raise BadInput("nothing to simulate: name manifests with -f, or an object with --delete")
     documents = files.documents(paths, call.namespace) if paths else []

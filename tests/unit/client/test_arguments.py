@@ -1,43 +1,153 @@
-"""A wrong argument of a program is named, with what it should be."""
+"""A wrong argument of a program is named, with what it should be, and nothing is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from admittance.client import BadInput
-from admittance.client.arguments import AMOUNT, at_least, expect, pairs, words
-from admittance.client.kinds import kind_named
-from admittance.client.requests.changes import check_priority
+from admittance.client import Client, ClientError, ConnectionOptions, Job
+from admittance.client.client import BESIDE_A_MANIFEST
 
-WRONG: dict[str, Callable[[], object]] = {
-    "name 5 is not a text": lambda: expect(str, name=5),
-    "name '\\ud800' is not a text": lambda: expect(str, name="\ud800"),
-    "count True is not a whole number": lambda: expect(int, count=True),
-    "timeout '1' is not a number": lambda: expect(float, timeout="1"),
-    "since '1h' is not a datetime": lambda: expect(datetime, since="1h"),
-    "cpu [1] is not a text or a number": lambda: expect(AMOUNT, cpu=[1]),
-    "count 0 is less than 1": lambda: at_least(1, count=0),
-    "env: 1 is not a text": lambda: pairs("env", {"A": 1}),  # type: ignore[dict-item]
-    "env 'A=1' is not a dict": lambda: pairs("env", "A=1"),  # type: ignore[arg-type]
-    "flavors: None is not a text": lambda: words("flavors", [None]),  # type: ignore[list-item]
-    "kind 5 is not a text": lambda: kind_named(5),  # type: ignore[arg-type]
-    "the priority 7 is not a 32-bit number": lambda: check_priority("7"),  # type: ignore[arg-type]
+JOB = "{apiVersion: batch/v1, kind: Job}"
+VALID: dict[str, object] = {"name": "n", "kind": "workloads", "priority": 1, "manifests": JOB}
+"""Arguments without a default."""
+
+
+async def unconnected() -> Client:
+    """A client without a connection, for calls that send nothing."""
+    return Client(SimpleNamespace(bus=None, namespace="default", user=""))  # type: ignore[arg-type]
+
+
+def outcome_of(call: Callable[[Client], object]) -> str:
+    """What the call raises, as text."""
+
+    async def one_call() -> None:
+        made = call(await unconnected())
+        if isinstance(made, Coroutine):
+            await made
+        elif isinstance(made, AsyncIterator):
+            await anext(made)
+
+    with pytest.raises(ClientError) as caught:
+        asyncio.run(one_call())
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+def methods() -> Iterator[tuple[type, str]]:
+    for cls in (Client, Job):
+        for name, made in vars(cls).items():
+            if not name.startswith("_") and not isinstance(made, property) and name != "close":
+                yield cls, name
+
+
+def parameters() -> Iterator[tuple[type, str, str]]:
+    for cls, method in methods():
+        for name in inspect.signature(getattr(cls, method)).parameters:
+            if name != "self":
+                yield cls, method, name
+
+
+NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001
+NEVER: tuple[object, ...] = (object(), ["x", object()], "\ud800", NAIVE)
+"""Values that no parameter takes."""
+SELDOM: dict[str, object] = {"str": "x", "float": 1.5, "bool": True}
+"""Values that only parameters of a type take, which is a word of their annotation."""
+
+
+@pytest.mark.parametrize(("cls", "method", "name"), list(parameters()))
+def test_every_method_refuses_an_argument_of_a_wrong_type(
+    cls: type, method: str, name: str
+) -> None:
+    every = inspect.signature(getattr(cls, method)).parameters
+    needed = {
+        one: VALID[one]
+        for one in every
+        if every[one].default is inspect.Parameter.empty and one != "self"
+    }
+    annotation = str(every[name].annotation).replace("Manifests", "str | Manifests")
+    for value in (*NEVER, *(SELDOM[one] for one in SELDOM if one not in annotation)):
+
+        def call(client: Client) -> object:
+            made = getattr(client if cls is Client else client.job("n"), method)
+            return made(**needed | {name: value})  # noqa: B023  (called in this turn only)
+
+        assert outcome_of(call).startswith(f"BadInput: {name}"), value
+
+
+SAID: dict[str, Callable[[Client], object]] = {
+    "name 5 is not a text": lambda c: c.submit(["x"], name=5),  # type: ignore[arg-type]
+    "name is empty": lambda c: c.job(""),
+    "name '\\ud800' is not a text of Unicode": lambda c: c.get("workload", "\ud800"),
+    "kind is empty": lambda c: c.delete("", "x"),
+    "count True is not a whole number": lambda c: c.submit(["x"], count=True),
+    "count 0 is less than 1": lambda c: c.submit(["x"], count=0),
+    f"after {2**63} is too great a number": lambda c: c.events(after=2**63),
+    "after -5 is less than 0": lambda c: c.job("x").events(after=-5),
+    "timeout '5' is not a number": lambda c: c.wait("x", timeout="5"),  # type: ignore[arg-type]
+    "timeout -1 is not a positive number of seconds": lambda c: c.wait("x", timeout=-1),
+    "since '1h' is not a datetime": lambda c: c.list(since="1h"),  # type: ignore[arg-type]
+    "since 2026-01-01 00:00:00 has no time zone, such as datetime.now(UTC) has": (
+        lambda c: c.events(since=NAIVE)
+    ),
+    "cpu [1] is not a text or a number": lambda c: c.submit(["x"], cpu=[1]),  # type: ignore[arg-type]
+    "env: 1 is not a text": lambda c: c.submit(["x"], env={"A": 1}),  # type: ignore[dict-item]
+    "env ['A=1'] is not a dict": lambda c: c.submit(["x"], env=["A=1"]),  # type: ignore[arg-type]
+    "flavors 'spot' is not a list": lambda c: c.submit(["x"], flavors="spot"),
+    "flavors: None is not a text": lambda c: c.submit(["x"], flavors=[None]),  # type: ignore[list-item]
+    "anyway 'no' is not True or False": lambda c: c.submit(["x"], anyway="no"),  # type: ignore[arg-type]
+    "priority 'x' is not a whole number": lambda c: c.set_priority("x", "x"),  # type: ignore[arg-type]
+    "priority 1.5 is not a whole number": lambda c: c.set_priority("x", 1.5),  # type: ignore[arg-type]
+    f"the priority {2**31} is not a 32-bit number": lambda c: c.set_priority("x", 2**31),
+    "options 5 is not of the type ConnectionOptions": lambda _: Client.connect(options=5),  # type: ignore[arg-type]
+    "creds /no/file: there is no such file": lambda _: Client.connect(
+        "nats://127.0.0.1:1", options=ConnectionOptions(creds="/no/file")
+    ),
+    "manifests: 5 is not a dict or a manifest of admittance.api": lambda c: c.apply([5]),  # type: ignore[list-item]
+    'deletes is a list of kind/name, such as ["workload/nightly"]': (
+        lambda c: c.simulate(deletes="workload/nope")
+    ),
+    'deletes: "nightly" is not an object; write kind/name, such as workload/nightly': (
+        lambda c: c.simulate(deletes=["nightly"])
+    ),
+    'deletes: "wl" is not an object; write kind/name, such as workload/NAME': (
+        lambda c: c.simulate(deletes=["wl"])
+    ),
+    'command is a list of words, such as ["python", "train.py"]; '
+    'a line for the shell is ["sh", "-c", line]': lambda c: c.submit("true"),
 }
 
 
-@pytest.mark.parametrize("said", WRONG)
+@pytest.mark.parametrize("said", SAID)
 def test_a_wrong_argument_is_named(said: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        WRONG[said]()
-    assert str(caught.value) == said
+    assert outcome_of(SAID[said]) == f"BadInput: {said}"
 
 
-def test_right_arguments_pass() -> None:
-    expect(str, name="x", other=None)
-    expect(float, timeout=1)
-    at_least(0, tail=0, pod=None)
-    assert pairs("env", None) == {}
-    assert words("states", "Running") == ("Running",)
+OTHERS: dict[str, object] = {
+    "command": ["x"],
+    "flavors": ["x"],
+    "count": 2,
+    "priority": 1,
+    "max_seconds": 2,
+    "cpu": 1,
+    "memory": "1Gi",
+    "gpu": 1,
+    "env": {},
+    "labels": {},
+    "anyway": True,
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [one for one in inspect.signature(Client.submit).parameters if one not in BESIDE_A_MANIFEST],
+)
+def test_a_manifest_takes_no_argument_that_it_states(name: str) -> None:
+    given: dict[str, Any] = {name: OTHERS.get(name, "x")}
+    said = outcome_of(lambda c: c.submit(manifest=JOB, **given))
+    assert said == f"BadInput: the whole job comes from the manifest: leave out {name}"

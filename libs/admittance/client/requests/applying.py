@@ -157,11 +157,9 @@ async def what_if(
 ) -> SimulateReply:
     """What would happen if the manifests were applied, and then the objects ``kind/name`` deleted.
     Raises BadInput with the problems of the manifests, and Refused if nothing was simulated."""
-    targets = [kinds.target(word, None) for word in deletes]
-    if any(name is None for _, name in targets):
-        raise BadInput("deletes: write kind/name")
+    targets = [kinds.object_named(word, "deletes:") for word in deletes]
     others, runs = parted(manifests_of(given, namespace))
-    gone = [await deletion(link, kind, name or "", namespace) for kind, name in targets]
+    gone = [await deletion(link, kind, name, namespace) for kind, name in targets]
     raws = tuple(msgspec.Raw(raw) for raw in (*others, *map(encode, runs)))
     request = Simulate(objects=raws, deletes=tuple(gone), limit=limit)
     reply = await simulate(link, request, namespace)

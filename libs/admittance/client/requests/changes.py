@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 from admittance.api.checks import AdmissionCheck
 from admittance.api.workload import CheckState
 from admittance.client import kinds
-from admittance.client.arguments import expect
 from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
 from admittance.client.requests.families import Family, family_of, is_parent, refuse_variant
 from admittance.client.requests.link import Link
@@ -81,8 +80,7 @@ INT32: Final = range(-(2**31), 2**31)
 
 def check_priority(priority: int) -> None:
     """Raises BadInput if the priority is not a 32-bit number."""
-    # A range searches for anything but a whole number one by one.
-    if not isinstance(priority, int) or isinstance(priority, bool) or priority not in INT32:
+    if priority not in INT32:
         raise BadInput(f"the priority {priority} is not a 32-bit number")
 
 
@@ -192,7 +190,6 @@ async def give_verdict(
     from admittance.control.people import verdict_message
 
     word, state = ("approved", "Ready") if approve else ("denied", "Rejected")
-    expect(str, check=check, message=message, user=user)
     check_message(message, spelled.message)
     if user is not None and link.user and user.strip() != link.user:
         raise BadInput(f"{spelled.user} {user}: you act as {link.user}, by your credentials file")

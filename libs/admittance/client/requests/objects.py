@@ -141,8 +141,8 @@ async def lookup_all(link: Link, pattern: str) -> list[BucketObject]:
 async def find(link: Link, kind: Kind, name: str, namespace: str = "") -> BucketObject:
     """The object of that kind and name. ``namespace``: "" is the namespace of the link. Raises
     NotFound."""
-    if not isinstance(name, str) or not name or not isinstance(namespace, str):
-        raise BadInput(f"{kind.singular} {name!a}: a name is a text that is not empty")
+    if not name:
+        raise BadInput(f"the name of the {kind.singular} is empty")
     space = namespace or link.namespace
     for key in kind.keys(space, name):
         if (stored := await lookup(link, key)) is not None:

@@ -22,7 +22,6 @@ from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
 from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, Workload
 from admittance.client import kinds
-from admittance.client.arguments import expect, words
 from admittance.client.errors import BadInput, NotAllowed, NotFound, Refused, RequestFailed
 from admittance.client.requests import changes
 from admittance.client.requests.link import Link
@@ -327,16 +326,6 @@ async def _refuse_unknown_flavors(
         )
 
 
-def checked_command(command: Sequence[str] | None) -> Sequence[str]:
-    """The words of a command. Raises BadInput."""
-    if not command or isinstance(command, str | bytes):
-        raise BadInput(
-            'command is a list of words, such as ["python", "train.py"]; '
-            'a line for the shell is ["sh", "-c", line]'
-        )
-    return words("command", command)
-
-
 def requests_of(**given: str | float | None) -> dict[str, str]:
     """The requests of a command by resource, from ``cpu``, ``memory`` and ``gpu``. Raises
     BadInput for an amount that would be rounded up."""
@@ -358,7 +347,6 @@ NAME_AND_KEY: Final = (
 
 def check_key(key: str) -> None:
     """Raises BadInput if ``key`` cannot be the key of a submission."""
-    expect(str, key=key)
     if not key.strip() or len(key) > KEY_MAX or not key.isprintable():
         raise BadInput(f"key {key[:KEY_MAX]!r} is not 1 to {KEY_MAX} printable characters")
 
