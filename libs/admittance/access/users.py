@@ -88,7 +88,7 @@ def user_name_problem(name: str) -> str:
     if problem := name_problem("the user's name", name):
         return problem
     bad = sorted(set(name) & _SPECIAL)
-    if bad or name.startswith("."):
-        shown = " ".join(bad) if bad else "a '.' at its beginning"
+    if " " in name or bad or name.startswith((".", "-")):
+        shown = "a space" if " " in name else " ".join(bad) or f"a {name[0]!r} at its beginning"
         return f"the user's name {name!r} may not have {shown}"
     return ""

@@ -3,6 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -80,7 +81,8 @@ class AnnouncedRunners:
             return _refusal(limits, namespace, _Job(manifest))
         by = f"the user {user}" if user else "an unknown submitter"
         key = f"user:{user}" if user else f"namespace:{namespace}"
-        rule = f"`admit auth run-as {key}=UNIX_USER`"
+        named = shlex.quote(f"{key}=UNIX_USER")
+        rule = f"`admit auth run-as {named}`"
         return RunnerRefusal(
             f"no runner has a Unix user for jobs of {by} in namespace {namespace}",
             f"an admin names one with {rule}, or with the option --run-as of the runner",

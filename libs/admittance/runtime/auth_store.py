@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shlex
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -99,6 +100,10 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     issuer: dict[str, str] | None = None
     revoked: tuple[Revoked, ...] = ()
     issued: int = 0
+
+
+def _revoke(user: User) -> str:
+    return f"admit auth revoke {shlex.quote(user.name)}"
 
 
 class AuthStore:
@@ -216,7 +221,7 @@ class AuthStore:
             if any(one.name == user.name for one in content.users):
                 raise SetupError(
                     f"there is a user {user.name} already: choose another name, or revoke that "
-                    f"user with `admit auth revoke {user.name}`"
+                    f"user with `{_revoke(user)}`"
                 )
             _create_file(credentials, self._credentials(content, added, key.seed))
             try:
@@ -259,7 +264,7 @@ class AuthStore:
         if there is not None and there.role != user.role:
             raise SetupError(
                 f"the user {user.name} in {self.folder} has the role {there.role}, and Admittance "
-                f"needs it with the role {user.role}: run `admit auth revoke {user.name}`"
+                f"needs it with the role {user.role}: run `{_revoke(user)}`"
             )
         if there is not None:
             reason = "it belongs to another user"
@@ -392,8 +397,8 @@ class AuthStore:
             found = self.folder.stat()
         except FileNotFoundError:
             raise SetupError(
-                f"{self.folder} does not exist: make it with `admit auth init {self.folder}`, or "
-                "name another with --dir"
+                f"{self.folder} does not exist: make it with "
+                f"`admit auth init {shlex.quote(str(self.folder))}`, or name another with --dir"
             ) from None
         except OSError as error:
             raise SetupError(f"cannot read {self.folder}: {error.strerror}") from None

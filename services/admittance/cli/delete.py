@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -106,7 +107,7 @@ async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
     except AccessDenied:
         raise NotAllowed(
             f"{no_answer}; without it, only a login of the role workload-controller deletes a key: "
-            f"`admit --creds FILE delete --stored {key}`"
+            f"`admit --creds FILE delete --stored {shlex.quote(key)}`"
         ) from None
     except (Refused, Unavailable) as error:
         raise AnswerIsNo(f"{key} was not deleted: {error}") from None
@@ -133,7 +134,7 @@ async def _delete_unreadable(bus: Link, found: BucketObject) -> None:
     if reply.outcome == "ignored":
         raise AnswerIsNo(
             f"the entry {found.key} cannot be read, and was written after the workload-controller "
-            f"started: `admit delete --stored {found.key}` deletes it"
+            f"started: `admit delete --stored {shlex.quote(found.key)}` deletes it"
         )
     output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")
 

@@ -166,6 +166,7 @@ def test_a_job_of_more_pods_than_any_runner_starts_is_refused(
     ("user", "starts", "submitted", "needed"),
     [
         ("ada", RunnerStarts(), b"", "`admit auth run-as user:ada=UNIX_USER`"),
+        ("Ada L", RunnerStarts(), b"", "`admit auth run-as 'user:Ada L=UNIX_USER'`"),
         ("", RunnerStarts(), b"", "`admit auth run-as namespace:team=UNIX_USER`"),
         ("ada", RunnerStarts(every=True, images=("y",)), manifest("x"), "--job-image"),
         (

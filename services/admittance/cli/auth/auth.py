@@ -4,6 +4,7 @@ prints the users, and what each user may publish and subscribe.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -50,7 +51,7 @@ def init(call: Call, folder: Path, *, jwt: bool) -> None:
     output.say(f"created {folder}")
     output.note(
         f"nats-server: put its configuration into {folder}, with the line: include ./{CONFIG}; "
-        f"users: admit auth add ROLE NAME --dir {folder} -o FILE"
+        f"users: admit auth add ROLE NAME --dir {shlex.quote(str(folder))} -o FILE"
     )
 
 

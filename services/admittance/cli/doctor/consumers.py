@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -60,7 +61,7 @@ def runner_of(info: Mapping[str, Any]) -> str:
 
 def delete_command(runner: str) -> str:
     """The command that removes what a runner left that is gone for good."""
-    return f"`admit delete runner {runner}`"
+    return f"`admit delete runner {shlex.quote(runner)}`"
 
 
 def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:

@@ -6,6 +6,7 @@ Each search reads all entries with the readers of the services, so no service ha
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -281,8 +282,8 @@ def remedy(one: SetAside) -> str:
     bucket = one.stream.removeprefix("KV_")
     if bucket != subjects.BUCKET:
         service = "with the login of a service that writes this bucket"
-        return f"`nats kv del {bucket} {one.place}`, {service}"
-    command = f"`admit delete --stored {one.place}`"
+        return f"`nats kv del {bucket} {shlex.quote(one.place)}`, {service}"
+    command = f"`admit delete --stored {shlex.quote(one.place)}`"
     if one.place.startswith("workload."):
         uncounted = "services that start from now on do not count its quota"
         return f"{uncounted}: {command}, and submit it again"
