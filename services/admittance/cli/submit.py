@@ -21,10 +21,10 @@ from admittance.client import kinds
 from admittance.client.requests import changes
 from admittance.client.requests.families import rules_for
 from admittance.client.requests.objects import field, lookup
+from admittance.client.requests.priority_classes import missing_class, named_class
 from admittance.client.requests.submissions import CommandOptions as CommandOptions
 from admittance.client.requests.submissions import (
     Spelling,
-    priority_class_of,
     workload_of_command,
     workload_of_manifest,
 )
@@ -193,25 +193,19 @@ async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
 async def _of_known_classes(
     bus: Link, submissions: Sequence[Submission]
 ) -> tuple[list[Submission], int]:
-    """The submissions without those that name a missing WorkloadPriorityClass, each of which gets
-    an error, and the exit status. Raises AnswerIsNo if the command line names a missing class.
-
-    A missing PriorityClass is found by the workload-controller, because the WorkloadPriorityClass
-    that applies by itself goes first."""
-    names = {priority_class_of(one.workload) for one in submissions} - {""}
-    missing = {
-        name for name in names if await bus.get(kinds.PRIORITY_CLASS.object_key("", name)) is None
-    }
+    """The submissions without those that name a missing priority class, each of which gets an
+    error, and the exit status. Raises AnswerIsNo if the command line names a missing class."""
+    asked = {named_class(one.workload): one.workload for one in submissions}
+    missing = {named: await missing_class(bus, one) for named, one in asked.items()}
     known: list[Submission] = []
     for one in submissions:
-        name = priority_class_of(one.workload)
-        if name not in missing:
+        why = missing[named_class(one.workload)]
+        if not why:
             known.append(one)
-            continue
-        why = f"not submitted: WorkloadPriorityClass {name} does not exist"
-        if one.source == COMMAND_LINE:
-            raise AnswerIsNo(why)
-        output.error(f"{one.source}: {why}")
+        elif one.source == COMMAND_LINE:
+            raise AnswerIsNo(f"not submitted: {why}")
+        else:
+            output.error(f"{one.source}: not submitted: {why}")
     return known, int(len(known) < len(submissions))
 
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
 from admittance.api.reading.objects import encode
-from admittance.api.reading.priority import class_of
 from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
 from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, Workload
@@ -26,6 +25,7 @@ from admittance.client.errors import BadInput, NotAllowed, NotFound, Refused, Re
 from admittance.client.requests import changes
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, lookup, lookup_all
+from admittance.client.requests.priority_classes import missing_class
 from admittance.events import facts
 from admittance.events.whatif import Fit, FitReply
 from admittance.runtime import chance, clock
@@ -372,12 +372,6 @@ def message_id_of(workload: Workload, user: str, key: str) -> str:
     return f"key-{whole.hexdigest()}"
 
 
-def priority_class_of(workload: Workload) -> str:
-    """The name of the WorkloadPriorityClass that gives the priority; "" if no class gives it."""
-    ref = class_of(workload)
-    return ref.name if ref is not None and ref.kind == kinds.PRIORITY_CLASS.manifest else ""
-
-
 async def submit(link: Link, workload: Workload, key: str = "") -> bool:
     """Submits the workload, and returns whether this call created it: False if the same submission
     or the same workload was there before. ``key``: what a repeated submission is recognised by; "":
@@ -395,9 +389,8 @@ async def submit(link: Link, workload: Workload, key: str = "") -> bool:
         present = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
         if present is not None and is_submission(present, key, link.user, message_id):
             return False
-    named = priority_class_of(workload)
-    if named and await link.get(kinds.PRIORITY_CLASS.object_key("", named)) is None:
-        raise NotFound(f"not submitted: {kinds.PRIORITY_CLASS.manifest} {named} does not exist")
+    if missing := await missing_class(link, workload):
+        raise NotFound(f"not submitted: {missing}")
     fact = submitted(workload)
     stored_before: set[int] = set()
     sequence = await link.publish(fact, message_id=message_id, stored_before=stored_before)
