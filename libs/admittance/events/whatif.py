@@ -41,7 +41,9 @@ class FitReply(Reply, frozen=True, kw_only=True):
     """``fits`` false: the ClusterQueue could not hold the workload even if empty, for ``reason``
     (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the nominal quota and the
     borrowing limit. ``uncharged``: each requested resource for which no quota is charged, with the
-    reason. ``seen``: the newest revision of the bucket known to the scheduler."""
+    reason. ``inactive``: why the ClusterQueue admits no workloads now, although it is neither
+    stopped nor terminating; "": it admits some. ``seen``: the newest revision of the bucket known
+    to the scheduler."""
 
     fits: bool = True
     reason: str = ""
@@ -49,6 +51,7 @@ class FitReply(Reply, frozen=True, kw_only=True):
     local_queue: str = ""
     cluster_queue: str = ""
     uncharged: dict[str, str] = msgspec.field(default_factory=dict)
+    inactive: str = ""
     seen: int = 0
 
 

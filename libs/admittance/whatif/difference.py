@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -149,6 +149,11 @@ class Difference:
         # If the simulated scheduler has not considered the workload in one of the two bucket
         # copies, the reasons in the copies cannot be compared.
         return row.reason != was.reason and UNSEEN not in (row.reason, was.reason)
+
+    def queues_of_new(self) -> set[str]:
+        """Returns the ClusterQueues in which workloads wait that the simulated change submits."""
+        rows, without = self._rows, self._without.rows
+        return {rows[key].of.cluster_queue for key in self._waiting if key not in without}
 
     # The lists. ---------------------------------------------------------------------------------
 
@@ -328,12 +333,18 @@ def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
             )
 
 
-def new_problems(copy: BucketCopy, before: QueueProblems) -> Iterator[str]:
+def new_problems(
+    copy: BucketCopy, before: QueueProblems, wanted: Container[str] = ()
+) -> Iterator[str]:
     """Yields a sentence for each problem of the queues in ``copy``, the bucket copy with the
-    simulated change, that is not in ``before``, the problems without the change."""
+    simulated change, that is not in ``before``, the problems without the change, and for each
+    inactive ClusterQueue in ``wanted``."""
     now = queue_problems(copy)
     for name, message in now.inactive.items():
-        if name not in before.inactive:
+        if name in before.inactive:
+            if name in wanted:
+                yield f"ClusterQueue {name} is inactive: {message}"
+        else:
             what = "becomes" if name in before.queues else "would be"
             yield f"ClusterQueue {name} {what} inactive: {message}"
     for key, message in now.orphaned.items():

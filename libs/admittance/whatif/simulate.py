@@ -95,7 +95,7 @@ def _try(
     return SimulateReply(
         revision=revision,
         results=tuple(results),
-        warnings=tuple(new_problems(copy, before)),
+        warnings=tuple(new_problems(copy, before, found.queues_of_new())),
         counts=found.counts(),
         starts=_some(found.starts(), limit),
         waits=_some(found.waits(), limit),

@@ -32,6 +32,7 @@ async def refuse_misfit(bus: Link, workload: Workload, *, anyway: bool, spelled:
     reply = await submissions.refuse_misfit(bus, workload, anyway=anyway, spelled=spelled)
     if reply is not None:
         _warn_of_uncharged("the workload", reply)
+        _warn_of_inactive([reply])
 
 
 async def warn_of_misfits(bus: Link, workloads: Iterable[tuple[str, Workload]]) -> None:
@@ -54,6 +55,14 @@ async def warn_of_misfits(bus: Link, workloads: Iterable[tuple[str, Workload]]) 
         if why and "does not exist" not in why:
             output.warn(f"{subject}: {why}")
         _warn_of_uncharged(subject, reply)
+    _warn_of_inactive(reply for reply in answers if reply is not None)
+
+
+def _warn_of_inactive(replies: Iterable[FitReply]) -> None:
+    """Warns once about each ClusterQueue that admits no workloads now."""
+    for name, why in sorted({one.cluster_queue: one.inactive for one in replies}.items()):
+        if why:
+            output.warn(f"ClusterQueue {name} is inactive: {why}; its workloads wait")
 
 
 def _warn_of_uncharged(subject: str, reply: FitReply) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from admittance.api.reading.manifest import accept
 from admittance.api.workload import Workload
+from admittance.cli import fit
 from admittance.cli.support.errors import AnswerIsNo, NotAllowed
 from admittance.cli.support.link import Link
-from admittance.client.requests.submissions import refusal, refuse_misfit
+from admittance.client.requests.submissions import IN_PYTHON, refusal, refuse_misfit
 from admittance.events.whatif import FitReply
 from admittance.runtime.bus.bucket import Entry
 from support.builders import a_manifest
@@ -54,6 +55,21 @@ async def test_a_queue_that_the_scheduler_does_not_know_is_refused_in_words(
     monkeypatch.setattr("admittance.client.requests.submissions.CURRENT_SECONDS", 0.0)
     with pytest.raises(AnswerIsNo, match="not submitted: there is no LocalQueue"):
         await refuse_misfit(cast(Link, LinkOfUser(heard=100)), WORKLOAD)
+
+
+async def test_a_queue_that_is_inactive_now_gets_one_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Inactive(LinkOfUser):
+        async def ask(self, *_: Any, **__: Any) -> FitReply:
+            return FitReply(cluster_queue="cq", inactive="references missing …: gold", seen=7)
+
+    link = cast(Link, Inactive(heard=1))
+    await fit.refuse_misfit(link, WORKLOAD, anyway=False, spelled=IN_PYTHON)
+    heavier = cast(Workload, accept(a_manifest("v", queueName="lq", priority=3)).manifest)
+    await fit.warn_of_misfits(link, [("v", heavier), ("w", WORKLOAD)])
+    said = "warning: ClusterQueue cq is inactive: references missing …: gold; its workloads wait"
+    assert capsys.readouterr().err.splitlines() == [said, said]
 
 
 def test_a_refused_command_waits_for_a_missing_clusterqueue() -> None:

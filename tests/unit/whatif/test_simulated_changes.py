@@ -97,6 +97,17 @@ def test_a_missing_flavor_makes_its_queue_inactive() -> None:
     assert "ClusterQueue cq becomes inactive" in reply.warnings[0]
 
 
+def test_a_submission_to_an_inactive_queue_gets_a_warning() -> None:
+    town = a_town()
+    town.apply(a_queue("cq", cpu={"gold": 4}))
+    reply = town.simulate(a_job("new", "cq"))
+    assert waits(reply) == {"new": "FlavorNotFound"}
+    [warning] = reply.warnings
+    assert warning.startswith("ClusterQueue cq is inactive: Can't admit new workloads: references")
+    # Nothing is said about the queue if nothing new waits there.
+    assert town.simulate(an_object("ResourceFlavor", "other", {})).warnings == ()
+
+
 # Stopping queues. ---------------------------------------------------------------------------
 
 

@@ -219,7 +219,7 @@ _CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, k
 
 async def fit_of(link: Link, workload: Workload) -> FitReply | None:
     """The scheduler's answer about the workload; None if the scheduler does not answer. An answer
-    that the workload could never start counts only if it is current.
+    that the workload could not start counts only if it is current.
     """
     namespace = workload.metadata.namespace
     request = Fit(workload=msgspec.Raw(encode(workload)))
@@ -232,7 +232,7 @@ async def fit_of(link: Link, workload: Workload) -> FitReply | None:
             return None
         if reply.error:
             return None
-        if reply.fits:
+        if reply.fits and not reply.inactive:
             return reply
         if newest is None:
             newest = await _newest(link, namespace)

@@ -41,8 +41,24 @@ def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) ->
     except (msgspec.MsgspecError, BadQuantity) as error:
         return FitReply(error=f"the workload cannot be read: {error}")
     return msgspec.structs.replace(
-        found, local_queue=needs.queue, uncharged=uncharged, seen=state.seen
+        found,
+        local_queue=needs.queue,
+        uncharged=uncharged,
+        inactive=_inactive(state, found.cluster_queue),
+        seen=state.seen,
     )
+
+
+CLOSED: Final = frozenset({"NotFound", "Stopped", "Terminating"})
+"""The reasons of queues that someone closed, or that do not exist."""
+
+
+def _inactive(state: SchedulerState, queue: str) -> str:
+    """Why the ClusterQueue admits no workloads now, unless it is closed."""
+    activity = state.catalog.activity(queue)
+    if activity.active:
+        return "its cohorts form a cycle" if state.catalog.in_cycle(queue) else ""
+    return "" if activity.reason in CLOSED else activity.message.rstrip(".")
 
 
 def _covered(state: SchedulerState, queue: str) -> Container[str] | None:

@@ -54,6 +54,29 @@ def test_a_request_fits_up_to_nominal_quota_and_borrowing(
         assert "> 3, the most that flavor spot can give" in reply.message
 
 
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, ""),
+        ({"stopPolicy": "Hold"}, ""),
+        ({"admissionChecks": ["none"]}, "references missing AdmissionCheck(s): none"),
+        (
+            {"resourceGroups": groups(default="4", gold="5")},
+            "references missing ResourceFlavor(s): gold",
+        ),
+    ],
+    ids=["an active queue", "a stopped queue", "a check", "a flavor"],
+)
+def test_the_answer_says_why_the_queue_is_inactive(
+    scheduler: SteppedScheduler, spec: dict[str, Any], why: str
+) -> None:
+    scheduler.queue("cq", **{"resourceGroups": groups(default="4"), **spec})
+    reply = asked(scheduler, "cq", "1")
+    assert reply.fits
+    assert reply.inactive.endswith(why)
+    assert bool(reply.inactive) == bool(why)
+
+
 def test_quota_that_others_use_does_not_matter(scheduler: SteppedScheduler) -> None:
     scheduler.submit("runs", "cq", "4")
     scheduler.settle()
