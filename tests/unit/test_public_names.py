@@ -50,7 +50,7 @@ MEMBERS = {
         "set_priority finish approve deny get list watch apply delete simulate pending queues"
     ),
     admittance.client.Job: (
-        "namespace name created get phase wait result logs events cancel explain"
+        "namespace name created warnings get phase wait result logs events cancel explain"
     ),
     admittance.client.BucketObject: "key data revision name namespace plain workload created",
     admittance.client.Change: "object revision deleted",

@@ -25,9 +25,10 @@ from admittance.client.requests import (
     questions,
     selection,
     submissions,
+    warnings,
 )
 from admittance.client.requests.link import Link
-from admittance.client.requests.manifests import Manifests, only_workload
+from admittance.client.requests.manifests import Manifests, only_run
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.submissions import CommandOptions
 from admittance.events.requests import (
@@ -141,15 +142,13 @@ class Client:
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
-        ``key``: makes the submission repeatable. The name of the job follows from it alone. A call
-        with the key of an earlier call of the same user in the namespace creates no second job,
-        even if the earlier answer was lost: it returns a `Job` with ``created`` False. So does the
-        submission of a workload that exists with the same name and spec; a name and a key do not go
-        together.
+        ``key``: names the job. A later call of the same user and namespace with the key creates no
+        second job, even if the earlier answer was lost: it returns a `Job` with ``created`` False.
+        So does the submission of a workload that exists with the same name and spec, which needs
+        no key. `Job.warnings` says what may not be as meant.
 
         Raises BadInput, NotFound for a missing queue or class, and Refused, with the reason
-        ``AlreadyExists`` if a workload with another spec has the name, or was submitted with the
-        key.
+        ``AlreadyExists`` if a workload with another spec has the name or the key.
         """
         given = locals()
         async with self._calls.call() as link:
@@ -162,7 +161,8 @@ class Client:
                     raise BadInput(
                         f"the whole job comes from the manifest: leave out {', '.join(others)}"
                     )
-                workload = only_workload(manifest, space, queue, link.user, key)
+                workload, told = only_run(manifest, space, queue, link.user, key)
+                fit = None
             else:
                 if not command:
                     raise BadInput(LISTS["command"])
@@ -185,14 +185,18 @@ class Client:
                     flavors=flavors,
                 )
                 workload = await submissions.workload_of_command(link, options, space)
-                await submissions.refuse_misfit(link, workload, anyway=anyway)
+                told = ()
+                if key is not None and await submissions.is_present(link, workload, key):
+                    anyway = True
+                fit = await submissions.refuse_misfit(link, workload, anyway=anyway)
             created = await submissions.submit(link, workload, key or "")
             meta = workload.metadata
-            return Job(self._calls, meta.namespace, meta.name, created=created)
+            told = (*told, *await warnings.about(link, workload, fit))
+            return Job(self._calls, meta.namespace, meta.name, created=created, warnings=told)
 
     def job(self, name: str, *, namespace: str | None = None) -> Job:
         """A handle for the workload of that name, which need not exist yet."""
-        return Job(self._calls, namespace or self._namespace, name, created=False)
+        return Job(self._calls, namespace or self._namespace, name)
 
     async def explain(self, name: str, *, namespace: str | None = None) -> ExplainReply:
         """Why a workload waits: for each flavor and check, and what would unblock it."""

@@ -29,11 +29,20 @@ class Job:
     """A handle for one workload. ``created``: whether `Client.submit` created it with this call;
     False if it was there before."""
 
-    def __init__(self, calls: Calls, namespace: str, name: str, *, created: bool) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        namespace: str,
+        name: str,
+        *,
+        created: bool = False,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
         self._calls = calls
         self._namespace = namespace
         self._name = name
         self._created = created
+        self._warnings = warnings
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._namespace}/{self._name}>"
@@ -52,6 +61,11 @@ class Job:
     def created(self) -> bool:
         """Whether the submission that returned this handle created the workload."""
         return self._created
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may not be as meant in the submission, such as a queue that does not exist."""
+        return self._warnings
 
     async def get(self) -> StoredWorkload:
         """The workload as stored. Raises NotFound."""

@@ -57,6 +57,11 @@ class SyncJob:
         """Whether the submission that returned this handle created the workload."""
         return self._inner.created
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may not be as meant in the submission, such as a queue that does not exist."""
+        return self._inner.warnings
+
     def get(self) -> StoredWorkload:
         """The workload as stored. Raises NotFound."""
         return self._thread.run(self._inner.get)
@@ -206,15 +211,13 @@ class SyncClient:
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
-        ``key``: makes the submission repeatable. The name of the job follows from it alone. A call
-        with the key of an earlier call of the same user in the namespace creates no second job,
-        even if the earlier answer was lost: it returns a `Job` with ``created`` False. So does the
-        submission of a workload that exists with the same name and spec; a name and a key do not go
-        together.
+        ``key``: names the job. A later call of the same user and namespace with the key creates no
+        second job, even if the earlier answer was lost: it returns a `Job` with ``created`` False.
+        So does the submission of a workload that exists with the same name and spec, which needs
+        no key. `Job.warnings` says what may not be as meant.
 
         Raises BadInput, NotFound for a missing queue or class, and Refused, with the reason
-        ``AlreadyExists`` if a workload with another spec has the name, or was submitted with the
-        key.
+        ``AlreadyExists`` if a workload with another spec has the name or the key.
         """
         return SyncJob(
             self._thread,

@@ -10,7 +10,6 @@ import msgspec
 
 from admittance.api.reading.manifest import Document, encode
 from admittance.api.workload import Job, Workload
-from admittance.cli import fit
 from admittance.cli.submit import Submission, submission_of
 from admittance.cli.support import files, output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
@@ -19,6 +18,7 @@ from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
 from admittance.client import kinds
 from admittance.client.requests import applying
+from admittance.client.requests.warnings import ASKED_MAX, engines
 from admittance.events.reading_requests import Runners, RunnersReply
 from admittance.events.requests import Applied
 from admittance.events.shapes import Admission
@@ -64,7 +64,8 @@ async def simulate(
         )
         reply = await applying.simulate(bus, request)
         notes = await _unstarted(bus, submissions)
-        await fit.warn_of_images(bus, [(one.subject, one.workload) for one in submissions])
+        for warning in await engines(bus, [(one.subject, one.workload) for one in submissions]):
+            output.warn(warning)
     reply = msgspec.structs.replace(reply, warnings=(*reply.warnings, *notes))
     if reply.problems:
         raise BadInput(*reply.problems)
@@ -85,7 +86,7 @@ async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
     if not bus.user:
         return []
     notes: list[str] = []
-    for one in submissions[: fit.ASKED_MAX]:
+    for one in submissions[:ASKED_MAX]:
         workload = one.workload
         asked = Runners(workload=msgspec.Raw(encode(workload)), user=bus.user)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,13 +14,13 @@ from admittance.api.reading.objects import decode_object
 from admittance.api.workload import Job, Workload
 from admittance.cli import fit
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
+from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds
 from admittance.client.requests import changes
-from admittance.client.requests.families import rules_for
-from admittance.client.requests.objects import field, lookup
+from admittance.client.requests import warnings as warnings_about
+from admittance.client.requests.objects import lookup
 from admittance.client.requests.priority_classes import missing_class, named_class
 from admittance.client.requests.submissions import CommandOptions as CommandOptions
 from admittance.client.requests.submissions import (
@@ -167,12 +167,17 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             output.show_json_line({"namespace": meta.namespace, "name": meta.name})
         else:
             output.outcome(one.subject, "unchanged" if unchanged else "created")
-    await _warn_of_queues(bus, accepted)
-    await _warn_of_classes(bus, accepted)
-    await _warn_of_min_counts(bus, accepted)
-    files_alone = [one for one in accepted if one.source != COMMAND_LINE]
-    await fit.warn_of_misfits(bus, [(one.subject, one.workload) for one in files_alone])
-    await fit.warn_of_images(bus, [(one.subject, one.workload) for one in accepted])
+    every = [(one.subject, one.workload) for one in accepted]
+    files_alone = [(one.subject, one.workload) for one in accepted if one.source != COMMAND_LINE]
+    for warnings, told in (
+        (warnings_about.queues, every),
+        (warnings_about.classes, every),
+        (warnings_about.min_counts, every),
+        (warnings_about.misfits, files_alone),
+        (warnings_about.engines, every),
+    ):
+        for warning in await warnings(bus, told):
+            output.warn(warning)
     return status
 
 
@@ -207,77 +212,6 @@ async def _of_known_classes(
         else:
             output.error(f"{one.source}: not submitted: {why}")
     return known, int(len(known) < len(submissions))
-
-
-async def _warn_of_classes(bus: Link, submissions: Sequence[Submission]) -> None:
-    """Warns about each missing class whose workload states its priority: it names the class only
-    for people, and for later changes of the class."""
-    named = {one.workload.spec.priority_class_ref for one in submissions}
-    for ref in sorted((ref for ref in named if ref is not None), key=lambda ref: ref.name):
-        key = kinds.kind_of_manifest(ref.kind, ref.group).object_key("", ref.name)
-        try:
-            found = await bus.get(key)
-        except NotAllowed:
-            continue  # This login may not read priority classes.
-        if found is None:
-            output.warn(f"{ref.kind} {ref.name} does not exist: the stated priority counts")
-
-
-async def _warn_of_queues(bus: Link, submissions: Sequence[Submission]) -> None:
-    """Warns about each missing queue: it may be created later, but often its name is a typo. Also
-    warns about each queue that admits no workloads now, such as a stopped or terminating one."""
-    wanted = sorted(
-        {(one.workload.metadata.namespace, one.workload.spec.queue_name) for one in submissions}
-    )
-    for namespace, queue in wanted:
-        if not queue:
-            output.warn("the workload names no queue: it waits until it gets one")
-            continue
-        found = await lookup(bus, kinds.LOCAL_QUEUE.object_key(namespace, queue))
-        if found is None:
-            output.warn(
-                f"LocalQueue {namespace}/{queue} does not exist: the workload waits until it is "
-                "created"
-            )
-            continue
-        cluster_queue = field(found.plain(), "spec", "clusterQueue", default="")
-        above = await lookup(bus, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
-        for name, one in (
-            (f"LocalQueue {namespace}/{queue}", found),
-            (f"ClusterQueue {cluster_queue}", above),
-        ):
-            if one is not None and (why := _closed_because(one.plain())):
-                output.warn(f"{name} {why}")
-
-
-def _closed_because(queue: dict[str, Any]) -> str:
-    """Why the queue's manifest lets the queue admit no new workloads; "" if the queue admits
-    workloads."""
-    if field(queue, "metadata", "deletionTimestamp", default=None):
-        return "is being deleted: the workload waits until the queue is created again"
-    policy = field(queue, "spec", "stopPolicy", default="")
-    if policy in ("", "None"):
-        return ""
-    return f"has stopPolicy {policy}: the workload waits until the stopPolicy is removed"
-
-
-async def _warn_of_min_counts(bus: Link, submissions: Sequence[Submission]) -> None:
-    """Warns about workloads with a minCount in a queue with variants: such workloads get no
-    variants.
-    """
-    known: dict[tuple[str, str], bool] = {}
-    for one in submissions:
-        meta, spec = one.workload.metadata, one.workload.spec
-        if all(pods.min_count is None for pods in spec.pod_sets):
-            continue
-        where = (meta.namespace, spec.queue_name)
-        if where not in known:
-            known[where] = await rules_for(bus, *where) is not None
-        if known[where]:
-            output.warn(
-                f"{one.subject}: with a minCount it is a regular workload, and tries no variants, "
-                f"although the ClusterQueue of {spec.queue_name} has concurrentAdmission"
-            )
 
 
 async def _settled(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -33,7 +35,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
 FOREVER = ["sleep", "600"]
-JOB = {
+JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
     "metadata": {"generateName": "big-"},
@@ -143,6 +145,24 @@ async def test_a_repeated_submission_makes_no_second_job(
     # The log recognises a submission before it has been applied.
     monkeypatch.setattr(submissions, "lookup", absent)
     assert not (await client.submit(["true"], queue="research", key="nightly 8")).created
+
+
+async def test_a_submission_says_what_may_not_be_as_meant(client: Client) -> None:
+    odd = json.dumps(JOB).replace('"restartPolicy"', '"schedulerName": "x", "restartPolicy"')
+    missing = await client.submit(manifest=odd, queue="nope")
+    field, queue = missing.warnings
+    assert "spec.template.spec.schedulerName has no effect" in field
+    assert queue == (
+        "LocalQueue default/nope does not exist: the workload waits until it is created"
+    )
+    metadata = {"name": "odd", "labels": {"kueue.x-k8s.io/queue-name": "nope"}}
+    [applied] = await client.apply({**json.loads(odd), "metadata": metadata})
+    assert applied.warnings == missing.warnings
+    assert (await client.submit(["true"], queue="research")).warnings == ()
+    image = await client.submit(["true"], queue="research", image="busybox")
+    assert ["no runner has a container engine" in one for one in image.warnings] == [True]
+    for name in (missing.name, "odd"):
+        await client.delete("workload", name)
 
 
 async def absent(*_: object) -> None:

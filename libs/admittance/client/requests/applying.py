@@ -17,10 +17,10 @@ from admittance.client.errors import (
     Refused,
 )
 from admittance.client.kinds import Kind
-from admittance.client.requests import changes, submissions
+from admittance.client.requests import changes, submissions, warnings
 from admittance.client.requests.families import refuse_variant
 from admittance.client.requests.link import Link
-from admittance.client.requests.manifests import Manifests, manifests_of, parted
+from admittance.client.requests.manifests import Manifests, documents_of, parted
 from admittance.client.requests.objects import BucketObject, find, follow
 from admittance.events import facts
 from admittance.events.requests import (
@@ -74,14 +74,21 @@ async def apply(link: Link, objects: Sequence[bytes]) -> ApplyReply:
 async def apply_all(link: Link, given: Manifests, namespace: str) -> list[Applied]:
     """Applies the manifests, and then submits the workloads among them. Returns the outcome of
     each object."""
-    others, runs = parted(manifests_of(given, namespace))
+    others, runs = parted(documents_of(given, namespace))
     applied: list[Applied] = []
     for part in parts(others, map(len, others)):
         applied += (await apply(link, part)).results
-    for workload in runs:
-        outcome = "created" if await submissions.submit(link, workload) else "unchanged"
-        space, name = workload.metadata.namespace, workload.metadata.name
-        applied.append(Applied(kind=workload.kind, namespace=space, name=name, outcome=outcome))
+    for workload, told in runs:
+        created = await submissions.submit(link, workload)
+        applied.append(
+            Applied(
+                kind=workload.kind,
+                namespace=workload.metadata.namespace,
+                name=workload.metadata.name,
+                outcome="created" if created else "unchanged",
+                warnings=(*told, *await warnings.about(link, workload)),
+            )
+        )
     return applied
 
 
@@ -158,9 +165,9 @@ async def what_if(
     """What would happen if the manifests were applied, and then the objects ``kind/name`` deleted.
     Raises BadInput with the problems of the manifests, and Refused if nothing was simulated."""
     targets = [kinds.object_named(word, "deletes:") for word in deletes]
-    others, runs = parted(manifests_of(given, namespace))
+    others, runs = parted(documents_of(given, namespace))
     gone = [await deletion(link, kind, name, namespace) for kind, name in targets]
-    raws = tuple(msgspec.Raw(raw) for raw in (*others, *map(encode, runs)))
+    raws = tuple(msgspec.Raw(raw) for raw in (*others, *(encode(one.workload) for one in runs)))
     request = Simulate(objects=raws, deletes=tuple(gone), limit=limit)
     reply = await simulate(link, request, namespace)
     if reply.problems:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -16,15 +16,19 @@ from admittance.api.workload import Job, Workload
 from admittance.client.errors import BadInput
 from admittance.client.requests import submissions
 
+if TYPE_CHECKING:
+    from admittance.api.reading.manifest import Document
+
 Manifests = str | bytes | Mapping[str, Any] | Manifest | Sequence[Mapping[str, Any] | Manifest]
 """Manifests as text (YAML or JSON), as plain values, or typed."""
 
 SOURCE: Final = "the manifests"
 
 
-def manifests_of(given: Manifests, namespace: str, queue: str | None = None) -> list[Manifest]:
-    """The manifests, validated and with defaults. ``namespace``: of manifests that name none;
-    ``queue``: the LocalQueue of all Workloads and Jobs. Raises BadInput with all problems."""
+def documents_of(given: Manifests, namespace: str, queue: str | None = None) -> list[Document]:
+    """The manifests, validated and with defaults, and the warnings about each. ``namespace``: of
+    manifests that name none; ``queue``: the LocalQueue of all Workloads and Jobs. Raises BadInput
+    with all problems."""
     # `read` is imported late: its imports take time, and most programs need none.
     from admittance.api.reading.manifest import read
 
@@ -35,12 +39,9 @@ def manifests_of(given: Manifests, namespace: str, queue: str | None = None) -> 
         items = [encode_one(one) for one in several]
         text = b'{"apiVersion":"v1","kind":"List","items":[' + b",".join(items) + b"]}"
     try:
-        found = read(
-            text, SOURCE, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX, queue=queue
-        )
+        return read(text, SOURCE, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX, queue=queue)
     except ManifestError as error:
         raise BadInput(*error.lines()) from None
-    return [one.manifest for one in found]
 
 
 def encode_one(given: Any) -> bytes:
@@ -54,30 +55,43 @@ def encode_one(given: Any) -> bytes:
         raise BadInput(f"the manifest is not JSON: {error}") from None
 
 
-def parted(manifests: Sequence[Manifest]) -> tuple[list[bytes], list[Workload]]:
+class Run(NamedTuple):
+    """The workload of a manifest, and the warnings about the manifest."""
+
+    workload: Workload
+    warnings: tuple[str, ...]
+
+
+def parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Run]]:
     """The manifests as `apply` sends them: first other objects as JSON, then the workloads of
     Workloads and Jobs. Raises BadInput."""
-    others = [encode(one) for one in manifests if not isinstance(one, Workload | Job)]
-    try:
-        runs = [
-            submissions.workload_of_manifest(one)
-            for one in manifests
-            if isinstance(one, Workload | Job)
-        ]
-    except ManifestError as error:
-        raise BadInput(*error.lines()) from None
+    others: list[bytes] = []
+    runs: list[Run] = []
+    for one in documents:
+        if isinstance(one.manifest, Workload | Job):
+            runs.append(_run(one.manifest, one.warnings))
+        else:
+            others.append(encode(one.manifest))
     return others, runs
 
 
-def only_workload(
+def _run(manifest: Workload | Job, warnings: tuple[str, ...]) -> Run:
+    try:
+        return Run(submissions.workload_of_manifest(manifest), warnings)
+    except ManifestError as error:
+        raise BadInput(*error.lines()) from None
+
+
+def only_run(
     given: Manifests, namespace: str, queue: str | None, user: str, key: str | None
-) -> Workload:
+) -> Run:
     """The workload of the only manifest; with a key its name is that of the key. Raises
     BadInput."""
-    found = manifests_of(given, namespace, queue)
+    found = documents_of(given, namespace, queue)
     if len(found) != 1:
         raise BadInput(f"{len(found)} manifests are given: submit one at a time, or use apply")
-    [manifest] = found
+    [document] = found
+    manifest = document.manifest
     if not isinstance(manifest, Workload | Job):
         raise BadInput(f"objects of the kind {manifest.kind} are not submitted; use apply")
     if key is not None:
@@ -86,7 +100,4 @@ def only_workload(
             raise BadInput(submissions.NAME_AND_KEY)
         name = submissions.name_of_key(meta.namespace, user, key)
         manifest = replace(manifest, metadata=replace(meta, name=name, generate_name=""))
-    try:
-        return submissions.workload_of_manifest(manifest)
-    except ManifestError as error:
-        raise BadInput(*error.lines()) from None
+    return _run(manifest, document.warnings)

@@ -386,8 +386,7 @@ async def submit(link: Link, workload: Workload, key: str = "") -> bool:
         message_id = message_id_of(workload, link.user, key)
         annotations = {**meta.annotations, SUBMISSION_KEY: key}
         workload = replace(workload, metadata=replace(meta, annotations=annotations))
-        present = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
-        if present is not None and is_submission(present, key, link.user, message_id):
+        if await is_present(link, workload, key):
             return False
     if missing := await missing_class(link, workload):
         raise NotFound(f"not submitted: {missing}")
@@ -402,6 +401,14 @@ async def submit(link: Link, workload: Workload, key: str = "") -> bool:
         )
     changes.accepted(fact, reply)
     return reply.outcome != "ignored" and not stored_before
+
+
+async def is_present(link: Link, workload: Workload, key: str) -> bool:
+    """Whether a submission of this workload with the key was applied."""
+    meta = workload.metadata
+    found = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
+    message_id = message_id_of(workload, link.user, key)
+    return found is not None and is_submission(found, key, link.user, message_id)
 
 
 ALREADY_EXISTS: Final = "AlreadyExists"

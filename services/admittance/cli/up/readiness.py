@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 import nats.errors
 
 from admittance.cli.support.services import SERVICES
-from admittance.events.reader import BROKEN
-from admittance.events.requests import Health, HealthReply, Settled
+from admittance.client.requests.health import HealthAnswer as HealthAnswer
+from admittance.client.requests.health import health as health
+from admittance.client.requests.health import health_answers as health_answers
+from admittance.client.requests.health import is_of
+from admittance.events.requests import Settled
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import PASSING, is_temporary
@@ -90,51 +92,3 @@ async def _answers(bus: Bus, probe: str) -> bool:
     except (nats.errors.Error, TimeoutError):
         return False
     return True
-
-
-class HealthAnswer(NamedTuple):
-    """A health reply; ``asked`` and ``answered``: when, by the clock of this machine."""
-
-    reply: HealthReply
-    asked: datetime
-    answered: datetime
-
-
-async def health(
-    bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
-) -> list[HealthReply]:
-    """The health replies of all instances that answer within ``seconds``. ``enough``: a service and
-    an instance ("": any instance); the reply of this instance ends the wait.
-    """
-    return [one.reply for one in await health_answers(bus, seconds=seconds, enough=enough)]
-
-
-async def health_answers(
-    bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
-) -> list[HealthAnswer]:
-    """The health replies that `health` returns, each with the times of request and reply."""
-    found: list[HealthAnswer] = []
-    full = asyncio.Event()
-    asked = clock.now()
-
-    async def on_answer(message: Any) -> None:
-        with suppress(*BROKEN):
-            one = msgspec.json.decode(message.data, type=HealthReply)
-            if one.service:
-                found.append(HealthAnswer(one, asked, clock.now()))
-            if enough is not None and is_of(one, *enough):
-                full.set()
-
-    inbox = bus.nc.new_inbox()
-    subscription = await bus.nc.subscribe(inbox, cb=on_answer)
-    try:
-        await bus.nc.publish("admit.api.health", msgspec.json.encode(Health()), reply=inbox)
-        await set_within(full, seconds)
-    finally:
-        await subscription.unsubscribe()
-    return found
-
-
-def is_of(one: HealthReply, service: str, instance: str) -> bool:
-    """Whether the reply is from ``instance`` of the service; "" matches any instance."""
-    return one.service == service and instance in ("", one.instance)
