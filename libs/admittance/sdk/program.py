@@ -222,13 +222,13 @@ class Program(ABC):
         admin: str | None = None,
     ) -> None:
         """Answers requests until SIGINT, SIGTERM or SIGHUP. The arguments are those of `serve`.
-        A wrong setting ends the process with exit status 1 and one line of text.
+        A wrong setting ends the process with exit status 1 and one last line, ``error: …``.
         """
         collect_garbage_less_often()
         try:
             uvloop.run(self._run(self._settings(url, creds, connection, admin)))
         except SetupError as error:
-            sys.exit(str(error))
+            sys.exit(f"error: {' '.join(str(error).split())}")
 
     def _settings(
         self,
@@ -324,11 +324,11 @@ class Program(ABC):
         finally:
             following.cancel()
         if denied and not stop.is_set():
-            raise self._without_login(bus.nc.denied)
+            raise self._without_login("the login that it uses may not read its requests")
 
     def _without_login(self, reason: str) -> SetupError:
         return SetupError(
-            f"the {self.kind} {self.name} has no login of its own ({reason}): make one with "
+            f"the {self.kind} {self.name} has no login of its own, and {reason}: make one with "
             f"`{self.needed_login} {self.name} -o FILE`, and start the program with "
             f"{VARIABLES['creds']}=FILE"
         )
@@ -345,7 +345,9 @@ class Program(ABC):
             except (SetupError, Unavailable) as error:
                 self._not_connected = " ".join(str(error).split())
                 if isinstance(error, AccessDenied) and not self._has_login:
-                    raise self._without_login(self._not_connected) from None
+                    # After the colon comes what a person would do.
+                    refusal = self._not_connected.partition(": ")[0]
+                    raise self._without_login(refusal) from None
                 if throttle.due(clock.monotonic()):
                     log.warning(
                         "not_connected_yet", **{self.log_field: self.name}, reason=str(error)

@@ -1,4 +1,5 @@
-"""Limits of answers: some values are refused with an error, messages are cut."""
+"""Limits of answers: some values are refused with an error, messages are cut. The error of a
+program that cannot start is one line."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from admittance.checks import Pending, Ready, Reference, Rejected
+from admittance.checks import AdmissionCheckController, Pending, Ready, Reference, Rejected
 from admittance.checks.controller import message_of
 from admittance.events.base import MESSAGE_MAX, WHOLE_MAX, clipped_message
 from admittance.providers import Accepted, Provisioned
 from admittance.providers.answers import DETAILS_MAX, VALUE_MAX, fitting_details
+from admittance.runtime.connection_options import NO_OPTIONS
 
 LONG = {f"key-{number}": "x" * VALUE_MAX for number in range(DETAILS_MAX)}
 UPDATES = [{"name": name, "annotations": LONG} for name in ("a", "b")]
@@ -90,3 +92,9 @@ def test_a_message_of_any_length_is_cut(message: str) -> None:
     assert len(said.data) < 2 * MESSAGE_MAX
     # The server drops the second message of one id, so both must have one content.
     assert said == message_of("a", about, Rejected(message), ordinal=1, secret=b"")
+
+
+def test_a_program_that_cannot_start_ends_with_one_line_of_its_error() -> None:
+    with pytest.raises(SystemExit) as ended:
+        AdmissionCheckController("example.com/x").run(creds="x.creds", connection=NO_OPTIONS)
+    assert str(ended.value.code).startswith("error: creds and connection are both given: ")

@@ -324,7 +324,7 @@ def main(
     try:
         uvloop.run(_main(service, run, more))
     except AdmittanceError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
 
