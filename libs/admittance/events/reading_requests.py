@@ -50,8 +50,8 @@ class Usage(Request, frozen=True, kw_only=True):
 
     ``by``: words of `admittance.usage.report.BY`; the reply has one sum for each of their values;
     empty: one sum. ``since``, ``until``: the first and the last day, like ``2026-11-26``, in UTC;
-    "": the first day of this month, and today. ``after``: only sums after so many; the reply has at
-    most ``limit`` sums."""
+    "": the first day of the month of the last day, and today. ``after``: only sums after so many;
+    the reply has at most ``limit`` sums."""
 
     by: tuple[str, ...] = ()
     since: str = ""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.times import age, moment_of, seconds_of, span
+from admittance.cli.support.times import age, day_of_text, moment_of, seconds_of, span
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 
@@ -70,3 +70,25 @@ def test_span(seconds: float, want: str) -> None:
 def test_the_age_of_an_object_without_creation_time_is_unknown() -> None:
     assert age(None, NOON) == "-"
     assert age(NOON - timedelta(seconds=5), NOON) == "5s"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("2026-02-07", "2026-02-07"), (" 7D ", "2026-01-31"), ("0d", "2026-02-07")],
+)
+def test_a_day_is_a_date_or_days_before_now(text: str, want: str) -> None:
+    now = datetime(2026, 2, 7, 12, tzinfo=UTC)
+    assert day_of_text(text, "--since", now).isoformat() == want
+
+
+@pytest.mark.parametrize(
+    "text", ["yesterday", "10m", "1d2h", "24h", "90", "2026-02-31", "2026-02-07T10:00", "-7d", ""]
+)
+def test_what_is_no_day_is_refused_with_the_forms_of_a_day(text: str) -> None:
+    with pytest.raises(BadInput, match="is not a day; write 2026-11-26, or 7d for"):
+        day_of_text(text, "--since", NOON)
+
+
+def test_a_day_too_far_in_the_past_is_refused() -> None:
+    with pytest.raises(BadInput, match="too far in the past"):
+        day_of_text("99999999999d", "--since", NOON)

@@ -246,11 +246,13 @@ def usage(
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="DAY", help="First day: 2026-11-26, or 7d. Default: the first of this month."
+            metavar="DAY",
+            help="First day: 2026-11-26, or 7d. Default: the first of the month of the last day.",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="DAY", help="Last day, included. Default: today.")
+        str | None,
+        typer.Option(metavar="DAY", help="Last day, included: 2026-11-26, or 7d. Default: today."),
     ] = None,
     all_namespaces: AllNamespaces = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from admittance.cli.support.errors import BadInput
 from admittance.client.times import span as span
@@ -12,6 +12,8 @@ from admittance.client.times import stamp as stamp
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 _SPAN = re.compile(r"\A(?:\d+(?:\.\d+)?[dhms])+\Z")
+_DAYS = re.compile(r"\A([0-9]+)d\Z")
+_DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _NUMBER = re.compile(r"\A\d+(?:\.\d+)?\Z")
 
 
@@ -54,6 +56,24 @@ def moment_of(text: str, option: str, now: datetime) -> datetime:
             f'{option} "{text}" is neither a duration (10m, 2h) nor a time (2026-02-07T00:10:00Z)'
         ) from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def day_of_text(text: str, option: str, now: datetime) -> date:
+    """The day of a text, in UTC: a date, or whole days before now. Raises BadInput for any other
+    text, also for a part of a day."""
+    word = text.strip()
+    try:
+        if found := _DAYS.match(word.lower()):
+            return (now.astimezone(UTC) - timedelta(days=int(found[1]))).date()
+        if _DATE.match(word):
+            return date.fromisoformat(word)
+    except OverflowError:
+        raise BadInput(f'{option} "{text}" is too far in the past') from None
+    except ValueError:
+        pass  # Such as 2026-02-31.
+    raise BadInput(
+        f'{option} "{text}" is not a day; write 2026-11-26, or 7d for the day seven days ago'
+    )
 
 
 def age(since: datetime | None, now: datetime) -> str:

@@ -12,11 +12,10 @@ from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import Link, link
 from admittance.cli.support.options import Call
-from admittance.cli.support.times import moment_of
+from admittance.cli.support.times import day_of_text
 from admittance.cli.usage.rows import row_of, show_csv, table_of
 from admittance.events.reading_requests import Usage, UsageReply, UsageSum
 from admittance.runtime import clock
-from admittance.usage.periods import day_of
 from admittance.usage.report import BY
 
 ASK_SECONDS: Final = 30.0
@@ -80,4 +79,4 @@ async def _ask(bus: Link, request: Usage, namespace: str | None) -> UsageReply:
 
 
 def _day(text: str | None, option: str, now: datetime) -> str:
-    return "" if text is None else day_of(moment_of(text, option, now)).isoformat()
+    return "" if text is None else day_of_text(text, option, now).isoformat()
