@@ -247,8 +247,10 @@ class Client:
 
         def entries(link: Link) -> AsyncGenerator[LogEntry]:
             at_least(0, after=after)
-            space = None if all_namespaces else namespace or link.namespace
-            return history.facts_about(link, space, name, since=since, after=after, follow=follow)
+            space = opening.scope_of(
+                namespace, link.namespace, all_namespaces=all_namespaces, name=name
+            )
+            return history.facts_of(link, space, name, since=since, after=after, follow=follow)
 
         return self._calls.stream(entries)
 
@@ -359,7 +361,7 @@ class Client:
                 sort_by=sort_by,
                 limit=limit,
             )
-            space = None if all_namespaces else namespace or link.namespace
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
             if queue is not None:
                 if wanted is not WORKLOAD:
                     raise BadInput("queue goes with workloads only")
@@ -385,7 +387,9 @@ class Client:
         """
 
         def told(link: Link) -> AsyncGenerator[Change]:
-            space = None if all_namespaces else namespace or link.namespace
+            space = opening.scope_of(
+                namespace, link.namespace, all_namespaces=all_namespaces, name=name
+            )
             return objects.watch(link, kind_named(kind), name, space)
 
         return self._calls.stream(told)
@@ -446,7 +450,7 @@ class Client:
         namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
         async with self._calls.call() as link:
             at_least(1, limit=limit)
-            space = None if all_namespaces else namespace or link.namespace
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
             query, where = await questions.pending_query(link, queue, space)
             rows, total = await questions.pending_rows(link, query, where, limit)
             return PendingReply(rows=tuple(rows), total=total)
@@ -462,7 +466,7 @@ class Client:
         with ``namespace``, of its LocalQueues."""
         async with self._calls.call() as link:
             query = Queues(cluster_queue=cluster_queue, cohort=cohort)
-            return await questions.queues(link, query, namespace)
+            return await questions.queues_that_exist(link, query, namespace)
 
     # ------------------------------------------------------------------------------------
 

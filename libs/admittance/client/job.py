@@ -137,9 +137,7 @@ class Job:
 
         def entries(link: Link) -> AsyncGenerator[LogEntry]:
             at_least(0, after=after)
-            return history.facts_about(
-                link, self._namespace, self._name, after=after, follow=follow
-            )
+            return history.facts_of(link, self._namespace, self._name, after=after, follow=follow)
 
         return self._calls.stream(entries)
 

@@ -31,6 +31,19 @@ def namespace_of(given: str | None, default: str) -> str:
     return given
 
 
+def scope_of(
+    given: str | None, default: str, *, all_namespaces: bool, name: str | None = None
+) -> str | None:
+    """The namespace of a call; None: all. Raises BadInput for arguments that contradict each
+    other."""
+    if not all_namespaces:
+        return namespace_of(given, default)
+    for argument, value in (("namespace", given), ("name", name)):
+        if value is not None:
+            raise BadInput(f"{argument} does not go with all_namespaces")
+    return None
+
+
 def _check_files(access: ConnectionOptions) -> None:
     """Raises BadInput if a file of the login or of TLS does not exist."""
     for one in ("creds", "password_file", "token_file", "tls_ca", "tls_cert", "tls_key"):

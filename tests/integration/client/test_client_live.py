@@ -90,6 +90,8 @@ async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> Non
     assert (await client.delete("workload", job.name)).outcome == "deleted"
     with pytest.raises(NotFound):
         await job.get()
+    last = [entry.sequence async for entry in job.events()][-1]
+    assert [entry async for entry in job.events(after=last)] == []
 
 
 async def test_a_workload_is_held_released_reprioritized_and_stopped(client: Client) -> None:
@@ -203,6 +205,14 @@ CASES: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClientError],
     "namespace": (lambda c: c.apply("a: 1", namespace="A b"), BadInput, "namespace: "),
     "no-object": (lambda c: c.get("cq", "nope"), NotFound, '"nope" not found'),
     "no-workload": (lambda c: c.job("nope").result(), NotFound, '"nope" not found'),
+    "no-events": (lambda c: anext(c.job("nope").events()), NotFound, '"nope" not found'),
+    "no-events-after": (
+        lambda c: anext(c.events("nope", after=1)),
+        NotFound,
+        '"nope" not found',
+    ),
+    "no-queue": (lambda c: c.queues("nope"), NotFound, '"nope" not found'),
+    "no-cohort": (lambda c: c.queues(cohort="nope"), NotFound, "cohort nope does not exist"),
     "no-logs": (lambda c: anext(c.logs("nope")), NotFound, '"nope" not found'),
     "timeout": (lambda c: c.wait("taken", "Evicting", timeout=0.1), TimedOut, "not Evicting"),
     "no-check": (lambda c: c.approve("taken"), Refused, "has no checks"),

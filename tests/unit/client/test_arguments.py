@@ -86,6 +86,10 @@ SAID: dict[str, Callable[[Client], object]] = {
     "name '\\ud800' is not a text of Unicode": lambda c: c.get("workload", "\ud800"),
     "kind is empty": lambda c: c.delete("", "x"),
     "count True is not a whole number": lambda c: c.submit(["x"], count=True),
+    "name does not go with all_namespaces": lambda c: c.events("x", all_namespaces=True),
+    "namespace does not go with all_namespaces": (
+        lambda c: c.list(namespace="x", all_namespaces=True)
+    ),
     "count 0 is less than 1": lambda c: c.submit(["x"], count=0),
     f"after {2**63} is too great a number": lambda c: c.events(after=2**63),
     "after -5 is less than 0": lambda c: c.job("x").events(after=-5),

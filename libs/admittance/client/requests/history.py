@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from admittance.client import kinds
 from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, RequestFailed
 from admittance.client.requests.families import refuse_variant
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import find
+from admittance.client.requests.objects import find, lookup, not_found
 from admittance.events.names import plain, token
 from admittance.events.requests import Events, EventsReply, LogEntry, Logs, LogsReply
 from admittance.events.subjects import USER_FACTS
@@ -115,6 +115,33 @@ async def facts_about(
     finally:
         for one in heard:
             await link.bus.nc.unlisten(one)
+
+
+async def facts_of(
+    link: Link,
+    namespace: str | None,
+    workload: str | None,
+    *,
+    since: datetime | None = None,
+    after: int = 0,
+    follow: bool,
+) -> AsyncGenerator[LogEntry]:
+    """Yields facts as `facts_about` does. Raises NotFound for a workload that does not exist and
+    of which the log has no fact, unless with ``follow``, which waits for its facts."""
+    told = False
+    entries = facts_about(link, namespace, workload, since=since, after=after, follow=follow)
+    async with aclosing(entries):
+        async for entry in entries:
+            told = True
+            yield entry
+    if told or workload is None or namespace is None:
+        return
+    if since is not None or after:
+        async with aclosing(facts_about(link, namespace, workload, follow=False)) as earlier:
+            async for _ in earlier:
+                return
+    if await lookup(link, kinds.WORKLOAD.object_key(namespace, workload)) is None:
+        raise await not_found(link, kinds.WORKLOAD, workload, namespace)
 
 
 async def _notify_of_facts(

@@ -12,7 +12,7 @@ from admittance.client.errors import (
     RequestFailed,
 )
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, field, find_all
+from admittance.client.requests.objects import BucketObject, field, find, find_all
 from admittance.events.requests import (
     PendingQuery,
     PendingReply,
@@ -92,9 +92,25 @@ async def pending_rows(
             return rows, reply.total
 
 
+async def queues_that_exist(link: Link, query: Queues, namespace: str | None) -> QueuesReply:
+    """The live counters of queues. Raises NotFound for a ClusterQueue or Cohort that does not
+    exist, else RequestFailed."""
+    reply = await link.ask("queues", query, QueuesReply, namespace=namespace)
+    cohort, queue = query.cohort, query.cluster_queue
+    # A cohort exists also without an object, if a ClusterQueue names it; then there is no error.
+    if reply.error and cohort and await link.get(kinds.COHORT.object_key("", cohort)) is None:
+        raise NotFound(reply.error)
+    if queue and not (reply.error or reply.cluster_queues):
+        await find(link, kinds.CLUSTER_QUEUE, queue)
+    return _without_error(reply)
+
+
 async def queues(link: Link, query: Queues, namespace: str | None) -> QueuesReply:
     """The live counters of queues. Raises RequestFailed."""
-    reply = await link.ask("queues", query, QueuesReply, namespace=namespace)
+    return _without_error(await link.ask("queues", query, QueuesReply, namespace=namespace))
+
+
+def _without_error(reply: QueuesReply) -> QueuesReply:
     if reply.error:
         raise RequestFailed(reply.error)
     return reply
