@@ -39,13 +39,19 @@ def missing_right(role: str, namespaces: Sequence[str], denial: str) -> str:
     return f"{login}{of} may not {_words(subject, subscribe='subscribe' in denial)}"
 
 
+def refusal_of(role: str, namespaces: Sequence[str], denial: str) -> str:
+    """The sentence that the login lacks a right, with what the server refused, and the way out. The
+    arguments are those of `missing_right`."""
+    way = "use another login, or have an administrator give it this right"
+    if denial.endswith(" admit.api.objects"):
+        way = "read one by its name, or use another login"
+    return f"{missing_right(role, namespaces, denial)} ({denial}): {way}"
+
+
 def _words(subject: str, *, subscribe: bool) -> str:
     match subject.split("."):
         case ["admit", "api", "objects"]:
-            return (
-                "list objects of all namespaces or without a namespace, of which it may read one "
-                "by its name"
-            )
+            return "list objects without a namespace"
         case ["admit", "api", what] if what in ASKING:
             return f"{ASKING[what]} of all namespaces"
         case ["admit", "api", what, namespace] if what in ASKING:

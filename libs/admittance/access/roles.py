@@ -169,7 +169,8 @@ def problems(user: User, *, is_stored: bool = False) -> list[str]:
         return [*filter(None, found), f'role "{user.role}" is not known; {hint}']
     for what, values in _named(user).items():
         if what in role.needs and not values:
-            found.append(f"the role {role.name} needs {what.option}")
+            made = ", which `user` makes," if role.name == subjects.OWNER else ""
+            found.append(f"the role {role.name}{made} needs {what.option}")
         if values and what not in (*role.needs, *role.takes):
             found.append(f"the role {role.name} takes no {what.option}")
         if what is Names.NAMESPACES and not is_stored:

@@ -215,7 +215,7 @@ def test_check_says_which_rule_allows(
     ("words", "status", "sentence"),
     [
         (["add", "usr", "x"], 2, 'role "usr" is not known; did you mean "user"?'),
-        (["add", "user", "x"], 2, "the role owner needs --namespace"),
+        (["add", "user", "x"], 2, "the role owner, which `user` makes, needs --namespace"),
         (["add", "viewer", "x", "--any-workload"], 2, "--any-workload is for the role user"),
         (["add", "viewer", "x", "--unix", "nobody"], 2, "the role viewer submits no jobs"),
         (["run-as", "ada=1"], 2, "it must be user:NAME=UNIX_USER"),

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.access.missing_right import missing_right
+from admittance.access.missing_right import missing_right, refusal_of
 
 
 @pytest.mark.parametrize(
     ("subject", "right"),
     [
         ("admit.api.objects._", "list objects of all namespaces"),
-        (
-            "admit.api.objects",
-            "list objects of all namespaces or without a namespace, of which it may read one by "
-            "its name",
-        ),
+        ("admit.api.objects", "list objects without a namespace"),
         ("admit.api.objects.team-b", "list objects of namespace team-b"),
         ("admit.api.pending", "list pending workloads of all namespaces"),
         ("admit.api.logs.team-b", "read the output of jobs of namespace team-b"),
@@ -39,3 +35,15 @@ def test_a_missing_right_is_a_sentence(subject: str, right: str) -> None:
     denial = f"this login may not publish to {subject}"
     assert missing_right("user", ["team-a"], denial) == f"role user of team-a may not {right}"
     assert missing_right("", [], denial) == f"this login may not {right}"
+
+
+def test_a_refusal_is_one_sentence_with_the_right_and_the_way_out() -> None:
+    denial = "this login may not publish to admit.api.objects"
+    assert refusal_of("owner", ["team-a"], denial) == (
+        f"role owner of team-a may not list objects without a namespace ({denial}): "
+        "read one by its name, or use another login"
+    )
+    assert refusal_of("owner", ["team-a"], f"{denial}._").endswith(
+        " may not list objects of all namespaces (this login may not publish to "
+        "admit.api.objects._): use another login, or have an administrator give it this right"
+    )

@@ -47,7 +47,9 @@ _FIELDS: Final = (
     "name, namespace, index, labels and annotations of the pod; with another field the job fails"
 )
 _FIELD: Final = re.compile(r"metadata\.(name|namespace|(labels|annotations)\['[^']+'\])")
-_FAILS: Final = "a job that mounts it fails: it exists only in a Kubernetes cluster"
+_FAILS: Final = (
+    "no volume is made, since it exists only in a Kubernetes cluster; a job that mounts it fails"
+)
 _ONE_MACHINE: Final = "all pods run on the machine of their runner"
 _IO: Final = "standard input is empty, and output is not a terminal"
 

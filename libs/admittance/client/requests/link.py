@@ -408,14 +408,18 @@ class Link:
 
     def _not_allowed(self, what: str, error: Exception) -> NotAllowed:
         # `missing_right` is imported late: its imports take time, and most programs need none.
-        from admittance.access.missing_right import missing_right
+        from admittance.access.missing_right import refusal_of
 
         nc = self.bus.nc
-        right = missing_right(nc.role, nc.namespaces, nc.denied) + ": " if nc.denied else ""
-        return NotAllowed(
-            f"{right}{what}: {error}; use another login, or have an administrator give it this "
-            "right"
-        )
+        denial = nc.denied
+        if not denial:
+            return NotAllowed(f"{what}: {error}; use another login, or one with this right")
+        # The error has the subject as the request spells it, the connection in lower case.
+        spelled = str(error)
+        if denial.lower() in spelled.lower():
+            at = spelled.lower().index(denial.lower())
+            denial = spelled[at : at + len(denial)]
+        return NotAllowed(refusal_of(nc.role, nc.namespaces, denial))
 
     async def settle(self, sequence: int, namespace: str) -> SettledReply:
         """The outcome of the fact at sequence, about an object of the namespace, once that fact and
