@@ -41,6 +41,23 @@ LISTS: Final[Mapping[str, str]] = {
 }
 """The error for an argument of that name that is no list."""
 
+NAMES: Final = frozenset(
+    {
+        "name",
+        "namespace",
+        "kind",
+        "queue",
+        "cluster_queue",
+        "cohort",
+        "check",
+        "priority_class",
+        "user",
+    }
+)
+"""The arguments that name something."""
+NAME_MAX: Final = 253
+"""The most characters of a name. A server ends the connection for a subject that is too long."""
+
 _WORDS: Final[Mapping[object, str]] = {
     str: "a text",
     bytes: "bytes",
@@ -88,6 +105,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
                 raise BadInput(f"{name} is empty")
             if problem := _problem(name, value, hint):
                 raise BadInput(problem)
+            if name in NAMES and isinstance(value, str) and len(value) > NAME_MAX:
+                raise BadInput(
+                    f"{name} has {len(value)} characters, at most {NAME_MAX} are allowed"
+                )
             bound.arguments[name] = value
         return bound
 

@@ -219,7 +219,10 @@ def check_timeout(seconds: float | None) -> float | None:
     """The time limit in seconds. Raises BadInput if it is not a positive number."""
     if seconds is not None and not seconds > 0:
         raise BadInput(f"timeout {seconds!r} is not a positive number of seconds")
-    return seconds
+    try:
+        return None if seconds is None else float(seconds)
+    except OverflowError:
+        raise BadInput("timeout is too great a number") from None
 
 
 # The thread of a `SyncClient`. ----------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import fields
+from typing import Final
 
 from admittance.api.names import label_error
 from admittance.client.errors import BadInput, NotAllowed, Unavailable
@@ -44,12 +46,20 @@ def scope_of(
     return None
 
 
-def _check_files(access: ConnectionOptions) -> None:
-    """Raises BadInput if a file of the login or of TLS does not exist."""
-    for one in ("creds", "password_file", "token_file", "tls_ca", "tls_cert", "tls_key"):
-        path = getattr(access, one)
-        if path and not Path(path).is_file():
-            raise BadInput(f"{one} {path}: there is no such file")
+FILES: Final = ("creds", "password_file", "token_file", "tls_ca", "tls_cert", "tls_key")
+"""The options that name a file."""
+
+
+def _check_options(access: ConnectionOptions) -> None:
+    """Raises BadInput for an option of a wrong type, and for a missing file."""
+    for one in fields(access):
+        value = getattr(access, one.name)
+        if value is not None and not isinstance(value, str | bool | os.PathLike):
+            raise BadInput(f"{one.name} of the connection options is not a text")
+    for name in FILES:
+        path = getattr(access, name)
+        if path and not os.path.isfile(path):  # noqa: PTH113  (False for a text that is no path)
+            raise BadInput(f"{name} {path!r}: there is no such file")
 
 
 async def open_link(
@@ -61,6 +71,9 @@ async def open_link(
 ) -> Link:
     """A connection; the arguments are those of `Client.connect`."""
     space = namespace_of(namespace, "")
+    for name, value in environ.items():
+        if not isinstance(value, str):
+            raise BadInput(f"environ: the value of {name} is not a text")
     if url is not None and context is not None:
         raise BadInput("url and context both name a server: give one")
     try:
@@ -72,7 +85,7 @@ async def open_link(
             server = server_url(environ, url)
             access = options or connection_options(environ, url=url)
         read_urls(server)
-        _check_files(access)
+        _check_options(access)
     except (BadOptions, BadContext, BadUrl) as error:
         raise BadInput(str(error)) from None
     try:

@@ -84,6 +84,13 @@ SAID: dict[str, Callable[[Client], object]] = {
     "name 5 is not a text": lambda c: c.submit(["x"], name=5),  # type: ignore[arg-type]
     "name is empty": lambda c: c.job(""),
     "name '\\ud800' is not a text of Unicode": lambda c: c.get("workload", "\ud800"),
+    "name has 254 characters, at most 253 are allowed": lambda c: c.explain("x" * 254),
+    "timeout is too great a number": lambda c: c.wait("x", timeout=10**400),
+    "creds of the connection options is not a text": lambda _: Client.connect(
+        "nats://127.0.0.1:1",
+        options=ConnectionOptions(creds=5),  # type: ignore[arg-type]
+    ),
+    "environ: the value of A is not a text": lambda _: Client.connect(environ={"A": 5}),  # type: ignore[dict-item]
     "kind is empty": lambda c: c.delete("", "x"),
     "count True is not a whole number": lambda c: c.submit(["x"], count=True),
     "name does not go with all_namespaces": lambda c: c.events("x", all_namespaces=True),
@@ -109,7 +116,7 @@ SAID: dict[str, Callable[[Client], object]] = {
     "priority 1.5 is not a whole number": lambda c: c.set_priority("x", 1.5),  # type: ignore[arg-type]
     f"the priority {2**31} is not a 32-bit number": lambda c: c.set_priority("x", 2**31),
     "options 5 is not of the type ConnectionOptions": lambda _: Client.connect(options=5),  # type: ignore[arg-type]
-    "creds /no/file: there is no such file": lambda _: Client.connect(
+    "creds '/no/file': there is no such file": lambda _: Client.connect(
         "nats://127.0.0.1:1", options=ConnectionOptions(creds="/no/file")
     ),
     "manifests: 5 is not a dict or a manifest of admittance.api": lambda c: c.apply([5]),  # type: ignore[list-item]
