@@ -341,7 +341,7 @@ def requests_of(**given: str | float | None) -> dict[str, str]:
 KEY_MAX: Final = 200
 """The most characters of a submission's key."""
 NAME_AND_KEY: Final = (
-    "a submission with a name can be repeated without a key: leave out the name, or the key"
+    "a name and a key both name the job, and a key only one: leave out the name, or the key"
 )
 
 
