@@ -204,7 +204,7 @@ class EmbeddedServer:
         ``accounts``: lines of the configuration with accounts and users (`server_accounts`); "":
         the server demands no credentials.
         """
-        self.data_dir = data_dir.resolve()
+        self.data_dir = Path(os.path.realpath(data_dir))
         self._wanted_port = port
         self._member = member
         self._accounts = accounts

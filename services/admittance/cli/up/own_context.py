@@ -24,7 +24,7 @@ def write_own_context(
     context is gone; else prints how to use the new one. If the context cannot be written, prints a
     warning that says what commands need instead.
     """
-    own = Context(name=local_name(url), url=url, creds=creds, data_dir=str(data_dir.resolve()))
+    own = Context(name=local_name(url), url=url, creds=creds, data_dir=os.path.realpath(data_dir))
     try:
         kept = None if use else _running_current(env, own)
         contexts.write(env, own, current=kept is None)

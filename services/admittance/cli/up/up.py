@@ -124,10 +124,16 @@ def refuse_wrong(options: Options, executor: str | None) -> None:
                 raise BadInput(f"{name if value else variable} {given}: {error}") from None
 
 
+def with_real_folder(options: Options) -> Options:
+    return options._replace(data_dir=Path(os.path.realpath(options.data_dir)))
+
+
 async def up(call: Call, options: Options) -> int:
     """Runs all services until a stop signal; prints ``ready nats://…`` once all are ready."""
     executor = options.executor if options.runner else None
     refuse_wrong(options, executor)
+    # One spelling of the folder, for the paths in contexts and in the files of the server.
+    options = with_real_folder(options)
     if executor is not None:
         # The runner checks the executor as well, but only after everything else has started.
         await check_executor(executor, job_rules(call, options))
