@@ -288,9 +288,8 @@ class SchedulerService:
                     log.warning("domains_not_taken", error=str(error))
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)
                 self._leading.changed.set()
-            for domain in self._leading.lease.leads():
-                if domain not in self._core.owned():
-                    self._core.own(domain)
+            for domain in set(self._leading.lease.leads()) - self._core.owned():
+                self._core.own(domain)
             self._changed.set()
             await self._leading.changed.wait()
 

@@ -14,6 +14,7 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
+from admittance.scheduling.scheduler import Scheduler
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
@@ -213,3 +214,27 @@ async def test_manifests_are_written_after_the_predecessor_s_open_work(
     entries = await read_all(bus, "workload.>")
     assert len(entries) == 4000
     assert max(entry.revision for entry in entries) < written.revision
+
+
+async def test_a_change_costs_the_scheduler_no_look_at_each_domain_that_it_leads(
+    cluster: Cluster, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for service in ("scheduler", "workload-controller"):
+        await cluster.start(service)
+    await apply(bus, *queues(*(f"cq-{number}" for number in range(40)), cpu=CPU))
+    calls: list[None] = []
+    owned = Scheduler.owned
+
+    def counted(core: Scheduler) -> frozenset[str]:
+        calls.append(None)
+        return owned(core)
+
+    monkeypatch.setattr(Scheduler, "owned", counted)
+
+    async def leads_all() -> bool:
+        return any(len(one.leads) >= 41 for one in await health(bus))
+
+    await apply(bus, *queues("cq-new", cpu=CPU))
+    await eventually(leads_all)
+    # Two for each change that it hears of, of which there are a hundred.
+    assert 0 < len(calls) < 400
