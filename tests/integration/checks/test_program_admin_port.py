@@ -204,4 +204,4 @@ async def test_a_program_with_a_wrong_setting_ends_with_one_line(
         )
         _, said = await within(process.communicate())
     assert process.returncode == 1
-    assert said.decode().splitlines() == [line.format(address=address)]
+    assert said.decode().splitlines() == [f"error: {line.format(address=address)}"]
