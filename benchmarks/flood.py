@@ -32,8 +32,8 @@ from admittance.events.requests import Apply, ApplyReply, Settled, SettledReply
 from admittance.runtime import chance, clock
 from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import SetupError, Unavailable
+from admittance.runtime.nats.connection_options import ConnectionOptions
 
 VERSION: Final = "kueue.x-k8s.io/v1beta2"
 LIMIT: Final = 300.0

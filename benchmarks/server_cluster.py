@@ -22,9 +22,9 @@ from admittance.cli.up.lock import Lock
 from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.embedded_server import ClusterServer, EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Unavailable, is_temporary
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 
 NAME: Final = "admittance"
 USERS: Final = 'include "../auth/auth.conf"'

@@ -29,8 +29,8 @@ from admittance.events import codec, facts
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import connection_options
 from admittance.runtime.errors import AdmittanceError, SetupError
+from admittance.runtime.nats.connection_options import connection_options
 
 
 class Tally:

@@ -15,7 +15,7 @@ import containers
 import pytest
 from containers import ROOT, Deployment, docker
 
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
 from support.old_version import unpack
 from system.test_locked_up import Folder, stored

@@ -12,7 +12,7 @@ from containers import ROOT, Deployment, docker
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import all_streams
-from admittance.runtime.connection_options import ConnectionOptions
+from admittance.runtime.nats.connection_options import ConnectionOptions
 
 pytestmark = pytest.mark.deploy
 

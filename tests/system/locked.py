@@ -21,8 +21,8 @@ from admittance.events.requests import Apply
 from admittance.runtime.auth_store import credentials_text
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import problems_of, stream_infos
-from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.jwt_issuer import KEYS, JwtIssuer, new_issuer_key, new_key, sign_jwt
+from admittance.runtime.nats.connection_options import ConnectionOptions
 from support.cluster import Cluster
 from support.fork_server import Answer, run_admit
 from support.nats.logins import write_secret

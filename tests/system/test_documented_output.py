@@ -20,7 +20,7 @@ from test_cli import Up
 
 from admittance.events.subjects import token
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.connection_options import connection_options
+from admittance.runtime.nats.connection_options import connection_options
 from support.cluster import Cluster
 from support.documents import ROOT, Block, console_blocks, differences
 from support.fork_server import run_admit

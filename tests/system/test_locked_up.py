@@ -25,7 +25,7 @@ from admittance.events.subjects import SUMMARIES
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.bus.streams import KV_CLAIMS, all_streams
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
 from support.fork_server import Answer, run_admit
 from support.forked_system import start

@@ -12,8 +12,8 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import all_streams
-from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import Refused
+from admittance.runtime.nats.connection_options import ConnectionOptions
 from support.cluster import Cluster, Service
 from support.fork_server import run_admit
 from support.nats.logins import NKey, write_secret

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -265,6 +266,12 @@ def test_the_public_packages_export_these_names() -> None:
     assert sorted(admittance.checks.__all__) == CHECKS.split()
     assert sorted(admittance.providers.__all__) == PROVIDERS.split()
     assert sorted(admittance.client.__all__) == CLIENT.split()
+
+
+def test_the_options_of_a_connection_have_their_documented_address() -> None:
+    module = import_module("admittance.runtime.connection_options")
+    assert module.ConnectionOptions is admittance.client.ConnectionOptions
+    assert f"`{module.__name__}.ConnectionOptions`" in (ROOT / "docs/settings.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from admittance.client.requests.objects import BucketObject, Change
     from admittance.client.requests.waits import Result
     from admittance.client.sync_client import SyncClient, SyncJob
-    from admittance.runtime.connection_options import ConnectionOptions
+    from admittance.runtime.nats.connection_options import ConnectionOptions
 
 __all__ = [
     "BadInput",
@@ -61,7 +61,7 @@ _HOMES = {
     "BucketObject": "admittance.client.requests.objects",
     "Change": "admittance.client.requests.objects",
     "Client": "admittance.client.client",
-    "ConnectionOptions": "admittance.runtime.connection_options",
+    "ConnectionOptions": "admittance.runtime.nats.connection_options",
     "Job": "admittance.client.job",
     "Result": "admittance.client.requests.waits",
     "SyncClient": "admittance.client.sync_client",

@@ -44,7 +44,7 @@ from admittance.events.requests import (
 from admittance.events.shapes import PodLog
 from admittance.events.whatif import SimulateReply
 from admittance.runtime import clock
-from admittance.runtime.connection_options import ConnectionOptions
+from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload
 

@@ -10,17 +10,17 @@ from typing import Final
 from admittance.api.names import label_error
 from admittance.client.errors import BadInput, NotAllowed, Unavailable
 from admittance.client.requests.link import Link
-from admittance.runtime import contexts
 from admittance.runtime import errors as bus_errors
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import (
+from admittance.runtime.nats import contexts
+from admittance.runtime.nats.connection_options import (
     BadOptions,
     ConnectionOptions,
     connection_options,
     server_url,
 )
-from admittance.runtime.contexts import BadContext
-from admittance.runtime.server_url import BadUrl, read_urls, shown
+from admittance.runtime.nats.contexts import BadContext
+from admittance.runtime.nats.server_url import BadUrl, read_urls, shown
 from admittance.runtime.telemetry.logger import silent
 
 

@@ -24,9 +24,9 @@ from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import ProgramDurables
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
+from admittance.runtime.nats.protocol import parse_headers
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import tracing
-from admittance.runtime.wire import parse_headers
 
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059

@@ -30,8 +30,8 @@ from admittance.providers.request import Request
 from admittance.providers.request_worker import CapacityReleaser, RequestWorker
 from admittance.providers.status_store import StatusPublisher, StatusStore
 from admittance.runtime import clock
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.nats import micro
 from admittance.runtime.process.settings import Settings
 from admittance.sdk.program import GRACE_SECONDS, Program, heartbeat_message
 from admittance.sdk.requests import IncomingMessage, OpenDeliveries, RequestSource
@@ -241,7 +241,7 @@ class ProviderService(Worker[Provider]):
         # The provider answers queries before it sends its first heartbeat: the provisioning check
         # sends queries right after that heartbeat.
         answering = await micro.serve(
-            self._bus,
+            self._bus.nc,
             f"provider-{self._provider.name}",
             self._settings.instance,
             {f"admit.api.provider.{token(self._provider.name)}": self._query},

@@ -17,10 +17,10 @@ import msgspec
 from admittance.access.users import User, next_expiry
 from admittance.runtime import clock
 from admittance.runtime.auth_store import AuthStore
-from admittance.runtime.bus.connection import Connection
-from admittance.runtime.bus.opening import open_system_connection
-from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
+from admittance.runtime.nats.connection import Connection
+from admittance.runtime.nats.connection_options import ConnectionOptions
+from admittance.runtime.nats.opening import open_system_connection
 from admittance.runtime.tasks import raise_if_cancelled
 from admittance.runtime.telemetry.logger import LogThrottle, logger
 

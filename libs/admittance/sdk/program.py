@@ -21,14 +21,14 @@ from admittance.events.base import clipped_message
 from admittance.events.names import token
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import (
+from admittance.runtime.errors import AccessDenied, SetupError, Unavailable, is_temporary
+from admittance.runtime.nats.connection_options import (
     VARIABLES,
     BadOptions,
     ConnectionOptions,
     connection_options,
     names_a_login,
 )
-from admittance.runtime.errors import AccessDenied, SetupError, Unavailable, is_temporary
 from admittance.runtime.process.admin import admin_port
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often

@@ -18,10 +18,10 @@ from admittance.events.subjects import STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
-from admittance.runtime.wire import Headers, text_of
+from admittance.runtime.nats.protocol import Headers, text_of
 
 if TYPE_CHECKING:
-    from admittance.runtime.bus.connection import Subscription
+    from admittance.runtime.nats.connection import Subscription
 
 PROGRESS_SECONDS: Final = 7.0
 """How often the acknowledgement deadlines of open deliveries are extended. The server redelivers a

@@ -29,7 +29,7 @@ from admittance.conformance.program import OwnServer, embedded
 from admittance.conformance.provider_cases import TITLES
 from admittance.conformance.provider_requester import RequestShape
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import NO_OPTIONS
+from admittance.runtime.nats.connection_options import NO_OPTIONS
 from admittance.runtime.telemetry import logs
 
 OnCase: TypeAlias = Callable[[str], None]

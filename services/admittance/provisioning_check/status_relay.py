@@ -17,10 +17,10 @@ import msgspec
 from admittance.events.subjects import PROVIDER_STATUSES, PROVIDERS
 from admittance.runtime.bus.bucket import OPERATION, TTL
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.jetstream import EXPECTED, MESSAGE_ID, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.nats.jetstream import EXPECTED, MESSAGE_ID, Outgoing
+from admittance.runtime.nats.protocol import parse_headers, text_of
 from admittance.runtime.tasks import cancel_and_wait
-from admittance.runtime.wire import parse_headers, text_of
 
 STATUSES: Final = f"{PROVIDER_STATUSES}*.*"
 PASSED: Final = (EXPECTED, MESSAGE_ID, OPERATION, TTL)

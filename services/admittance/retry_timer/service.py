@@ -24,11 +24,12 @@ from admittance.events.requests import Settled, SettledReply, TimersReply
 from admittance.events.subjects import TIMER_DUE
 from admittance.lease import RETRY_TIMER
 from admittance.runtime import chance, clock
-from admittance.runtime.bus import history, micro, timers
+from admittance.runtime.bus import history, timers
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.nats import micro
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -241,7 +242,7 @@ class ScheduleReconciler:
         await timers.purge_copied(self._bus)
         if first:
             self._serving = await micro.serve(
-                self._bus, SERVICE, self._settings.instance, {"admit.api.timers": self._status}
+                self._bus.nc, SERVICE, self._settings.instance, {"admit.api.timers": self._status}
             )
             self.ready = True
             log.info("serving", standing=len(found), wanted=len(self.core.wanted))

@@ -38,11 +38,11 @@ from admittance.runner.output.namespace_limit import NamespaceOutput
 from admittance.runner.run_checks import FailureReports, check_runs
 from admittance.runner.run_manager import RunManager
 from admittance.runtime import clock
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry import tracing
@@ -228,7 +228,7 @@ async def _serve(
             "admit.api.health": health,
             **{f"admit.api.logs.{space}": logs.handle for space in spaces},
         }
-        served = await micro.serve(bus, SERVICE, settings.instance, {}, every_instance=endpoints)
+        served = await micro.serve(bus.nc, SERVICE, settings.instance, {}, every_instance=endpoints)
         following_claims = follow_bucket(
             bus,
             (">",),

@@ -35,7 +35,6 @@ from admittance.events.requests import (
 from admittance.events.subjects import BUCKET, USAGE, subject_of
 from admittance.events.whatif import Fit, FitReply
 from admittance.runtime import chance, clock
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Fenced, Refused, Unavailable, is_temporary
@@ -43,6 +42,7 @@ from admittance.runtime.leader.barriers import read_echo
 from admittance.runtime.leader.leader_elected_service import leader_metrics
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import fence
+from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
@@ -124,7 +124,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     scheduler = SchedulerService(bus, leading, config)
     simulations = Simulations(settings, config)
     service = await micro.serve(
-        bus,
+        bus.nc,
         SERVICE,
         settings.instance,
         {

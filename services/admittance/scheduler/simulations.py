@@ -20,8 +20,8 @@ import structlog
 
 from admittance.events.names import plain
 from admittance.events.whatif import Simulate, SimulationTask
-from admittance.runtime.bus.micro import Parts, Turns
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.nats.micro import Parts, Turns
 from admittance.runtime.process.settings import Settings
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import changed_limits, limits_of

@@ -28,12 +28,12 @@ from admittance.events.requests import FamiliesReply
 from admittance.events.subjects import WorkloadName, subject_of, workload_name
 from admittance.lease import VARIANT_CONTROLLER
 from admittance.runtime import clock
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import known_secret, message_id
 from admittance.runtime.errors import Refused, Unavailable, is_temporary
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
@@ -201,7 +201,7 @@ class FamilyReconciler:
 
     async def _serve(self) -> None:
         self._serving = await micro.serve(
-            self._bus, SERVICE, self._settings.instance, {"admit.api.families": self._status}
+            self._bus.nc, SERVICE, self._settings.instance, {"admit.api.families": self._status}
         )
         self.ready = True
         log.info("serving", families=len(self.core))

@@ -42,10 +42,11 @@ from admittance.events.subjects import CAPACITY, RESTORED, USER_REQUESTS, object
 from admittance.provisioning.records import read_record
 from admittance.quota.references import BOTH, Sharing
 from admittance.runtime import clock
-from admittance.runtime.bus import bucket, history, micro
+from admittance.runtime.bus import bucket, history
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.errors import StaleRevision
+from admittance.runtime.nats import micro
 from admittance.workload.bucket_reader import names_of, read_whole
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
 from admittance.workload_controller.commit_writer import GUARD_KEY
@@ -101,7 +102,7 @@ class Endpoints:
     async def start(self) -> None:
         """Starts to answer requests to the endpoints."""
         self._service = await micro.serve(
-            self._bus,
+            self._bus.nc,
             SERVICE,
             self._instance,
             {

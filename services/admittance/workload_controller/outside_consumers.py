@@ -38,12 +38,12 @@ from admittance.events.subjects import (
     runner_orders,
 )
 from admittance.events.system import RunnerAnnouncement
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import delete_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import NO_CONSUMER, Consumers, list_consumers
 from admittance.runtime.bus.history import next_from_leader
 from admittance.runtime.errors import Refused
+from admittance.runtime.nats import micro
 
 ACK_WAIT_SECONDS: Final = 30.0
 UNUSED_NANOSECONDS: Final = 30_000_000_000

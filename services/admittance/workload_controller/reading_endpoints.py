@@ -29,10 +29,11 @@ from admittance.events.subjects import (
 )
 from admittance.events.system import DeadLetter
 from admittance.runtime import clock
-from admittance.runtime.bus import bucket, micro
+from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last, read_in_order
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.nats import micro
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload_controller.outside_consumers import OutsideConsumers
 

@@ -41,11 +41,11 @@ from admittance.events.subjects import (
 )
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import Subscription
 from admittance.runtime.errors import Busy, Refused, Unavailable
+from admittance.runtime.nats.connection import Subscription
+from admittance.runtime.nats.protocol import frame, parse_headers, text_of
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.tracing import extract
-from admittance.runtime.wire import frame, parse_headers, text_of
 from admittance.workload_controller.commit_writer import outgoing_of
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 

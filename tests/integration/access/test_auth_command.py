@@ -23,7 +23,6 @@ from admittance.cli.commands.program import invoke
 from admittance.runtime import clock, server_reload
 from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import (
     AccessDenied,
     AdmittanceError,
@@ -31,6 +30,7 @@ from admittance.runtime.errors import (
     SetupError,
     Unavailable,
 )
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.server_reload import apply_users, reload, remove_expired_users
 from support.requests import eventually
 from support.servers import ConfiguredServer, until, within
@@ -375,7 +375,7 @@ async def test_server_without_accounts_is_named(
         def warning(self, event: str, **fields: object) -> None:
             lines.append(f"{event} {fields}")
 
-    monkeypatch.setattr("admittance.runtime.bus.opening.log", Log())
+    monkeypatch.setattr("admittance.runtime.nats.opening.log", Log())
     server = ConfiguredServer(tmp_path / "open", 'jetstream { store_dir: "STORE" }\n')
     await server.start()
     try:

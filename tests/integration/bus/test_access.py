@@ -23,8 +23,8 @@ from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, Unavailable
+from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
 from support.servers import ConfiguredServer, until, within

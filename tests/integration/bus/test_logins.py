@@ -16,13 +16,13 @@ from admittance.cli.commands.program import invoke
 from admittance.providers import Provider
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.connection_options import (
+from admittance.runtime.errors import AccessDenied
+from admittance.runtime.nats.connection_options import (
     OPTIONS,
     VARIABLES,
     ConnectionOptions,
     connection_options,
 )
-from admittance.runtime.errors import AccessDenied
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.supervise import serve
 from support.nats.logins import Authority, NKey, Operator, write_secret

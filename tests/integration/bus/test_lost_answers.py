@@ -13,16 +13,17 @@ from nats.aio.client import Srv
 
 from admittance.runtime import clock
 from admittance.runtime.bus import bus as bus_module
-from admittance.runtime.bus import history, jetstream
+from admittance.runtime.bus import history
 from admittance.runtime.bus.bucket import get, get_directly, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.connection import Connection
-from admittance.runtime.bus.opening import CLUSTER_PING_SECONDS, PING_SECONDS
 from admittance.runtime.bus.puller import Puller
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import echo_key, write_echoes
 from admittance.runtime.leader.leader_elector import LeaderElector
+from admittance.runtime.nats import jetstream
+from admittance.runtime.nats.connection import Connection
+from admittance.runtime.nats.opening import CLUSTER_PING_SECONDS, PING_SECONDS
 from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload_controller import commit_writer
 from admittance.workload_controller.commit_writer import GUARD_KEY, WriteGuard

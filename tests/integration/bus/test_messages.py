@@ -10,10 +10,9 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.requests import Health, HealthReply
 from admittance.events.subjects import ALIVE_INSTANCE
 from admittance.events.system import DeadLetter
-from admittance.runtime.bus import messages, micro
+from admittance.runtime.bus import messages
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.connection import REQUESTS
 from admittance.runtime.bus.messages import (
     SECRET_KEY,
     deployment_secret,
@@ -23,6 +22,8 @@ from admittance.runtime.bus.messages import (
 )
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.nats import micro
+from admittance.runtime.nats.connection import REQUESTS
 from support.nats.system_subjects import endpoints
 from support.servers import LIMIT, until, within
 
@@ -79,7 +80,7 @@ async def test_one_bad_request_does_not_affect_later_requests(bus: Bus) -> None:
             raise RuntimeError("a bug")
         return HealthReply(service="s", instance=subject)
 
-    service = await micro.serve(bus, "scheduler", "i-1", {"admit.api.health": health})
+    service = await micro.serve(bus.nc, "scheduler", "i-1", {"admit.api.health": health})
     for bad in (b"", b"\xff", b"[1]", b"[" * 100_000, b'{"bug": 1}'):
         answer = await bus.nc.request("admit.api.health", bad, timeout=LIMIT)
         assert answer.headers is not None
@@ -122,7 +123,7 @@ async def test_a_request_with_the_subject_of_a_fact_for_its_answer_is_dropped(bu
         asked.append(data)
         return HealthReply(service="runner", instance="i-1", ready=True)
 
-    service = await micro.serve(bus, "runner", "i-1", {"admit.api.health": health})
+    service = await micro.serve(bus.nc, "runner", "i-1", {"admit.api.health": health})
     heard: list[str] = []
 
     async def hear(message: Msg) -> None:

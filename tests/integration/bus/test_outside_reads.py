@@ -11,7 +11,7 @@ import pytest
 from admittance.events.reading_requests import Objects, ObjectsReply
 from admittance.events.requests import Events, EventsReply
 from admittance.runtime import clock
-from admittance.runtime.bus import history, micro
+from admittance.runtime.bus import history
 from admittance.runtime.bus.bucket import Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import StoredMessage, last_by_direct_get
@@ -25,6 +25,7 @@ from admittance.runtime.bus.outside_reads import (
     request_in_parts,
 )
 from admittance.runtime.errors import StaleRevision
+from admittance.runtime.nats import micro
 from admittance.workload_controller import reading_endpoints as endpoints
 from admittance.workload_controller.reading_endpoints import reading_endpoints
 from support.servers import within
@@ -105,7 +106,7 @@ async def test_a_list_of_several_pages_has_every_object(bus: Bus) -> None:
     await bus.publish(delete_message("workload.ns.w7", expected=None))
     await put(bus, "workload.other.one", "{}")
     await put(bus, "clusterqueue.q", "{}")
-    await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
+    await micro.serve(bus.nc, "workload-controller", "test", reading_endpoints(bus))
 
     async def listed(kind: str, namespace: str | None) -> list[Entry]:
         async def ask(request: Objects, on_first: FirstPart) -> list[ObjectsReply]:
@@ -133,7 +134,7 @@ async def test_a_long_page_comes_in_parts_and_a_page_without_parts_is_cut(bus: B
     value = json.dumps("x" * 400_000).encode()
     keys = [f"workload.ns.w{number}" for number in range(7)]
     await bus.publish_all([put_message(one, value, expected=None) for one in keys])
-    await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
+    await micro.serve(bus.nc, "workload-controller", "test", reading_endpoints(bus))
     subject = objects_subject("ns")
     parts = await request_in_parts(
         bus, subject, b'{"kind":"workload","inParts":true}', ObjectsReply
@@ -159,7 +160,7 @@ async def test_a_list_waits_for_a_replica_that_lags(
         return StoredMessage(newest.pop(0), clock.now(), "", b"")
 
     monkeypatch.setattr(endpoints, "last", last)
-    await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
+    await micro.serve(bus.nc, "workload-controller", "test", reading_endpoints(bus))
     asked = objects_subject("ns"), b'{"kind":"workload"}'
     reply = msgspec.json.decode(await within(bus.request(*asked)), type=ObjectsReply)
     assert [one.key for one in reply.objects] == ["workload.ns.one"]

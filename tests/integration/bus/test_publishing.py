@@ -10,9 +10,9 @@ from nats.aio.msg import Msg
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus import bus as bus_module
 from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.bus.jetstream import RESEND_SECONDS, PendingAcks
 from admittance.runtime.errors import Fenced, Refused, Repeated, StaleRevision, TooBig, Unavailable
 from admittance.runtime.leader import lease_store
+from admittance.runtime.nats.jetstream import RESEND_SECONDS, PendingAcks
 from support.nats import leases
 from support.servers import LIMIT, TestServer, within
 

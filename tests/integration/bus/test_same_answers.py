@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.wire import description, parse_headers, status
+from admittance.runtime.nats.protocol import description, parse_headers, status
 from simulation.nats.simulated_server import SimulatedServer
 from simulation.virtual_time.loop import VirtualLoop
 from support.servers import LIMIT, TestServer, until, within

@@ -239,7 +239,7 @@ async def test_a_server_without_jetstream_says_so(
 async def test_a_server_older_than_2_12_says_so(
     nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.runtime.bus.opening.OLDEST_SERVER", (99, 0))
+    monkeypatch.setattr("admittance.runtime.nats.opening.OLDEST_SERVER", (99, 0))
     with pytest.raises(SetupError, match=r"is nats-server 2\.\d+\.\d+: Admittance needs"):
         await Bus.connect(nats_server.url, name="test")
 

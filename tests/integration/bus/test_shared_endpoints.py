@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from admittance.events.requests import Reply
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.nats import micro
 from support.servers import within
 
 pytestmark = pytest.mark.bus
@@ -22,7 +22,7 @@ async def test_waiting_requests_of_a_namespace_leave_room_for_others(bus: Bus) -
             await done.wait()
         return Reply()
 
-    serving = await micro.serve(bus, "test", "i", {"admit.api.wait.*": wait})
+    serving = await micro.serve(bus.nc, "test", "i", {"admit.api.wait.*": wait})
     crowd = [
         asyncio.create_task(bus.nc.request("admit.api.wait.a", b"", timeout=60))
         for _ in range(micro.CONCURRENT_MAX + 1)

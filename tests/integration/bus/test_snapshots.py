@@ -17,9 +17,9 @@ from admittance.runtime import snapshots
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.connection import Connection
 from admittance.runtime.bus.streams import KV_LOG
 from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.nats.connection import Connection
 from support.servers import TestServer
 
 pytestmark = pytest.mark.bus

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from admittance.events.subjects import STREAM, TELEMETRY_DURABLE
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.nats import micro
 from admittance.telemetry import log_reader
 from admittance.telemetry.log_reader import LogReader
 from admittance.workload_controller.reading_endpoints import reading_endpoints
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
 
 @pytest.fixture(autouse=True)
 async def answers(bus: Bus) -> AsyncIterator[None]:
-    serving = await micro.serve(bus, "workload-controller", "test", reading_endpoints(bus))
+    serving = await micro.serve(bus.nc, "workload-controller", "test", reading_endpoints(bus))
     yield
     await serving.stop()
 

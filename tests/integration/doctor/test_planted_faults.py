@@ -28,8 +28,9 @@ from admittance.events import subjects
 from admittance.events.requests import HealthReply, TimersReply
 from admittance.events.shapes import Finding
 from admittance.runtime import clock
-from admittance.runtime.bus import micro, streams
+from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.nats import micro
 from admittance.runtime.telemetry import findings
 from admittance.telemetry.exporter import RECEIVER, OtlpExport
 from admittance.telemetry.span_metrics import SpanMetrics
@@ -239,7 +240,7 @@ async def _faults(bus: Bus, folder: Path, patch: pytest.MonkeyPatch) -> AsyncIte
         await until(lambda: export.finished == 1)
         stack.enter_context(findings.report_findings(export.findings))
         serving = await micro.serve(
-            bus,
+            bus.nc,
             "runner",
             "one",
             {"admit.api.timers": _timers},

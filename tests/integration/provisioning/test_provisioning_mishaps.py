@@ -21,9 +21,9 @@ from admittance.events.subjects import ALIVE_PROVISIONING, subject_of
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record
 from admittance.provisioning.steps import NOT_ACTIVE
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bucket import delete_message, get
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.nats import micro
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
 from support.builders import a_manifest
@@ -276,7 +276,9 @@ async def test_three_missed_heartbeats_make_the_check_inactive_until_the_next(
 
     await eventually(down)
     assert provider.booked == {request.id}, "it is down, and keeps what it has"
-    service = await micro.serve(bus, "provider-class", "bare", {"admit.api.provider.class": answer})
+    service = await micro.serve(
+        bus.nc, "provider-class", "bare", {"admit.api.provider.class": answer}
+    )
     try:
 
         async def back() -> bool:

@@ -25,11 +25,12 @@ from admittance.events.subjects import STREAM, subject_of, workload_key
 from admittance.runner.jobs.job_rules import JobRules
 from admittance.runner.jobs.rule_options import unix_user
 from admittance.runner.service import run
-from admittance.runtime.bus import micro, streams
+from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Refused
+from admittance.runtime.nats import micro
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -85,7 +86,7 @@ class RunnerTestbed:
     async def start_endpoints(self) -> None:
         """The workload-controller's endpoints answer from now on, until `endpoints` is stopped."""
         name = "workload-controller"
-        self.endpoints = await micro.serve(self.bus, name, "test", reading_endpoints(self.bus))
+        self.endpoints = await micro.serve(self.bus.nc, name, "test", reading_endpoints(self.bus))
 
     async def kill_server(self) -> None:
         os.kill(self.server.pid, signal.SIGKILL)

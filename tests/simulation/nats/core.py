@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final, Protocol
 
-from admittance.runtime.wire import parse_headers
+from admittance.runtime.nats.protocol import parse_headers
 from simulation.nats.stream import Answer, Stream
 from simulation.nats.subjects import Matches, is_literal, matching, status_block
 from simulation.virtual_time.loop import VirtualLoop

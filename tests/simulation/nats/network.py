@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Srv
 
-from admittance.runtime.bus.connection import Connection, Subscription
-from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import NoServer
+from admittance.runtime.nats.connection import Connection, Subscription
+from admittance.runtime.nats.connection_options import ConnectionOptions
 from simulation.nats import core
 from simulation.nats.core import Server, commands
 from simulation.virtual_time.loop import Process, VirtualLoop

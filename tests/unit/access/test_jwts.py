@@ -18,9 +18,9 @@ from admittance.access.server_config import INWARDS
 from admittance.access.users import User
 from admittance.runtime import clock
 from admittance.runtime.auth_store import AuthStore
-from admittance.runtime.bus.credentials import read_user_key
 from admittance.runtime.errors import SetupError
 from admittance.runtime.jwt_issuer import still_needed
+from admittance.runtime.nats.credentials import read_user_key
 
 
 def wanted(name: str = "ada", **fields: Any) -> User:

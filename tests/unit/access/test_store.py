@@ -10,8 +10,8 @@ import pytest
 
 from admittance.access.users import User
 from admittance.runtime.auth_store import AuthStore
-from admittance.runtime.bus.credentials import read_user_key
 from admittance.runtime.errors import SetupError
+from admittance.runtime.nats.credentials import read_user_key
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

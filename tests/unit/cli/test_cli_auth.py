@@ -8,8 +8,8 @@ import pytest
 from admittance.access.roles import ROLES
 from admittance.cli.commands import auth
 from admittance.cli.commands.program import invoke
-from admittance.runtime import contexts
-from admittance.runtime.contexts import Context
+from admittance.runtime.nats import contexts
+from admittance.runtime.nats.contexts import Context
 
 DEAD = "nats://127.0.0.1:1"
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="groups are for a runner that is root")

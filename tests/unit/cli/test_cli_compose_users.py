@@ -11,7 +11,7 @@ import pytest
 from admittance.cli.auth import compose
 from admittance.cli.commands.program import invoke
 from admittance.runtime.auth_store import AuthStore
-from admittance.runtime.connection_options import URL_VARIABLE
+from admittance.runtime.nats.connection_options import URL_VARIABLE
 
 
 @pytest.fixture

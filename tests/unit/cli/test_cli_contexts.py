@@ -12,8 +12,8 @@ import pytest
 from admittance.cli.support.link import with_running_server
 from admittance.cli.support.options import outer_call
 from admittance.cli.up.own_context import write_own_context
-from admittance.runtime import contexts
-from admittance.runtime.contexts import Context
+from admittance.runtime.nats import contexts
+from admittance.runtime.nats.contexts import Context
 
 FIRST, SECOND, THIRD = "first", "second", "third"
 

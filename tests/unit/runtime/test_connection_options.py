@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from admittance.cli.commands.program import invoke
-from admittance.runtime.connection_options import (
+from admittance.runtime.errors import SetupError
+from admittance.runtime.nats.connection_options import (
     VARIABLES,
     BadOptions,
     ConnectionOptions,
     connection_options,
 )
-from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import Settings
 
 ENV = {

@@ -10,8 +10,9 @@ import pytest
 
 from admittance.cli.commands.program import invoke
 from admittance.cli.support.options import UrlFrom, outer_call
-from admittance.runtime import contexts
-from admittance.runtime.connection_options import (
+from admittance.runtime.errors import SetupError
+from admittance.runtime.nats import contexts
+from admittance.runtime.nats.connection_options import (
     DEFAULT_URL,
     BadOptions,
     ConnectionOptions,
@@ -19,8 +20,7 @@ from admittance.runtime.connection_options import (
     names_a_login,
     server_url,
 )
-from admittance.runtime.contexts import BadContext, Context
-from admittance.runtime.errors import SetupError
+from admittance.runtime.nats.contexts import BadContext, Context
 from admittance.runtime.process.settings import Settings
 
 HOME = Context(name="home", url="nats://127.0.0.1:4333", creds="/home.creds")

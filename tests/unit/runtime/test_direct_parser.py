@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
-from admittance.runtime.wire import DirectParser, Handler
+from admittance.runtime.nats.protocol import DirectParser, Handler
 
 DIRECT, OTHER = 5, 12
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from admittance.runtime.bus.jetstream import FenceLane, Outcomes, Outgoing
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.nats.jetstream import FenceLane, Outcomes, Outgoing
 from support.servers import within
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.runtime.server_url import BadUrl, Login, ServerUrl, read_urls, shown
+from admittance.runtime.nats.server_url import BadUrl, Login, ServerUrl, read_urls, shown
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 
 from admittance.events.requests import Reply
-from admittance.runtime.bus.micro import Turns, in_turns
+from admittance.runtime.nats.micro import Turns, in_turns
 
 
 async def test_answers_of_namespaces_and_other_work_take_turns() -> None:

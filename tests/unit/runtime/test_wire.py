@@ -12,8 +12,8 @@ from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.runtime.bus.pull_consumer import read_reply
 from admittance.runtime.errors import Busy, Fenced, Full, Refused, StaleRevision, TooBig, refusal
 from admittance.runtime.leader import lease_store
+from admittance.runtime.nats.protocol import Headers, frame, parse_headers, status
 from admittance.runtime.telemetry import tracing
-from admittance.runtime.wire import Headers, frame, parse_headers, status
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 

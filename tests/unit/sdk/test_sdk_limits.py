@@ -13,7 +13,7 @@ from admittance.checks.controller import message_of
 from admittance.events.base import MESSAGE_MAX, WHOLE_MAX, clipped_message
 from admittance.providers import Accepted, Provisioned
 from admittance.providers.answers import DETAILS_MAX, VALUE_MAX, fitting_details
-from admittance.runtime.connection_options import NO_OPTIONS
+from admittance.runtime.nats.connection_options import NO_OPTIONS
 
 LONG = {f"key-{number}": "x" * VALUE_MAX for number in range(DETAILS_MAX)}
 UPDATES = [{"name": name, "annotations": LONG} for name in ("a", "b")]

@@ -35,7 +35,6 @@ from admittance.runtime import errors as bus_errors
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import NOT_PERMITTED, Bus, Outgoing
-from admittance.runtime.bus.jetstream import ask, request_errors
 from admittance.runtime.bus.outside_reads import (
     FirstPart,
     InParts,
@@ -45,6 +44,7 @@ from admittance.runtime.bus.outside_reads import (
     read_directly,
 )
 from admittance.runtime.bus.streams import NO_STREAM
+from admittance.runtime.nats.jetstream import ask, request_errors
 from admittance.runtime.telemetry import tracing
 
 R = TypeVar("R", bound=Reply)

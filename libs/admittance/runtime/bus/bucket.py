@@ -20,9 +20,9 @@ from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
 from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.nats.protocol import Headers, text_of
 from admittance.runtime.tasks import raise_if_cancelled, set_within
 from admittance.runtime.telemetry.logger import log_set_aside
-from admittance.runtime.wire import Headers, text_of
 
 OPERATION: Final = "KV-Operation"
 MARKER: Final = "Nats-Marker-Reason"

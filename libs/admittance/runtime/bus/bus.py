@@ -17,11 +17,21 @@ import msgspec
 import nats.errors
 
 from admittance.runtime import chance, clock
-from admittance.runtime.bus.connection import Connection, PermissionDenied
-from admittance.runtime.bus.jetstream import EXPECTED as EXPECTED
-from admittance.runtime.bus.jetstream import FENCE as FENCE
-from admittance.runtime.bus.jetstream import MESSAGE_ID as MESSAGE_ID
-from admittance.runtime.bus.jetstream import (
+from admittance.runtime.errors import (
+    AccessDenied,
+    Busy,
+    Refused,
+    Repeated,
+    TooBig,
+    Unavailable,
+    refusal,
+)
+from admittance.runtime.nats.connection import Connection, PermissionDenied
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats.jetstream import EXPECTED as EXPECTED
+from admittance.runtime.nats.jetstream import FENCE as FENCE
+from admittance.runtime.nats.jetstream import MESSAGE_ID as MESSAGE_ID
+from admittance.runtime.nats.jetstream import (
     FenceLane,
     PendingAcks,
     answer_to,
@@ -33,21 +43,11 @@ from admittance.runtime.bus.jetstream import (
     repeatable,
     repeated_places,
 )
-from admittance.runtime.bus.jetstream import Outgoing as Outgoing
-from admittance.runtime.bus.opening import Opening, open_connection
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.runtime.errors import (
-    AccessDenied,
-    Busy,
-    Refused,
-    Repeated,
-    TooBig,
-    Unavailable,
-    refusal,
-)
+from admittance.runtime.nats.jetstream import Outgoing as Outgoing
+from admittance.runtime.nats.opening import Opening, open_connection
+from admittance.runtime.nats.protocol import frame
 from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.logger import LogThrottle, logger
-from admittance.runtime.wire import frame
 
 BATCH_MAX: Final = 1000
 """The most messages in one atomic batch; the server's limit."""

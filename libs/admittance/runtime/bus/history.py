@@ -20,11 +20,11 @@ import nats.errors
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import NO_RESPONDERS
-from admittance.runtime.bus.jetstream import PAUSE_SECONDS, RELOAD_SECONDS
 from admittance.runtime.errors import AccessDenied, NoResponders, Refused, Unavailable
+from admittance.runtime.nats.connection import NO_RESPONDERS
+from admittance.runtime.nats.jetstream import PAUSE_SECONDS, RELOAD_SECONDS
+from admittance.runtime.nats.protocol import Headers, description, parse_headers, status, text_of
 from admittance.runtime.tasks import set_within
-from admittance.runtime.wire import Headers, description, parse_headers, status, text_of
 
 ANSWER_SECONDS: Final = 5.0
 RESEND_SECONDS: Final = 0.5

@@ -25,11 +25,11 @@ from admittance.events.subjects import ALL_NAMESPACES
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, get_directly, read_page
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.connection import Connection, PermissionDenied, Subscription
-from admittance.runtime.bus.jetstream import answer_to
 from admittance.runtime.errors import AccessDenied, Unavailable
+from admittance.runtime.nats.connection import Connection, PermissionDenied, Subscription
+from admittance.runtime.nats.jetstream import answer_to
+from admittance.runtime.nats.protocol import status, text_of
 from admittance.runtime.tasks import set_within
-from admittance.runtime.wire import status, text_of
 
 PAGE: Final = 2_500
 DIRECT_PAGE: Final = 5_000

@@ -21,9 +21,9 @@ from nats.aio.subscription import Subscription
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import is_temporary
+from admittance.runtime.nats.protocol import description, status
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry.logger import logger
-from admittance.runtime.wire import description, status
 
 SILENCE: Final = 2.5
 """After this number of heartbeat intervals without a message, the consumer may be gone."""

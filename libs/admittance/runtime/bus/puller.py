@@ -33,7 +33,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import Consumers
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
 from admittance.runtime.errors import Refused, Superseded, Unavailable
-from admittance.runtime.wire import Headers, text_of
+from admittance.runtime.nats.protocol import Headers, text_of
 
 CALM_RATE: Final = 300.0
 """Up to this number of facts per second there is no pause before a batch."""

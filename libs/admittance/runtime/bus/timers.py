@@ -23,8 +23,8 @@ from admittance.events.reader import number
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.nats.protocol import Headers, description, status, text_of
 from admittance.runtime.tasks import set_within
-from admittance.runtime.wire import Headers, description, status, text_of
 
 PAGE: Final = 2000
 """How many messages one request to the server returns."""

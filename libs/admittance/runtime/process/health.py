@@ -13,8 +13,8 @@ from nats.aio.client import Client
 from admittance.events.reader import BROKEN
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime import clock
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.nats import micro
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import raise_if_cancelled
 
@@ -89,7 +89,7 @@ async def answer_queries(
     async def answer(_: bytes, __: str) -> HealthReply:
         return health()
 
-    serving = await micro.serve(bus, service, instance, {}, every_instance={SUBJECT: answer})
+    serving = await micro.serve(bus.nc, service, instance, {}, every_instance={SUBJECT: answer})
     try:
         yield
     finally:

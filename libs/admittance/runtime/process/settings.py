@@ -18,7 +18,8 @@ from admittance.api.reading.configuration_file import RETENTION_MIN, read_file
 from admittance.api.units import BadQuantity, parse, seconds
 from admittance.events.names import token
 from admittance.runtime import chance
-from admittance.runtime.connection_options import (
+from admittance.runtime.errors import SetupError
+from admittance.runtime.nats.connection_options import (
     DEFAULT_URL,
     NO_OPTIONS,
     BadOptions,
@@ -26,7 +27,6 @@ from admittance.runtime.connection_options import (
     connection_options,
     server_url,
 )
-from admittance.runtime.errors import SetupError
 from admittance.runtime.process.variables import unknown_variable
 from admittance.runtime.telemetry.metrics import PREFIX
 

@@ -18,8 +18,8 @@ from admittance.api.reading.configuration_file import configuration_warnings
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.opening import is_open
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, is_temporary
+from admittance.runtime.nats.opening import is_open
 from admittance.runtime.process.admin import AdminPort, admin_port
 from admittance.runtime.process.health import why_not_ready
 from admittance.runtime.process.settings import Settings

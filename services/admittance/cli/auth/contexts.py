@@ -9,9 +9,9 @@ from typing import Any
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call, Output
-from admittance.runtime import contexts
-from admittance.runtime.contexts import BadContext, Context
-from admittance.runtime.server_url import shown
+from admittance.runtime.nats import contexts
+from admittance.runtime.nats.contexts import BadContext, Context
+from admittance.runtime.nats.server_url import shown
 
 
 def list_contexts(call: Call) -> None:

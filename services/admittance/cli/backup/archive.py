@@ -24,8 +24,8 @@ from typing import IO, Any, Final
 import msgspec
 
 from admittance.cli.support.errors import BadInput
+from admittance.runtime.nats.protocol import frame
 from admittance.runtime.snapshots import Position
-from admittance.runtime.wire import frame
 
 FORMAT: Final = 1
 """The version of the format of a backup file. A program reads backup files of its own format

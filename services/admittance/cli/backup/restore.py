@@ -33,8 +33,8 @@ from admittance.runtime import clock, snapshots
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS
-from admittance.runtime.connection_options import OPTIONS
 from admittance.runtime.errors import AccessDenied, AdmittanceError
+from admittance.runtime.nats.connection_options import OPTIONS
 
 ORDER: Final = (
     subjects.CHECKPOINTS,

@@ -18,10 +18,10 @@ from admittance.events.names import token
 from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.jetstream import Ack
 from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.nats.jetstream import Ack
+from admittance.runtime.nats.protocol import frame
 from admittance.runtime.tasks import set_within
-from admittance.runtime.wire import frame
 
 IN_FLIGHT_MAX: Final = 2000
 """The greatest number of submissions that may be without an acknowledgement at the same time: the

@@ -25,8 +25,8 @@ from admittance.cli.support.progress import NO_STEPS, Steps
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import AdmittanceError, Refused
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 
 
 class Delay(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,9 +20,9 @@ import psutil
 
 from admittance.cli.support.child_process import ends_with_parent
 from admittance.runtime.auth_store import CONFIG, SYSTEM
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.errors import SetupError
 from admittance.runtime.jwt_issuer import new_key
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.server_reload import reload
 
 USERS: Final = "    users: ["

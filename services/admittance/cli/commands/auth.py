@@ -74,7 +74,7 @@ def _folder_of_creds(creds: object) -> Path | None:
 def _folder_of_context() -> Path | None:
     """The folder of users that has the credentials file of the current context, as that of `admit
     up` does; None if there is no such folder."""
-    from admittance.runtime.contexts import BadContext, current
+    from admittance.runtime.nats.contexts import BadContext, current
 
     with suppress(BadContext, OSError):
         used = current(os.environ)

@@ -13,7 +13,7 @@ from admittance.cli.support.options import Call, with_options
 
 
 def _names(incomplete: str) -> list[str]:
-    from admittance.runtime import contexts
+    from admittance.runtime.nats import contexts
 
     return [name for name in contexts.names(os.environ) if name.startswith(incomplete)]
 

@@ -38,7 +38,7 @@ from admittance.cli.support.options import (
     run_forever,
     with_options,
 )
-from admittance.runtime.connection_options import NO_OPTIONS
+from admittance.runtime.nats.connection_options import NO_OPTIONS
 
 if TYPE_CHECKING:
     from admittance.cli.conformance import TestOptions

@@ -19,9 +19,9 @@ from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import time_of
-from admittance.runtime.bus.opening import WITHOUT_ACCOUNTS, is_open
 from admittance.runtime.errors import Refused, Unavailable
-from admittance.runtime.server_url import DEFAULT_PORT, is_loopback, read_urls
+from admittance.runtime.nats.opening import WITHOUT_ACCOUNTS, is_open
+from admittance.runtime.nats.server_url import DEFAULT_PORT, is_loopback, read_urls
 from admittance.runtime.telemetry.findings import (
     DURABILITY,
     disk_findings,

@@ -15,11 +15,11 @@ from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.client.errors import NoResponder as NoResponder
 from admittance.client.requests import link as client_link
-from admittance.runtime import contexts
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.contexts import BadContext
 from admittance.runtime.errors import AdmittanceError, NoServer
-from admittance.runtime.server_url import BadUrl, read_urls
+from admittance.runtime.nats import contexts
+from admittance.runtime.nats.contexts import BadContext
+from admittance.runtime.nats.server_url import BadUrl, read_urls
 from admittance.runtime.telemetry import logger
 
 

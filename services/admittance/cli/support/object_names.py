@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit
 
 from admittance.client.kinds import Kind
 from admittance.events.names import BadToken, plain
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 
 if TYPE_CHECKING:
-    from admittance.runtime.bus.credentials import UserKey
+    from admittance.runtime.nats.credentials import UserKey
 
 SECONDS: Final = 1.0
 PORT: Final = 4222
@@ -64,8 +64,8 @@ def _in_stream(wire: _Wire, pattern: str) -> Iterable[str]:
 def _key_of(path: str) -> UserKey:
     """The credentials in a file. Raises OSError."""
     # These modules are imported late: without a login this function is never called.
-    from admittance.runtime.bus.credentials import read_user_key
     from admittance.runtime.errors import AccessDenied
+    from admittance.runtime.nats.credentials import read_user_key
 
     try:
         return read_user_key(path)

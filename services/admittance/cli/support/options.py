@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from admittance.cli.support.errors import BadInput
-from admittance.runtime import contexts
-from admittance.runtime.connection_options import (
+from admittance.runtime.nats import contexts
+from admittance.runtime.nats.connection_options import (
     DEFAULT_URL,
     OPTIONS,
     URL_VARIABLE,
@@ -72,7 +72,7 @@ class Call:
     @property
     def shown_url(self) -> str:
         """The URL without passwords, for people."""
-        from admittance.runtime.server_url import shown
+        from admittance.runtime.nats.server_url import shown
 
         return shown(self.url)
 

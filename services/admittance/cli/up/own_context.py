@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from admittance.cli.support import output
-from admittance.runtime import contexts
-from admittance.runtime.contexts import BadContext, Context, local_name
+from admittance.runtime.nats import contexts
+from admittance.runtime.nats.contexts import BadContext, Context, local_name
 
 
 def write_own_context(

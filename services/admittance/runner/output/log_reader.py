@@ -18,7 +18,7 @@ from admittance.runner.machine import RunFiles
 from admittance.runner.output.parts import pods_with_output
 from admittance.runner.output.pod_output import PodOutput, ReadBudget
 from admittance.runtime import clock
-from admittance.runtime.bus.micro import Turns
+from admittance.runtime.nats.micro import Turns
 
 REPLY_BYTES: Final = 400_000
 """The most bytes of output in one reply."""

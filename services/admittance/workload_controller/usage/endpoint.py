@@ -15,10 +15,10 @@ from admittance.events.reader import Unreadable
 from admittance.events.reading_requests import Usage, UsageReply, UsageSum
 from admittance.events.subjects import SUMMARIES, SUMMARY
 from admittance.runtime import clock
-from admittance.runtime.bus import micro
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, read_messages
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.nats import micro
 from admittance.usage.periods import DAY_SECONDS, Period, day_of, first_second, periods_between
 from admittance.usage.report import BY, By, Group, UsageReport
 from admittance.usage.runs import Run, amounts_of, whole_seconds

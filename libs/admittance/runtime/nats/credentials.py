@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.runtime import clock
-from admittance.runtime.connection_options import OPTIONS, VARIABLES, ConnectionOptions
 from admittance.runtime.errors import AccessDenied
+from admittance.runtime.nats.connection_options import OPTIONS, VARIABLES, ConnectionOptions
 
 BYTES_MAX: Final = 1 << 20
 """The most bytes of a credentials file, a password file or a token file."""

@@ -23,8 +23,8 @@ from nats.micro.service import Service
 from admittance.events.names import BadToken, service_name
 from admittance.events.requests import HealthReply, Reply
 from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.nats.connection import Connection
 from admittance.runtime.telemetry.findings import own_findings
 
 
@@ -113,7 +113,7 @@ class Serving:
 
 
 async def serve(
-    bus: Bus,
+    nc: Connection,
     service: str,
     instance: str,
     endpoints: Mapping[str, Handler],
@@ -122,13 +122,13 @@ async def serve(
     metadata: Mapping[str, str] | None = None,
 ) -> Serving:
     """Answers requests by subject (with wildcards for the namespace) until the returned `Serving`
-    is stopped or the bus is closed.
+    is stopped or the connection is closed.
 
     ``endpoints``: one instance of the service answers each request; ``every_instance``: all
     instances answer each request.
     """
     added = await nats.micro.add_service(
-        bus.nc,
+        nc,
         name=service_name(service),
         version=_version(),
         description=f"Admittance: {service}",

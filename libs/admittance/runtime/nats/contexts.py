@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from admittance.runtime.server_url import BadUrl, is_loopback, read_urls
+from admittance.runtime.nats.server_url import BadUrl, is_loopback, read_urls
 
 VERSION: Final = 1
 PROBE_SECONDS: Final = 0.2

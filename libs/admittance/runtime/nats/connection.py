@@ -42,12 +42,13 @@ from nats.aio.client import PING_PROTO, Client, Srv
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as Subscription
 
-from admittance.runtime import clock, lazy_nats_js
+from admittance.runtime import clock
 from admittance.runtime import tasks as ending
-from admittance.runtime.bus.credentials import password_of, read_user_key, tls_context, token_of
-from admittance.runtime.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.runtime.server_url import Login
-from admittance.runtime.wire import DirectParser, Handler, parse_headers, status
+from admittance.runtime.nats import lazy_nats_js
+from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats.credentials import password_of, read_user_key, tls_context, token_of
+from admittance.runtime.nats.protocol import DirectParser, Handler, parse_headers, status
+from admittance.runtime.nats.server_url import Login
 
 lazy_nats_js.bind()
 

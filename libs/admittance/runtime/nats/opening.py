@@ -11,9 +11,6 @@ import msgspec
 import nats.errors
 
 from admittance.runtime import chance, clock
-from admittance.runtime.bus.connection import Connection, PermissionDenied
-from admittance.runtime.bus.credentials import read_user_key, why_refused
-from admittance.runtime.connection_options import ConnectionOptions
 from admittance.runtime.errors import (
     AccessDenied,
     AdmittanceError,
@@ -21,7 +18,10 @@ from admittance.runtime.errors import (
     SetupError,
     Unavailable,
 )
-from admittance.runtime.server_url import BadUrl, Login, ServerUrl, read_urls, shown
+from admittance.runtime.nats.connection import Connection, PermissionDenied
+from admittance.runtime.nats.connection_options import ConnectionOptions
+from admittance.runtime.nats.credentials import read_user_key, why_refused
+from admittance.runtime.nats.server_url import BadUrl, Login, ServerUrl, read_urls, shown
 from admittance.runtime.tasks import cancellation_kept
 from admittance.runtime.telemetry.logger import logger
 

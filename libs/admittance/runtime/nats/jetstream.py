@@ -17,7 +17,6 @@ import msgspec
 import nats.errors
 
 from admittance.runtime import clock
-from admittance.runtime.bus.connection import Connection, PermissionDenied
 from admittance.runtime.errors import (
     IN_PROCESS,
     NO_ANSWER,
@@ -29,7 +28,8 @@ from admittance.runtime.errors import (
     Unavailable,
     refusal,
 )
-from admittance.runtime.wire import status
+from admittance.runtime.nats.connection import Connection, PermissionDenied
+from admittance.runtime.nats.protocol import status
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"

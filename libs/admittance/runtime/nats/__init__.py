@@ -1,0 +1,1 @@
+"""The client of NATS: connections, logins, contexts, the protocol, JetStream, micro services."""
