@@ -22,8 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from admittance.cli.bench.run import loop_factory, main_of
-from admittance.cli.bench.system import Child, add_load_user, start
+from admittance.bench.run import loop_factory, main_of
+from admittance.bench.system import Child, add_load_user, start
 from admittance.cli.up.lock import Lock
 from admittance.runtime import clock
 from admittance.runtime.bus import streams

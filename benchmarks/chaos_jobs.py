@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue
+from admittance.bench import generator
+from admittance.bench.generator import BenchPlan, PlannedQueue
 from admittance.cli.support import services
 from admittance.events import codec
 from admittance.events.base import Fact

@@ -27,10 +27,10 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue
-from admittance.cli.bench.run import loop_factory, main_of
-from admittance.cli.bench.system import Child, start
+from admittance.bench import generator
+from admittance.bench.generator import BenchPlan, PlannedQueue
+from admittance.bench.run import loop_factory, main_of
+from admittance.bench.system import Child, start
 from admittance.events import codec, facts
 from admittance.events.base import Fact
 from admittance.events.requests import EventsReply

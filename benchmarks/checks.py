@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.run import loop_factory, main_of, outcome_of
+from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
+from admittance.bench.run import loop_factory, main_of, outcome_of
 from admittance.runtime.errors import SetupError
 
 QUEUES = 30

@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import Publisher, submission, until_settled
-from admittance.cli.bench.run import Find, loop_factory, main_of, system
-from admittance.cli.bench.system import Meter, ProcessUse
+from admittance.bench import generator
+from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
+from admittance.bench.load import Publisher, submission, until_settled
+from admittance.bench.run import Find, loop_factory, main_of, system
+from admittance.bench.system import Meter, ProcessUse
 from admittance.events.requests import Timers, TimersReply
 from admittance.events.subjects import TIMER_DUE
 from admittance.runtime import clock

@@ -15,10 +15,10 @@ import asyncio
 from collections import Counter
 from typing import Final, NamedTuple
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import IN_FLIGHT_MAX, Publisher, submission, until_settled
-from admittance.cli.bench.run import loop_factory, main_of, play, system
+from admittance.bench import generator
+from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
+from admittance.bench.load import IN_FLIGHT_MAX, Publisher, submission, until_settled
+from admittance.bench.run import loop_factory, main_of, play, system
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 from benchmarks.hearing import Jobs

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from admittance.cli.bench.system import Child, start
+from admittance.bench.system import Child, start
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus
 from benchmarks.server_cluster import ServerCluster

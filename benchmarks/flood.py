@@ -25,9 +25,9 @@ from typing import Any, Final
 import msgspec
 
 from admittance.access.users import User
-from admittance.cli.bench import system
-from admittance.cli.bench.run import loop_factory, main_of
-from admittance.cli.bench.system import with_load_user
+from admittance.bench import system
+from admittance.bench.run import loop_factory, main_of
+from admittance.bench.system import with_load_user
 from admittance.events.requests import Apply, ApplyReply, Settled, SettledReply
 from admittance.runtime import chance, clock
 from admittance.runtime.auth_store import AuthStore

@@ -30,9 +30,9 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.run import loop_factory, main_of, messages_stored
-from admittance.cli.bench.system import Child
+from admittance.bench import generator
+from admittance.bench.run import loop_factory, main_of, messages_stored
+from admittance.bench.system import Child
 from admittance.cli.support import services
 from admittance.events import codec, subjects
 from admittance.events.requests import Apply

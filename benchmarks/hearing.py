@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.cli.bench.load import Publisher
+from admittance.bench.load import Publisher
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 from admittance.runtime.tasks import set_within

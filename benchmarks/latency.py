@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.run import main_of, measured
+from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
+from admittance.bench.run import main_of, measured
 from admittance.runtime.errors import SetupError
 
 RUNTIME = 0.2

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from admittance.cli.bench.run import loop_factory, main_of
+from admittance.bench.run import loop_factory, main_of
 from benchmarks.pairs import in_turns, loads_of, of_up, options
 
 

@@ -27,7 +27,7 @@ from admittance.api.reading.from_job import workload_of
 from admittance.api.reading.manifest import Document, encode
 from admittance.api.reading.objects import decode_object
 from admittance.api.workload import Job, Workload
-from admittance.cli.bench import system
+from admittance.bench import system
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.codec import encode as encode_fact

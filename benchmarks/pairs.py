@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from admittance.cli.bench import system
-from admittance.cli.bench.generator import BenchPlan, bench_plan, read
-from admittance.cli.bench.run import Find, play
-from admittance.cli.bench.system import with_load_user
+from admittance.bench import system
+from admittance.bench.generator import BenchPlan, bench_plan, read
+from admittance.bench.run import Find, play
+from admittance.bench.system import with_load_user
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError

@@ -23,10 +23,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue
-from admittance.cli.bench.run import loop_factory
-from admittance.cli.bench.system import Child, start
+from admittance.bench import generator
+from admittance.bench.generator import BenchPlan, PlannedQueue
+from admittance.bench.run import loop_factory
+from admittance.bench.system import Child, start
 from admittance.cli.support import services
 from admittance.runtime import clock
 from admittance.runtime.bus import streams

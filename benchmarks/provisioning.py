@@ -22,11 +22,11 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import Publisher, submission
-from admittance.cli.bench.run import delay, loop_factory, main_of
-from admittance.cli.bench.system import family, start
+from admittance.bench import generator
+from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
+from admittance.bench.load import Publisher, submission
+from admittance.bench.run import delay, loop_factory, main_of
+from admittance.bench.system import family, start
 from admittance.events.requests import Apply, ApplyReply
 from admittance.events.subjects import PROVIDERS
 from admittance.runtime import clock

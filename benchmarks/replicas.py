@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
-from admittance.cli.bench import system
-from admittance.cli.bench.run import loop_factory, main_of
+from admittance.bench import system
+from admittance.bench.run import loop_factory, main_of
 from admittance.runtime import clock
 from benchmarks import latency
 from benchmarks.pairs import Figures, Loads, in_turns, measured

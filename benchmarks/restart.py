@@ -17,11 +17,11 @@ from typing import Final
 import msgspec
 import psutil
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import Publisher, submission, until_settled
-from admittance.cli.bench.run import loop_factory, main_of, messages_stored
-from admittance.cli.bench.system import family, start
+from admittance.bench import generator
+from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
+from admittance.bench.load import Publisher, submission, until_settled
+from admittance.bench.run import loop_factory, main_of, messages_stored
+from admittance.bench.system import family, start
 from admittance.events import subjects
 from admittance.events.requests import PendingQuery, PendingReply
 from admittance.runtime import clock

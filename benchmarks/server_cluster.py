@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from admittance.access.users import User
-from admittance.cli.bench.system import add_load_user
+from admittance.bench.system import add_load_user
 from admittance.cli.up.lock import Lock
 from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus import streams

@@ -17,7 +17,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from admittance.cli.bench.run import loop_factory, main_of
+from admittance.bench.run import loop_factory, main_of
 from benchmarks.pairs import in_turns, loads_of, of_up, options
 
 

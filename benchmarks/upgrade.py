@@ -14,10 +14,10 @@ import asyncio
 import random
 from typing import Final
 
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import Publisher, SimulatedController, submission, until_settled
-from admittance.cli.bench.run import delay, loop_factory, main_of, system
+from admittance.bench import generator
+from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
+from admittance.bench.load import Publisher, SimulatedController, submission, until_settled
+from admittance.bench.run import delay, loop_factory, main_of, system
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 from benchmarks.hearing import Jobs

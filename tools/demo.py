@@ -21,16 +21,16 @@ from typing import Final
 
 import msgspec
 
-from admittance.cli.bench import system
+from admittance.bench import system
 from admittance.cli.show import event_lines
 from admittance.cli.support import output
-from admittance.cli.support.child_process import ends_with_parent
 from admittance.events import codec, facts
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.nats.connection_options import connection_options
+from admittance.runtime.process.child_process import ends_with_parent
 
 
 class Tally:

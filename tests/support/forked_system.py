@@ -1,4 +1,4 @@
-"""`admit up` and other services of `admittance.cli.bench.system`, started as forks."""
+"""`admit up` and other services of `admittance.bench.system`, started as forks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from admittance.cli.bench import system
-from admittance.cli.bench.system import READY_SECONDS, Child
+from admittance.bench import system
+from admittance.bench.system import READY_SECONDS, Child
 from admittance.runtime.errors import SetupError
 from support.fork_server import ForkedProcess
 from support.servers import until

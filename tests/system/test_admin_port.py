@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tools.metrics_page import by_service
 
-from admittance.cli.bench.system import embedded
+from admittance.bench.system import embedded
 from admittance.runtime.bus.bus import Bus
 from support.builders import a_manifest
 from support.prometheus import a_free_port, answer, ask, prometheus

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from admittance.cli.bench.system import Child
+from admittance.bench.system import Child
 from support.fork_server import run_admit
 from support.forked_system import embedded
 from support.servers import within

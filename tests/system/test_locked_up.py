@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from admittance.cli.bench.system import Child
+from admittance.bench.system import Child
 from admittance.events.subjects import SUMMARIES
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import SECRET_KEY

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from admittance.cli.bench.system import Child
+from admittance.bench.system import Child
 from support.fork_server import run_admit
 from support.servers import LIMIT, within
 

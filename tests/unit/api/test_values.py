@@ -9,7 +9,7 @@ import pytest
 
 from admittance.api.problems import ManifestError
 from admittance.api.reading.values import read_values
-from admittance.cli.bench import generator
+from admittance.bench import generator
 from admittance.cli.conformance import parameters_of
 from admittance.cli.support.errors import BadInput
 from admittance.runtime.errors import SetupError

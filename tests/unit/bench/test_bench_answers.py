@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from admittance.cli.bench.load import Publisher, SimulatedController
+from admittance.bench.load import Publisher, SimulatedController
 from admittance.events import facts
 from admittance.events.codec import decode, encode
 from admittance.events.subjects import subject_of

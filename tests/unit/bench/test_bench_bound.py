@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.bench.generator import (
+from admittance.bench.generator import (
     BenchPlan,
     PlannedQueue,
     PlannedWorkload,
     bench_plan,
     read,
 )
-from admittance.cli.bench.run import lower_bound_seconds, useful_usage_percent
+from admittance.bench.run import lower_bound_seconds, useful_usage_percent
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,8 +10,8 @@ from benchmarks.hearing import Jobs
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import Workload
-from admittance.cli.bench.generator import BenchPlan, manifests_of
-from admittance.cli.bench.load import submission
+from admittance.bench.generator import BenchPlan, manifests_of
+from admittance.bench.load import submission
 from admittance.family import rules_of
 
 

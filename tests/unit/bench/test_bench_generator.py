@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.bench.generator import bench_plan, read
+from admittance.bench.generator import bench_plan, read
 from admittance.runtime.errors import SetupError
 
 ROOT = Path(__file__).parents[3]

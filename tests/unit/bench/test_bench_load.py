@@ -9,9 +9,9 @@ import msgspec
 import psutil
 import pytest
 
-from admittance.cli.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.cli.bench.load import execute, submission
-from admittance.cli.bench.run import messages_stored, play
+from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
+from admittance.bench.load import execute, submission
+from admittance.bench.run import messages_stored, play
 from admittance.events import facts
 from admittance.events.codec import decode
 from admittance.events.requests import (

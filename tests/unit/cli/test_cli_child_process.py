@@ -8,11 +8,11 @@ import sys
 import psutil
 import pytest
 
-from admittance.cli.support.child_process import ends_with_parent
+from admittance.runtime.process.child_process import ends_with_parent
 
 PARENT = """
 import subprocess, sys
-from admittance.cli.support.child_process import ends_with_parent
+from admittance.runtime.process.child_process import ends_with_parent
 child = subprocess.Popen(ends_with_parent(["sleep", "600"]))
 print(child.pid, flush=True)
 sys.stdin.read()

@@ -9,7 +9,7 @@ import sys
 
 PROGRAM = """
 import sys
-from admittance.cli.support.progress import Steps
+from admittance.runtime.process.progress import Steps
 with Steps("backup") as steps:
     steps.begin("KV_admittance [x]", 10)
     steps.reach(5)

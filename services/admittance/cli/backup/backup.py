@@ -36,7 +36,6 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.files import STANDARD_INPUT
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
-from admittance.cli.support.progress import Steps
 from admittance.events import subjects
 from admittance.runtime import clock, snapshots
 from admittance.runtime.bus.bus import Bus
@@ -48,6 +47,7 @@ from admittance.runtime.errors import (
     Refused,
     Unavailable,
 )
+from admittance.runtime.process.progress import Steps
 
 ORDER: Final = (
     # The journal and the claims are read before the bucket: the journal may name no revision that

@@ -25,7 +25,6 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.files import STANDARD_INPUT
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, UrlFrom
-from admittance.cli.support.progress import Steps
 from admittance.cli.up.readiness import health
 from admittance.events import subjects
 from admittance.events.system import Restored
@@ -35,6 +34,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS
 from admittance.runtime.errors import AccessDenied, AdmittanceError
 from admittance.runtime.nats.connection_options import OPTIONS
+from admittance.runtime.process.progress import Steps
 
 ORDER: Final = (
     subjects.CHECKPOINTS,

@@ -267,7 +267,7 @@ def bench(
     ] = 1.0,
 ) -> None:
     """Measure a system with a generator file: an embedded system unless --nats is given."""
-    from admittance.cli.bench.run import run as run_benchmark
+    from admittance.bench.run import run as run_benchmark
     from admittance.cli.support.options import Output
 
     if not scale > 0:

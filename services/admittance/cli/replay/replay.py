@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput, one_line
-from admittance.cli.support.progress import Steps
 from admittance.replay.minimal_system import SettleResult, differences
 from admittance.replay.scenario import BadScenario, play, read
+from admittance.runtime.process.progress import Steps
 
 PARALLEL_MIN: Final = 40
 """From this many scenarios on, several processes are faster than one; a scenario takes about 10 ms.

@@ -16,17 +16,17 @@ from typing import Final
 import msgspec
 import psutil
 
-from admittance.cli.bench import generator as queues
-from admittance.cli.bench import system as measure
-from admittance.cli.bench.generator import BenchPlan, PlannedWorkload, bench_plan, read
-from admittance.cli.bench.load import Outcome, execute
-from admittance.cli.bench.system import ProcessUse, embedded
-from admittance.cli.support.progress import NO_STEPS, Steps
+from admittance.bench import generator as queues
+from admittance.bench import system as measure
+from admittance.bench.generator import BenchPlan, PlannedWorkload, bench_plan, read
+from admittance.bench.load import Outcome, execute
+from admittance.bench.system import ProcessUse, embedded
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Refused
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.process.progress import NO_STEPS, Steps
 
 
 class Delay(msgspec.Struct, frozen=True, kw_only=True):

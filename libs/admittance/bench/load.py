@@ -8,19 +8,18 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
-import nats.errors
 
 from admittance.api.units import render
-from admittance.cli.bench import generator
-from admittance.cli.bench.generator import RESOURCE, BenchPlan, PlannedWorkload
-from admittance.cli.support.progress import NO_STEPS, Steps
+from admittance.bench import generator
+from admittance.bench.generator import RESOURCE, BenchPlan, PlannedWorkload
 from admittance.events.names import token
 from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.errors import PASSING, AdmittanceError, Unavailable
 from admittance.runtime.nats.jetstream import Ack
 from admittance.runtime.nats.protocol import frame
+from admittance.runtime.process.progress import NO_STEPS, Steps
 from admittance.runtime.tasks import set_within
 
 IN_FLIGHT_MAX: Final = 2000
@@ -88,7 +87,7 @@ async def execute(bus: Bus, plan: BenchPlan, steps: Steps = NO_STEPS) -> Outcome
         wall = clock.monotonic() - started
         for task in (sampling, publishing):
             task.cancel()
-            with suppress(asyncio.CancelledError, nats.errors.Error):
+            with suppress(asyncio.CancelledError, *PASSING):
                 await task
         for one in subscriptions:
             await bus.nc.unlisten(one)
