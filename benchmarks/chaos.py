@@ -28,10 +28,10 @@ from admittance.cli.up.lock import Lock
 from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError
 from admittance.runtime.nats.connection_options import NO_OPTIONS
-from admittance.runtime.server_accounts import LOCKED
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.server_accounts import LOCKED
 from benchmarks import chaos_cluster
 from benchmarks.chaos_jobs import (
     QUEUES,

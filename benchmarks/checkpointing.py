@@ -38,8 +38,8 @@ from admittance.events.subjects import subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, streams
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError, Unavailable
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.workload import stored
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import phase

@@ -30,10 +30,10 @@ from admittance.bench.run import loop_factory, main_of
 from admittance.bench.system import with_load_user
 from admittance.events.requests import Apply, ApplyReply, Settled, SettledReply
 from admittance.runtime import chance, clock
-from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import SetupError, Unavailable
 from admittance.runtime.nats.connection_options import ConnectionOptions
+from admittance.runtime.nats_server.auth_store import AuthStore
 
 VERSION: Final = "kueue.x-k8s.io/v1beta2"
 LIMIT: Final = 300.0

@@ -40,8 +40,8 @@ from admittance.events.system import Epoch
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, streams
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.workload import stored
 from admittance.workload.phase import phase
 from benchmarks.chaos_jobs import submission_of

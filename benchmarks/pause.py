@@ -31,8 +31,8 @@ from admittance.cli.support import services
 from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 
 SERVICES: Final = tuple(
     name for name, one in services.SERVICES.items() if one.together and name != "runner"

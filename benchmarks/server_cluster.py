@@ -19,12 +19,12 @@ from typing import Any, Final
 from admittance.access.users import User
 from admittance.bench.system import add_load_user
 from admittance.cli.up.lock import Lock
-from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import ClusterServer, EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, Unavailable, is_temporary
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats_server.auth_store import AuthStore
+from admittance.runtime.nats_server.embedded_server import ClusterServer, EmbeddedServer
 
 NAME: Final = "admittance"
 USERS: Final = 'include "../auth/auth.conf"'

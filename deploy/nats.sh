@@ -18,8 +18,8 @@ mkdir -p "$store" 2>/dev/null && [ -w "$store" ] ||
   refuse "Unix user $me may not write to the volume nats at $store: give the folder to user $me"
 
 # Before users were needed, streams were in the account $G. They go on in CORE, where the services
-# are; `admit up` does the same to its folder (runtime/server_accounts.py). One rename, before the
-# server runs, so a crash leaves all streams in one account.
+# are; `admit up` does the same to its folder (runtime/nats_server/server_accounts.py). One rename,
+# before the server runs, so a crash leaves all streams in one account.
 has_streams() {
   for one in "$1"/streams/*; do
     [ -e "$one" ] && return

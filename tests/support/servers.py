@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import psutil
 
-from admittance.runtime.embedded_server import EmbeddedServer, binary, greets
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer, binary, greets
 
 LIMIT = 60.0
 """Seconds that a test waits for an event before it gives up, on the slowest machine. No promise

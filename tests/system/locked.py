@@ -18,11 +18,17 @@ from admittance.access.roles import Account
 from admittance.access.server_config import server_config
 from admittance.access.users import User
 from admittance.events.requests import Apply
-from admittance.runtime.auth_store import credentials_text
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import problems_of, stream_infos
-from admittance.runtime.jwt_issuer import KEYS, JwtIssuer, new_issuer_key, new_key, sign_jwt
 from admittance.runtime.nats.connection_options import ConnectionOptions
+from admittance.runtime.nats_server.auth_store import credentials_text
+from admittance.runtime.nats_server.jwt_issuer import (
+    KEYS,
+    JwtIssuer,
+    new_issuer_key,
+    new_key,
+    sign_jwt,
+)
 from support.cluster import Cluster
 from support.fork_server import Answer, run_admit
 from support.nats.logins import write_secret

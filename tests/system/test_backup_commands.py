@@ -17,12 +17,12 @@ from admittance.cli.backup.backup import ATTEMPTS
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.events.requests import HealthReply
-from admittance.runtime import snapshots
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer
-from admittance.runtime.snapshots import SnapshotEnded, take_snapshot
+from admittance.runtime.nats_server import snapshots
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.snapshots import SnapshotEnded, take_snapshot
 from recorded.player import ADMIT
 from support.fork_server import Answer, run_admit
 from support.servers import TestServer, within

@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
-from admittance.runtime.auth_store import CONFIG, SYSTEM
 from admittance.runtime.errors import SetupError
-from admittance.runtime.jwt_issuer import new_key
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats_server.auth_store import CONFIG, SYSTEM
+from admittance.runtime.nats_server.jwt_issuer import new_key
+from admittance.runtime.nats_server.server_reload import reload
 from admittance.runtime.process.child_process import ends_with_parent
-from admittance.runtime.server_reload import reload
 
 USERS: Final = "    users: ["
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats.connection_options import NO_OPTIONS
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 
 START_SECONDS: Final = 20.0
 """How many seconds a started program may take until it can receive requests."""

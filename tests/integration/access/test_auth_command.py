@@ -20,8 +20,7 @@ from nats.aio.client import Client
 
 from admittance.access.users import User
 from admittance.cli.commands.program import invoke
-from admittance.runtime import clock, server_reload
-from admittance.runtime.auth_store import AuthStore
+from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
     AccessDenied,
@@ -31,7 +30,9 @@ from admittance.runtime.errors import (
     Unavailable,
 )
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.runtime.server_reload import apply_users, reload, remove_expired_users
+from admittance.runtime.nats_server import server_reload
+from admittance.runtime.nats_server.auth_store import AuthStore
+from admittance.runtime.nats_server.server_reload import apply_users, reload, remove_expired_users
 from support.requests import eventually
 from support.servers import ConfiguredServer, until, within
 from support.three_servers import three_servers

@@ -16,7 +16,13 @@ from admittance.access.roles import ROLES, Account, permissions_of
 from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS, server_config
 from admittance.access.users import User
 from admittance.events.subjects import OWNER_FACTS, OWNER_REQUESTS, USER_FACTS, USER_REQUESTS
-from admittance.runtime.jwt_issuer import KEYS, JwtIssuer, new_issuer_key, new_key, sign_jwt
+from admittance.runtime.nats_server.jwt_issuer import (
+    KEYS,
+    JwtIssuer,
+    new_issuer_key,
+    new_key,
+    sign_jwt,
+)
 from support.nats.logins import NKey
 from support.nats.system_subjects import WILDCARDS, sample_user, samples
 from support.servers import ConfiguredServer

@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from admittance.runtime import embedded_server as server_module
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.embedded_server import EmbeddedServer, Running, is_running
 from admittance.runtime.errors import AdmittanceError, NoServer, SetupError
+from admittance.runtime.nats_server import embedded_server as server_module
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer, Running, is_running
 from support.servers import TestServer, until
 
 pytestmark = pytest.mark.bus

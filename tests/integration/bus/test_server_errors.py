@@ -14,7 +14,6 @@ from benchmarks.server_cluster import ServerCluster
 
 from admittance.runtime import errors
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import (
     Busy,
     Fenced,
@@ -29,6 +28,7 @@ from admittance.runtime.errors import (
     is_temporary,
     refusal,
 )
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from support.servers import LIMIT, within
 
 ACCOUNTS = """

@@ -10,9 +10,9 @@ from benchmarks.server_cluster import free_ports
 
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Busy, Full, NoServer, SetupError, Unavailable
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.process import supervise
 from admittance.runtime.process import supervise as service
 from admittance.runtime.process.settings import Settings

@@ -13,13 +13,13 @@ import pytest
 from admittance.cli.backup.s2 import Corrupt
 from admittance.cli.backup.snapshot_reader import read_snapshot
 from admittance.events import subjects
-from admittance.runtime import snapshots
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.streams import KV_LOG
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.nats.connection import Connection
+from admittance.runtime.nats_server import snapshots
 from support.servers import TestServer
 
 pytestmark = pytest.mark.bus

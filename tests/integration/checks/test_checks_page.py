@@ -18,7 +18,7 @@ from nats.js.api import ConsumerConfig
 from admittance.api.reading.manifest import read
 from admittance.conformance.check_kit import CheckKitOptions, CheckKitReport, run_check_kit
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.jwt_issuer import new_key
+from admittance.runtime.nats_server.jwt_issuer import new_key
 from support.conformance_runs import assert_passed, run_kit
 from support.servers import TestServer, within
 

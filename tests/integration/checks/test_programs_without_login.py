@@ -12,9 +12,9 @@ import pytest_asyncio
 from admittance.access.users import User
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.providers import Failed, Provider
-from admittance.runtime.auth_store import credentials_text
 from admittance.runtime.errors import SetupError
-from admittance.runtime.jwt_issuer import new_key
+from admittance.runtime.nats_server.auth_store import credentials_text
+from admittance.runtime.nats_server.jwt_issuer import new_key
 from admittance.sdk.program import Program
 from support.servers import ConfiguredServer, within
 

@@ -10,7 +10,7 @@ import pytest
 from sample_programs import SAMPLES, Admit, program
 
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from support.forked_system import embedded
 from support.servers import LIMIT, within
 

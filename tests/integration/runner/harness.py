@@ -28,9 +28,9 @@ from admittance.runner.service import run
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Refused
 from admittance.runtime.nats import micro
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload.stored import StoredWorkload, WorkloadStatus

@@ -19,8 +19,8 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.pull_consumer import MadeConsumer
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.process.settings import Settings
 from integration.runner.harness import (
     CHECKPOINTS,

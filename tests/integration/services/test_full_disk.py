@@ -22,8 +22,8 @@ from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.tasks import cancel_and_wait
 from support.builders import a_manifest
 from support.cluster import Cluster

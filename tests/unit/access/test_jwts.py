@@ -17,10 +17,10 @@ from admittance.access.roles import Account, permissions_of
 from admittance.access.server_config import INWARDS
 from admittance.access.users import User
 from admittance.runtime import clock
-from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.errors import SetupError
-from admittance.runtime.jwt_issuer import still_needed
 from admittance.runtime.nats.credentials import read_user_key
+from admittance.runtime.nats_server.auth_store import AuthStore
+from admittance.runtime.nats_server.jwt_issuer import still_needed
 
 
 def wanted(name: str = "ada", **fields: Any) -> User:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from admittance.access.users import User
-from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats.credentials import read_user_key
+from admittance.runtime.nats_server.auth_store import AuthStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from admittance.events.requests import (
 )
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from support.servers import within
 
 pytestmark = pytest.mark.bus

@@ -17,7 +17,7 @@ from admittance.cli.backup import archive
 from admittance.cli.backup.archive import ArchiveWriter, Head, SinceMessage, StreamContents, check
 from admittance.cli.backup.backup import open_target
 from admittance.cli.support.errors import AnswerIsNo, BadInput
-from admittance.runtime.snapshots import Position
+from admittance.runtime.nats_server.snapshots import Position
 
 HEAD = Head(archive.KIND, archive.FORMAT, "0.1.0", datetime(2026, 11, 23, tzinfo=UTC))
 LATER = [SinceMessage(8, "$KV.admittance.workload.ns.w", b"\x00value", {"Nats-TTL": "5s"})]

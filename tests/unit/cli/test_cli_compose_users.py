@@ -10,8 +10,8 @@ import pytest
 
 from admittance.cli.auth import compose
 from admittance.cli.commands.program import invoke
-from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.nats.connection_options import URL_VARIABLE
+from admittance.runtime.nats_server.auth_store import AuthStore
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from admittance.cli.up.lock import ADMIN, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.up import Options, refuse_unprotected, refuse_unused, refuse_wrong
 from admittance.runner.jobs.rule_options import RuleTexts
-from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import Context
+from admittance.runtime.nats_server.auth_store import AuthStore
 
 FAR = "nats://nats.example.com:4222"
 NEAR_ONE = "nats://127.0.0.1:4222"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
-from admittance.runtime.process.own_folder import own_folder
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.own_folder import own_folder
 
 
 def test_a_folder_is_made_and_taken_again(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from admittance.runtime.errors import SetupError
-from admittance.runtime.server_accounts import OPEN_CORE, move_streams, open_accounts
+from admittance.runtime.nats_server.server_accounts import OPEN_CORE, move_streams, open_accounts
 
 
 def stream(store: Path, account: str, name: str = "ADMITTANCE") -> Path:

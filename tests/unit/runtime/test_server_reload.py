@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from admittance.access.users import User
-from admittance.runtime import clock, server_reload
-from admittance.runtime.auth_store import AuthStore
+from admittance.runtime import clock
 from admittance.runtime.errors import Unavailable
-from admittance.runtime.server_reload import remove_expired_users
+from admittance.runtime.nats_server import server_reload
+from admittance.runtime.nats_server.auth_store import AuthStore
+from admittance.runtime.nats_server.server_reload import remove_expired_users
 from admittance.runtime.tasks import cancel_and_wait
 from support.servers import until, within
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.runtime.process.store_guard import is_command_of
+from admittance.runtime.nats_server.store_guard import is_command_of
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.cli.support.times import span, stamp
 from admittance.runtime import clock
-from admittance.runtime.auth_store import CONFIG, AuthStore
 from admittance.runtime.errors import AdmittanceError, NoServer
-from admittance.runtime.server_reload import apply_users
+from admittance.runtime.nats_server.auth_store import CONFIG, AuthStore
+from admittance.runtime.nats_server.server_reload import apply_users
 
 _ANY_KEY = "U" + "A" * 55
 YEARS_MAX = 100

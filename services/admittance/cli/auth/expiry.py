@@ -11,11 +11,11 @@ from typing import Final
 from admittance.access.users import User
 from admittance.cli.auth.auth import reload_servers
 from admittance.cli.support.options import Call
-from admittance.runtime.auth_store import AuthStore
+from admittance.runtime.nats_server.auth_store import AuthStore
+from admittance.runtime.nats_server.server_reload import remove_expired_users
 from admittance.runtime.process.admin import admin_port
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.supervise import ServiceTask, stop_on_signals, supervise
-from admittance.runtime.server_reload import remove_expired_users
 from admittance.runtime.telemetry import logs
 
 NAME: Final = "auth-expire"

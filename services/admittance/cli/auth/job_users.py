@@ -20,8 +20,8 @@ from admittance.runner.jobs.rule_options import (
     parse_run_as,
     unix_users,
 )
-from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.errors import SetupError
+from admittance.runtime.nats_server.auth_store import AuthStore
 
 SUBMITTERS = ("owner", "user", "admin")
 """The roles of people that submit workloads."""

@@ -25,7 +25,7 @@ import msgspec
 
 from admittance.cli.support.errors import BadInput
 from admittance.runtime.nats.protocol import frame
-from admittance.runtime.snapshots import Position
+from admittance.runtime.nats_server.snapshots import Position
 
 FORMAT: Final = 1
 """The version of the format of a backup file. A program reads backup files of its own format

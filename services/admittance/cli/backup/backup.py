@@ -37,7 +37,7 @@ from admittance.cli.support.files import STANDARD_INPUT
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.events import subjects
-from admittance.runtime import clock, snapshots
+from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS, NO_STREAM
 from admittance.runtime.errors import (
@@ -47,6 +47,7 @@ from admittance.runtime.errors import (
     Refused,
     Unavailable,
 )
+from admittance.runtime.nats_server import snapshots
 from admittance.runtime.process.progress import Steps
 
 ORDER: Final = (

@@ -17,12 +17,12 @@ from typing import Final
 
 from admittance.access.users import User
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.runtime.auth_store import credentials_text, write_secret_file
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import SetupError
-from admittance.runtime.jwt_issuer import new_key
 from admittance.runtime.nats.connection_options import ConnectionOptions
+from admittance.runtime.nats_server.auth_store import credentials_text, write_secret_file
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.jwt_issuer import new_key
 from admittance.runtime.telemetry import logs
 
 DRAFT: Final = "restore"

@@ -28,12 +28,13 @@ from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.readiness import health
 from admittance.events import subjects
 from admittance.events.system import Restored
-from admittance.runtime import clock, snapshots
+from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS
 from admittance.runtime.errors import AccessDenied, AdmittanceError
 from admittance.runtime.nats.connection_options import OPTIONS
+from admittance.runtime.nats_server import snapshots
 from admittance.runtime.process.progress import Steps
 
 ORDER: Final = (

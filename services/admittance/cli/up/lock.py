@@ -23,13 +23,13 @@ from admittance.runner.folder import name_of
 from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules
 from admittance.runner.jobs.rule_options import VARIABLES, RuleTexts, rules_of
 from admittance.runtime import clock
-from admittance.runtime.auth_store import RUN_AS, USERS, AuthStore
-from admittance.runtime.embedded_server import EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats.credentials import read_user_key
+from admittance.runtime.nats_server.auth_store import RUN_AS, USERS, AuthStore
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.server_reload import reload, remove_expired_users
 from admittance.runtime.process.settings import text_list
-from admittance.runtime.server_reload import reload, remove_expired_users
 
 ADMIN: Final = "admin"
 WATCH: Final = "server-watch"

@@ -19,9 +19,9 @@ import structlog
 from admittance.events.shapes import Finding
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import write_refusals
-from admittance.runtime.embedded_server import FREE_BYTES_MIN, EmbeddedServer
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats_server.embedded_server import FREE_BYTES_MIN, EmbeddedServer
 from admittance.runtime.telemetry.findings import (
     WRONG,
     disk_findings,

@@ -34,7 +34,6 @@ from admittance.runner.launcher import EXECUTORS, check_executor
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.embedded_server import EmbeddedServer, refuse_used
 from admittance.runtime.errors import (
     AccessDenied,
     NoServer,
@@ -50,6 +49,8 @@ from admittance.runtime.nats.connection_options import (
     ConnectionOptions,
 )
 from admittance.runtime.nats.server_url import BadUrl, is_loopback, read_urls, shown
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer, refuse_used
+from admittance.runtime.nats_server.server_accounts import LOCKED, open_accounts
 from admittance.runtime.process.admin import AdminPort, address_of, admin_port
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
@@ -61,7 +62,6 @@ from admittance.runtime.process.supervise import (
     task_of,
 )
 from admittance.runtime.process.supervise import serve as serve_one
-from admittance.runtime.server_accounts import LOCKED, open_accounts
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle

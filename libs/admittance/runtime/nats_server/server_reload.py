@@ -16,11 +16,11 @@ import msgspec
 
 from admittance.access.users import User, next_expiry
 from admittance.runtime import clock
-from admittance.runtime.auth_store import AuthStore
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
 from admittance.runtime.nats.connection import Connection
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.nats.opening import open_system_connection
+from admittance.runtime.nats_server.auth_store import AuthStore
 from admittance.runtime.tasks import raise_if_cancelled
 from admittance.runtime.telemetry.logger import LogThrottle, logger
 

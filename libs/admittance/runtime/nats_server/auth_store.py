@@ -37,7 +37,8 @@ from admittance.access.server_config import server_config
 from admittance.access.users import User, expired_users, is_public_key
 from admittance.events.names import token
 from admittance.runtime.errors import AccessDenied, SetupError
-from admittance.runtime.jwt_issuer import (
+from admittance.runtime.nats.credentials import read_user_key
+from admittance.runtime.nats_server.jwt_issuer import (
     KEYS,
     JwtIssuer,
     is_seed_of,
@@ -47,7 +48,6 @@ from admittance.runtime.jwt_issuer import (
     revocation,
     still_needed,
 )
-from admittance.runtime.nats.credentials import read_user_key
 
 
 def credentials_text(user: User, seed: str, jwt: str = "") -> str:

@@ -34,9 +34,9 @@ import structlog
 from admittance.access.server_config import quoted
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
-from admittance.runtime.process.own_folder import own_folder
-from admittance.runtime.process.store_guard import lock_store, servers_of, serves, spawn
-from admittance.runtime.server_accounts import move_streams
+from admittance.runtime.nats_server.own_folder import own_folder
+from admittance.runtime.nats_server.server_accounts import move_streams
+from admittance.runtime.nats_server.store_guard import lock_store, servers_of, serves, spawn
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
