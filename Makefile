@@ -80,12 +80,13 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts, sizes and import cycles
 	$(BIN)/lint-imports
 	$(BIN)/python tools/house_check.py
 
-schema: $(STAMP)  ## docs/schema, manifests.md, states.md, roles.md, reference/metrics.md, dashboards, SyncClient from the code
+schema: $(STAMP)  ## docs/schema, manifests.md, states.md, roles.md, reference/, dashboards, SyncClient from the code
 	$(BIN)/python -m tools.manifests_schema
 	$(BIN)/python -m tools.fields_page
 	$(BIN)/python -m tools.asyncapi
 	$(BIN)/python -m tools.states_page
 	$(BIN)/python -m tools.metrics_page
+	$(BIN)/python -m tools.reasons_page
 	$(BIN)/python -m tools.dashboards
 	$(BIN)/python -m tools.roles_page
 	$(BIN)/python -m tools.sync_client

@@ -26,6 +26,7 @@ from admittance.checks.request import (
 )
 from admittance.checks.spans import span_of_call
 from admittance.checks.verdicts import Later, Pending, Ready, Rejected, Retry, Verdict
+from admittance.events import reasons
 from admittance.events.base import (
     HEADER_MSG_ID,
     HEADER_SCHEMA,
@@ -381,7 +382,7 @@ class CheckActivity:
     def bad_parameters(self, check: str, message: str) -> None:
         """Records a request with wrong parameters."""
         why = heartbeat_message(message)
-        state = CheckActive(active=False, reason="BadParametersRef", message=why)
+        state = CheckActive(active=False, reason=reasons.BAD_PARAMETERS_REF, message=why)
         with self._lock:
             known = self._bad.get(check)
             self._bad[check] = (clock.monotonic(), state)

@@ -35,8 +35,9 @@ from admittance.checks.judgements import (
     is_over,
     names_of,
 )
-from admittance.checks.request import BY_OTHER_CHECK, CHECK_REMOVED, Request, Withdrawal
+from admittance.checks.request import Request, Withdrawal
 from admittance.checks.verdicts import Pending, Verdict
+from admittance.events import reasons
 from admittance.runtime.errors import Refused
 from admittance.sdk.requests import Acknowledger
 from admittance.sdk.threads import pause_after
@@ -165,8 +166,8 @@ class Judge:
             request.withdrawn = reason
         self._bad_requests.pop(identity, None)
         under_way = self._under_way(identity)
-        if reason != BY_OTHER_CHECK:
-            self._memory.cancelled(identity, unlisted=reason == CHECK_REMOVED)
+        if reason != reasons.ADMISSION_CHECK:
+            self._memory.cancelled(identity, unlisted=reason == reasons.CHECK_REMOVED)
             queue = self._queues.get(identity._replace(cycle=0))
             if queue is not None and queue.next is not None and queue.next.identity == identity:
                 self._drop(queue.next)
@@ -176,7 +177,9 @@ class Judge:
         if reply or ours:
             # The callback for withdrawn requests does not wait for a judgement that continues after
             # the withdrawal.
-            ending = None if reason == BY_OTHER_CHECK or under_way is None else under_way.task
+            ending = (
+                None if reason == reasons.ADMISSION_CHECK or under_way is None else under_way.task
+            )
             self._callbacks.free(identity, reason, reply, after=ending)
 
     def _under_way(self, identity: JudgementKey) -> Judgement | None:

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from admittance.checks.request import BY_OTHER_CHECK, Request, Withdrawal
+from admittance.checks.request import Request, Withdrawal
+from admittance.events import reasons
 from admittance.events.facts import CheckRequested, CheckWithdrawn
 from admittance.sdk.requests import Acknowledger, OpenDeliveries
 from admittance.sdk.threads import until_returned
@@ -160,7 +161,7 @@ class JudgementQueue:
 
 def is_over(request: Request) -> bool:
     """Whether the request was withdrawn and no verdict of it counts."""
-    return request.withdrawn not in ("", BY_OTHER_CHECK)
+    return request.withdrawn not in ("", reasons.ADMISSION_CHECK)
 
 
 def names_of(identity: JudgementKey) -> dict[str, object]:

@@ -6,25 +6,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from admittance.checks.verdicts import Verdict
+from admittance.events import reasons
 from admittance.events.facts import CheckRequested
 from admittance.events.shapes import Admission
 from admittance.runtime import clock
 from admittance.runtime.telemetry import tracing
 from admittance.sdk.threads import from_thread
-
-BY_OTHER_CHECK: Final = "AdmissionCheck"
-"""The reason of a withdrawal after another check's Retry. A withdrawal for this reason ends no
-judgement.
-"""
-CHECK_REMOVED: Final = "CheckRemoved"
-"""The reason of a withdrawal after the queue dropped the check. The check may be requested again in
-the same cycle.
-"""
 
 
 class BadParameters(ValueError):
@@ -221,7 +213,7 @@ class Request:
 def is_too_late(request: Request, verdict: Verdict) -> bool:
     """Whether a verdict comes too late to count. After a withdrawal for any reason except another
     check's Retry, only Retry and Rejected still count."""
-    if request.withdrawn in ("", BY_OTHER_CHECK):
+    if request.withdrawn in ("", reasons.ADMISSION_CHECK):
         return False
     return verdict.state in ("Ready", "Pending")
 

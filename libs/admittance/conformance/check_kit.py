@@ -26,6 +26,7 @@ from admittance.conformance.kit import (
     run_kit,
 )
 from admittance.conformance.program import ProgramProcess
+from admittance.events import reasons
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported
 from admittance.runtime import clock
@@ -139,7 +140,7 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
     async def _new_cycle(self) -> None:
         [first] = await self._requester.send("new-cycle.1")
         await self._until_answered(first)
-        await self._requester.withdraw([first], "Preempted")
+        await self._requester.withdraw([first], reasons.PREEMPTED)
         [second] = await self._requester.send("new-cycle.1", cycle=FIRST_CYCLE + 1)
         if not await self._until_answered(second):
             why = f"no answer for cycle {second.cycle} within {self._timeout:g} s"
@@ -170,11 +171,11 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         one at once, before a slow controller can answer.
         """
         answered, unanswered = await self._requester.send("withdrawn.1", "withdrawn.2")
-        await self._requester.withdraw([unanswered], "Preempted")
+        await self._requester.withdraw([unanswered], reasons.PREEMPTED)
         first_at = clock.monotonic()
         await self._until_answered(answered)
         await self._listen_for(kit.GRACE_SECONDS)
-        await self._requester.withdraw([answered], "Preempted")
+        await self._requester.withdraw([answered], reasons.PREEMPTED)
         second_at = clock.monotonic()
         # Listens as long as the controller takes for two answers: a late Ready must be found.
         await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
@@ -193,7 +194,7 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
 
     async def _late_retry(self) -> None:
         [request] = await self._requester.send("late-retry.1")
-        await self._requester.withdraw([request], "AdmissionCheck")
+        await self._requester.withdraw([request], reasons.ADMISSION_CHECK)
         if self.usual != "Retry":
             why = f"with these parameters it sends {self.usual}, not Retry"
             self._record("late-retry", NOT_APPLICABLE, why)
@@ -240,7 +241,7 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         await self._until_answered(*requests, seconds=self._timeout + 10 * self._answer_seconds)
         count = len({one.request for one in self._requester.answers_to(*requests)})
         took = clock.monotonic() - began
-        await self._requester.withdraw(requests, "Deleted")
+        await self._requester.withdraw(requests, reasons.DELETED)
         [after] = await self._requester.send("flood.after")
         alive = await self._until_answered(after)
         if count < FLOOD:

@@ -27,6 +27,7 @@ from admittance.conformance.requester import (
     wrong_names,
     wrong_subject,
 )
+from admittance.events import reasons
 from admittance.events.facts import CheckReported
 from admittance.events.names import token
 from admittance.events.shapes import CHECK_STATES
@@ -36,7 +37,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import check_durables
 
-REASONS: Final = ("PreemptionRequired", "BookQuotaRequired", "BookCapacity")
+REASONS: Final = (reasons.PREEMPTION_REQUIRED, "BookQuotaRequired", "BookCapacity")
 """The reasons that have an effect, with Pending only: one reason in its three spellings."""
 FIELDS: Final = ("namespace", "name", "check", "cycle", "state")
 
@@ -154,7 +155,7 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
 
     async def withdraw_all(self) -> None:
         left = [one for one in self._sent.values() if one not in self._withdrawn]
-        await self.withdraw(left, "Deleted")
+        await self.withdraw(left, reasons.DELETED)
 
     # Requests. ----------------------------------------------------------------------------
 
@@ -178,7 +179,7 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
     async def withdraw(self, requests: Iterable[CheckRequestKey], reason: str) -> None:
         """Withdraws requests."""
         taken = list(requests)
-        if reason != "AdmissionCheck":
+        if reason != reasons.ADMISSION_CHECK:
             self._withdrawn.update(taken)
         await self._publish(
             "withdrawn", [(one, {**self._common(one), "reason": reason}) for one in taken]

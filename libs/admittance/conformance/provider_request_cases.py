@@ -21,6 +21,7 @@ from admittance.conformance.kit import (
 from admittance.conformance.program import START_SECONDS, ProgramProcess
 from admittance.conformance.provider_cases import ProviderCases
 from admittance.conformance.provider_requester import CapacityRequestKey, reply_faults
+from admittance.events import reasons
 from admittance.runtime import clock
 
 RETRYABLE: str = "sent failed without retryable: false, so it will get the same request again"
@@ -135,7 +136,7 @@ class RequestCases(ProviderCases):
         await self._until_quiet()
         reply = await self._requester.query(request.id)
         found += reply_faults(request.id, reply, {self._final_word(request)})
-        await self._requester.cancel(request, reason="Preempted")
+        await self._requester.cancel(request, reason=reasons.PREEMPTED)
         await self._until_acknowledged()
         reply = await self._requester.query(request.id)
         found += reply_faults(request.id, reply, {"", "cancelled", "failed"})
@@ -176,7 +177,7 @@ class CancellationCases(ProviderCases):
         for one in (unanswered, answered):
             if one == answered:
                 await self._until_answered(answered)
-            await self._requester.cancel(one, reason="Preempted")
+            await self._requester.cancel(one, reason=reasons.PREEMPTED)
             # The time since a cancellation is counted from its acknowledgement: a provider that
             # handles one message at a time may read the cancellation late.
             await self._until_acknowledged(limit)
@@ -203,7 +204,7 @@ class CancellationCases(ProviderCases):
         if "provisioned" in self._requester.words(request):
             # The provider has wrongly booked capacity for the cancelled request: a second
             # cancellation frees the booking for the next test cases.
-            await self._requester.cancel(request, reason="Preempted")
+            await self._requester.cancel(request, reason=reasons.PREEMPTED)
             why = "sent provisioned for a request that was already cancelled: it is never freed"
             self._record("overtaken", FAILED, why)
         else:
@@ -233,7 +234,7 @@ class CancellationCases(ProviderCases):
             why = f"it has capacity for more than {room} such requests: correct --room"
             self._record("frees", FAILED, why)
             return
-        await self._requester.cancel(beyond, held[0], reason="Preempted")
+        await self._requester.cancel(beyond, held[0], reason=reasons.PREEMPTED)
         await self._until_acknowledged()
         deadline = clock.monotonic() + self._timeout
         number = 0
@@ -244,7 +245,7 @@ class CancellationCases(ProviderCases):
             if self._final_word(request) == "provisioned":
                 self._record("frees", PASSED)
                 return
-            await self._requester.cancel(request, reason="Preempted")
+            await self._requester.cancel(request, reason=reasons.PREEMPTED)
             await self._listen_for(kit.GRACE_SECONDS / 2)
         why = (
             "a request was cancelled, and no other request got its capacity within "
@@ -385,7 +386,7 @@ class FailureCases(ProviderCases):
             if self._final_word(beyond) == "provisioned":
                 why = f"after a crash it had capacity for more than {room} requests"
                 return f"{why}: it forgot a booking, or --room is wrong"
-            await self._requester.cancel(beyond, reason="Preempted")
+            await self._requester.cancel(beyond, reason=reasons.PREEMPTED)
             await self._until_acknowledged(ACK_WAIT)
             if number == 1:
                 await self._crash(process)

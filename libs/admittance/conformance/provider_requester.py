@@ -28,6 +28,7 @@ from admittance.conformance.requester import (
     wrong_names,
     wrong_subject,
 )
+from admittance.events import reasons
 from admittance.events.base import MESSAGE_MAX, too_long
 from admittance.events.codec import encode
 from admittance.events.names import token
@@ -277,7 +278,7 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
 
     async def withdraw_all(self) -> None:
         left = [one for one in self._sent.values() if one not in self.cancelled]
-        await self.cancel(*left, reason="Finished")
+        await self.cancel(*left, reason=reasons.FINISHED)
 
     # Requests. ----------------------------------------------------------------------------
 
@@ -316,7 +317,7 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         """
         request = self._add(name, 1)
         self._payloads[request] = self._request(request, self.shape.parameters)
-        await self.cancel(request, reason="Preempted")
+        await self.cancel(request, reason=reasons.PREEMPTED)
         return request
 
     async def publish_garbage(self, name: str, messages: Iterable[bytes]) -> None:

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from admittance.api.configuration import UserLimits
+from admittance.events import reasons
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import VARIANT, StoredWorkload, head
@@ -229,14 +230,14 @@ class FlowControl:
         if request.manifest_size > most:
             yield Refusal(
                 TOO_LARGE,
-                "ManifestTooLarge",
+                reasons.MANIFEST_TOO_LARGE,
                 f"the manifest has {request.manifest_size:,} bytes, {most:,} are allowed",
             )
         beside = request.size - request.manifest_size
         if beside > FACT_BYTES_MAX:
             yield Refusal(
                 TOO_LARGE,
-                "MessageTooLarge",
+                reasons.MESSAGE_TOO_LARGE,
                 f"the message has {beside:,} bytes beside a manifest, "
                 f"{FACT_BYTES_MAX:,} are allowed",
             )
@@ -248,14 +249,14 @@ class FlowControl:
         ):
             yield Refusal(
                 TOO_MANY,
-                "TooManyWaiting",
+                reasons.TOO_MANY_WAITING,
                 f"too many requests of namespace {namespace} wait to be stored: send it again",
             )
         if limits.max_per_second_per_namespace and not self._has_rate(namespace, now):
             rate = limits.max_per_second_per_namespace
             yield Refusal(
                 TOO_MANY,
-                "RateExceeded",
+                reasons.RATE_EXCEEDED,
                 f"namespace {namespace} changes workloads more than {rate:g} times a second: "
                 "send it again",
             )
@@ -268,7 +269,7 @@ class FlowControl:
             if now >= most:
                 yield Refusal(
                     CONFLICT,
-                    "NamespaceFull",
+                    reasons.NAMESPACE_FULL,
                     f"namespace {namespace} has {now:,} pending workloads, {most:,} are allowed: "
                     "submit again when some of them have started",
                 )
@@ -278,7 +279,7 @@ class FlowControl:
             if now >= most:
                 yield Refusal(
                     CONFLICT,
-                    "LocalQueueFull",
+                    reasons.LOCAL_QUEUE_FULL,
                     f"LocalQueue {namespace}/{queue} has {now:,} pending workloads, {most:,} are "
                     "allowed: submit again when some of them have started",
                 )

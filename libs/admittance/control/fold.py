@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from admittance.control import manifest_changes, quota_handover, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
-from admittance.control.people import NOT_OWNER, fact_of, is_of_owner, not_owned, user_behind
+from admittance.control.people import fact_of, is_of_owner, not_owned, user_behind
 from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable
 from admittance.events.names import token
@@ -29,7 +29,7 @@ from admittance.workload import stored
 from admittance.workload.change import Change, FactOutcome, ignored, refused, with_log
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.reconcile import family_transition, single_transition
-from admittance.workload.moves.requests import REPEATED, Arrived
+from admittance.workload.moves.requests import Arrived
 from admittance.workload.quota_release import with_release
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
@@ -119,9 +119,9 @@ class BatchFold:
         if logged.sequence <= known.fact:
             return True
         if is_of_owner(logged) and (foreign := not_owned(user_behind(logged), fact, self._known)):
-            self._note_outcome(logged, refused(known.workload, NOT_OWNER, foreign))
+            self._note_outcome(logged, refused(known.workload, reasons.NOT_OWNER, foreign))
             if isinstance(fact, facts.Submitted):
-                self._reject(logged, fact, NOT_OWNER, foreign)
+                self._reject(logged, fact, reasons.NOT_OWNER, foreign)
             return True
         if known.unreadable and isinstance(fact, facts.Deleted):
             # An unreadable workload counts as absent; deleting the workload frees its name.
@@ -137,7 +137,7 @@ class BatchFold:
             void = self._void(fact, logged, known)
             if void is not None:
                 self._note_outcome(logged, void)
-                if void.reason == "OutOfDate":
+                if void.reason == reasons.OUT_OF_DATE:
                     # Write the workload unchanged: the new revision ends the scheduler's assumption
                     # even if the scheduler has not seen the change, or not as a change in the
                     # workload's tree.
@@ -159,7 +159,7 @@ class BatchFold:
             if invalid:
                 # The scheduler assumes the assignment until it reads a later revision. The
                 # workload is written unchanged, so the scheduler drops the assumption.
-                self._note_outcome(logged, ignored(known.workload, "StaleGiver", invalid))
+                self._note_outcome(logged, ignored(known.workload, reasons.STALE_GIVER, invalid))
                 self._apply(key, known, Change(known.workload), logged)
                 return True
         length = self._excess(key, change, logged)
@@ -338,7 +338,7 @@ class BatchFold:
             workload_key(said.namespace, said.name), known, said, logged
         )
         if relatives:
-            return ignored(known.workload, "HasFamily", "its family goes with it")
+            return ignored(known.workload, reasons.HAS_FAMILY, "its family goes with it")
         return change
 
     def _apply(
@@ -383,21 +383,22 @@ class BatchFold:
         voids its decision in its watch, and drops its assumption."""
         workload = known.workload
         if workload is None:
-            return ignored(None, "NoSuchWorkload", "it was deleted meanwhile")
+            return ignored(None, reasons.NO_SUCH_WORKLOAD, "it was deleted meanwhile")
         key = workload_key(fact.namespace, fact.name)
         if key in self._working or fact.revision != known.revision:
-            return ignored(workload, "StaleRevision", f"decided from revision {fact.revision}")
+            return ignored(
+                workload, reasons.STALE_REVISION, f"decided from revision {fact.revision}"
+            )
         queue = self._state.queues.cluster_queue(fact.namespace, stored.head(workload).queue_name)
         domain = self._state.catalog.domain_of(queue) if queue else None
         if domain is None or domain != fact.domain:
-            return ignored(workload, "OtherDomain", f"decided for {fact.domain}")
+            return ignored(workload, reasons.OTHER_DOMAIN, f"decided for {fact.domain}")
         if logged.fence is None or logged.fence.domain != domain:
-            return ignored(workload, "NoFence", f"the message carries no fence of {domain}")
+            return ignored(workload, reasons.NO_FENCE, f"the message carries no fence of {domain}")
         newest = max(self._state.catalog.newest(domain), self._state.manifests_floor)
         if newest > fact.seen:
-            return ignored(
-                workload, "OutOfDate", f"a queue changed at revision {newest}, seen {fact.seen}"
-            )
+            message = f"a queue changed at revision {newest}, seen {fact.seen}"
+            return ignored(workload, reasons.OUT_OF_DATE, message)
         return None
 
     def _barrier(self, logged: LogMessage) -> bool:
@@ -483,7 +484,7 @@ class BatchFold:
     def _note_repeated(self, logged: LogMessage, fact: Fact, change: Change) -> None:
         """Notes that a second submission of a workload changes nothing, unless it is the first
         submission, sent again."""
-        if change.reason != REPEATED:
+        if change.reason != reasons.REPEATED:
             self._note(logged, "noted", submissions.unchanged_fact(fact, self._now, change.message))
 
     def _note(self, logged: LogMessage, what: str, fact: Fact) -> None:

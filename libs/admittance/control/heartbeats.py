@@ -22,11 +22,11 @@ from msgspec.structs import replace
 from admittance.api.checks import AdmissionCheck, ObjectStatus
 from admittance.api.meta import Condition
 from admittance.control.objects import Objects, missing_parameters_text
+from admittance.events import reasons
 from admittance.events.system import EVERY_CALL_FAILS, CheckAlive
 
 ACTIVE: Final = "Active"
 """Type of the Active condition, and the reason of that condition while its status is True."""
-LOST: Final = "ControllerLost"
 RIVALS: Final = "Different programs go by this controller's name and take each other's requests:"
 """First words of a condition's message that names rival programs."""
 MISSING: Final = 3
@@ -153,7 +153,7 @@ class Heartbeats:
         return [one.beat for one in found.replicas.values()]
 
 
-_LOST: Final = ("False", LOST, "The controller sends no heartbeats any more")
+_LOST: Final = ("False", reasons.CONTROLLER_LOST, "The controller sends no heartbeats any more")
 
 
 def _report(check: str, live: list[CheckAlive]) -> tuple[str, str, str]:
@@ -212,10 +212,6 @@ def with_active(check: AdmissionCheck, condition: Condition | None) -> Admission
     return replace(check, status=ObjectStatus(conditions=(*kept, *new)))
 
 
-BAD_PARAMETERS: Final = "BadParametersRef"
-"""Reason of Active=False: the object named in ``parameters`` does not exist."""
-
-
 def with_new_condition(
     check: AdmissionCheck,
     objects: Objects,
@@ -233,7 +229,11 @@ def with_new_condition(
     missing = objects.missing_parameters(check, coming)
     if missing:
         same = before is not None and (before.status, before.message) == ("False", missing)
-        new = before if same else _active(check, ("False", BAD_PARAMETERS, missing), clock)
+        new = (
+            before
+            if same
+            else _active(check, ("False", reasons.BAD_PARAMETERS_REF, missing), clock)
+        )
     elif reports_missing_parameters(check):
         # The parameters object of the check exists now, so only the heartbeats of the controller
         # can make the check inactive.
@@ -260,7 +260,7 @@ def reports_missing_parameters(check: AdmissionCheck) -> bool:
     found = active_of(check)
     return (
         found is not None
-        and found.reason == BAD_PARAMETERS
+        and found.reason == reasons.BAD_PARAMETERS_REF
         and found.message == missing_parameters_text(check) != ""
     )
 

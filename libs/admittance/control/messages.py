@@ -15,7 +15,7 @@ import msgspec
 from admittance.api.workload import Kept, noted_completions
 from admittance.control.commit import Message
 from admittance.control.objects import Objects, parts_of
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.shapes import Admission, PodSetToRun
@@ -152,7 +152,7 @@ class MessageBuilder:
             case "requeued" | "rejected" | "pending" | "noted":
                 return _PLAIN[say.what](**common, **said)
             case "evicted":
-                preempted = "Preempted" in (say.reason, say.detail)
+                preempted = reasons.PREEMPTED in (say.reason, say.detail)
                 by = workload.status.preempted_by if preempted else None
                 return facts.Evicted(**common, **said, preempted_by=by, underlying_cause=say.detail)
             case "quota_released":

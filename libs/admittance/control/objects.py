@@ -14,6 +14,7 @@ from admittance.api.checks import AdmissionCheck, PriorityClass, WorkloadPriorit
 from admittance.api.kinds import GROUP, KINDS
 from admittance.api.manifests import Manifest, token_of
 from admittance.api.queues import ClusterQueue, ClusterQueueSpec, LocalQueue, ResourceFlavor
+from admittance.events import reasons
 from admittance.events.shapes import Admission
 from admittance.events.subjects import object_key
 from admittance.family import FamilyRules
@@ -270,32 +271,32 @@ class ManifestQueueView:
 
     def inactive_reason(self, namespace: str, queue: str) -> InactiveReason | None:
         if not queue:
-            return InactiveReason("Misconfigured", "The workload names no LocalQueue")
+            return InactiveReason(reasons.MISCONFIGURED, "The workload names no LocalQueue")
         local = self._objects.local_queue(namespace, queue)
         if local is None:
-            return InactiveReason("Misconfigured", f"LocalQueue {queue} doesn't exist")
+            return InactiveReason(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
         if local.metadata.deletion_timestamp is not None:
-            return InactiveReason("Misconfigured", f"LocalQueue {queue} is being deleted")
+            return InactiveReason(reasons.MISCONFIGURED, f"LocalQueue {queue} is being deleted")
         behind = self._objects.cluster_queue(local.spec.cluster_queue)
         if behind is None and local.spec.stop_policy in STOPPING:
             return _stopped_local(local)
         if behind is None:
             return InactiveReason(
-                "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} doesn't exist"
+                reasons.MISCONFIGURED, f"ClusterQueue {local.spec.cluster_queue} doesn't exist"
             )
         if behind.metadata.deletion_timestamp is not None:
             return InactiveReason(
-                "Misconfigured", f"ClusterQueue {local.spec.cluster_queue} is being deleted"
+                reasons.MISCONFIGURED, f"ClusterQueue {local.spec.cluster_queue} is being deleted"
             )
         # A stopped ClusterQueue is reported before a stopped LocalQueue: the drain of a
         # ClusterQueue affects more workloads.
         name = behind.metadata.name
         if behind.spec.stop_policy in STOPPING:
             return InactiveReason(
-                "Suspended",
+                reasons.SUSPENDED,
                 f"ClusterQueue {name} is stopped",
                 behind.spec.stop_policy == "HoldAndDrain",
-                "ClusterQueueStopped",
+                reasons.CLUSTER_QUEUE_STOPPED,
             )
         return _stopped_local(local) if local.spec.stop_policy in STOPPING else None
 
@@ -388,8 +389,8 @@ def parts_of(objects: Objects, flavor: str) -> FlavorParts:
 
 def _stopped_local(local: LocalQueue) -> InactiveReason:
     return InactiveReason(
-        "Suspended",
+        reasons.SUSPENDED,
         f"LocalQueue {local.metadata.name} is stopped",
         local.spec.stop_policy == "HoldAndDrain",
-        "LocalQueueStopped",
+        reasons.LOCAL_QUEUE_STOPPED,
     )

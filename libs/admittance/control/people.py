@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,9 +18,6 @@ from admittance.events import facts
 from admittance.events.base import HEADER_RIGHTS, Fact
 from admittance.events.codec import decode
 from admittance.events.subjects import APPROVAL_CONTROLLER, OWNER, user_of, workload_key
-
-NOT_OWNER: Final = "NotOwner"
-"""The reason of a refused fact of a person that changes its own workloads only."""
 
 
 def user_behind(logged: LogMessage) -> str:

@@ -18,7 +18,7 @@ from admittance.api.reading.workload_reader import KnownPodSets, ReadWorkload, W
 from admittance.api.workload import PARENT_VARIANT, Kept, Workload
 from admittance.control.commit import LogMessage
 from admittance.control.objects import Objects
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.family import FamilyRules, VariantState, desired_variants
 from admittance.workload.change import Change, ignored, refused, with_spec
@@ -163,7 +163,7 @@ def unchanged_fact(fact: Fact, now: datetime, message: str) -> facts.Noted:
     """Returns the fact that a submission changes nothing because the same workload exists
     already."""
     said = f"A second submission changes nothing: {message}"
-    return facts.Noted(**_common(fact, now), reason="AlreadyExists", message=said)
+    return facts.Noted(**_common(fact, now), reason=reasons.ALREADY_EXISTS, message=said)
 
 
 def _common(fact: Fact, now: datetime) -> dict[str, Any]:
@@ -269,9 +269,9 @@ class VariantIntake:
         if present is not None:
             same = head(present).variant == tag and owner_of(present) == claim.owner
             if same and present.metadata.deletion_timestamp is None:
-                return ignored(present, "Unchanged", "the variant exists")
+                return ignored(present, reasons.UNCHANGED, "the variant exists")
             return refused(
-                present, "AlreadyExists", f"a workload {fact.namespace}/{fact.name} exists"
+                present, reasons.ALREADY_EXISTS, f"a workload {fact.namespace}/{fact.name} exists"
             )
         if (
             parent is None
@@ -279,15 +279,19 @@ class VariantIntake:
             or parent.metadata.deletion_timestamp is not None
         ):
             name, uid = claim.owner
-            return refused(None, "NoParent", f"no parent {name!r} with the uid {uid!r} exists")
+            return refused(
+                None, reasons.NO_PARENT, f"no parent {name!r} with the uid {uid!r} exists"
+            )
         spec = self.spec_of(parent, rules, tag) if rules is not None else None
         if spec is None or rules is None:
-            return refused(None, "NoSuchVariant", f"its parent has no variant {tag!r}")
+            return refused(None, reasons.NO_SUCH_VARIANT, f"its parent has no variant {tag!r}")
         if fact.name not in (name_of(parent, tag), name_of(parent, tag, taken=True)):
-            return refused(None, "OtherName", f"the variant {tag!r} has another name")
+            return refused(None, reasons.OTHER_NAME, f"the variant {tag!r} has another name")
         twin = next((one for one in family.variants.values() if head(one).variant == tag), None)
         if twin is not None:
-            return refused(None, "AlreadyExists", f"the variant exists: {twin.metadata.name!r}")
+            return refused(
+                None, reasons.ALREADY_EXISTS, f"the variant exists: {twin.metadata.name!r}"
+            )
         states = [variant_state(one) for one in family.variants.values()]
         states.append(VariantState(fact.name, tag, *claim.owner))
         wish = desired_variants(parent_state(parent), states, rules, now).get(fact.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -11,6 +11,7 @@ from admittance.api.checks import ProvisioningRequestConfigSpec
 from admittance.api.meta import APPLIED_BY
 from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import CheckState
+from admittance.events import reasons
 from admittance.provisioning import steps
 from admittance.provisioning.new_request import (
     IncompleteReservation,
@@ -40,9 +41,6 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.moves.check_verdicts import is_under_check
 from admittance.workload.stored import StoredWorkload, head
 
-DEACTIVATED: Final = "DeactivatedDueTo"
-"""Prefix of the reason of an eviction by deactivation; the cause follows it."""
-
 
 def cancel_reason(
     record: Record, work: StoredWorkload | None, row: CheckState | None, finished: str | None = None
@@ -66,7 +64,7 @@ def _unreserved(work: StoredWorkload) -> str:
     evicted = find(work, Type.EVICTED)
     reason = evicted.reason if evicted is not None and evicted.status == "True" else ""
     if not head(work).active:
-        _, _, cause = reason.partition(DEACTIVATED)
+        _, _, cause = reason.partition(reasons.DEACTIVATED_DUE_TO)
         return "the workload was deactivated" + (f": {cause}" if cause else "")
     if reason:
         return f"the workload was evicted: {reason}"

@@ -16,6 +16,7 @@ from admittance.api.checks import (
     ProvisioningRequestConfigSpec,
 )
 from admittance.api.queues import ResourceFlavor
+from admittance.events import reasons
 from admittance.events.subjects import PROVISIONING_CONTROLLER
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record, State
@@ -138,18 +139,20 @@ class CheckConfigurations:
         """Why the check is inactive; None if it is active."""
         found = self.checks.get(check)
         if found is None:
-            return Trouble("NotFound", f"AdmissionCheck {check} doesn't exist")
+            return Trouble(reasons.NOT_FOUND, f"AdmissionCheck {check} doesn't exist")
         reference = found.spec.parameters
         if reference is None:
-            return Trouble("BadParametersRef", f"{check} has no parametersRef to a {KIND}")
+            return Trouble(reasons.BAD_PARAMETERS_REF, f"{check} has no parametersRef to a {KIND}")
         if (reference.api_group, reference.kind) != (GROUP, KIND):
             kind = f"{reference.kind}.{reference.api_group}"
-            return Trouble("BadParametersRef", f"parametersRef names a {kind}, not a {KIND}")
+            return Trouble(
+                reasons.BAD_PARAMETERS_REF, f"parametersRef names a {kind}, not a {KIND}"
+            )
         config = self.configs.get(reference.name)
         if config is None:
-            return Trouble("BadParametersRef", f"{KIND} {reference.name} doesn't exist")
+            return Trouble(reasons.BAD_PARAMETERS_REF, f"{KIND} {reference.name} doesn't exist")
         why = self.down.get(config.spec.provisioning_class_name)
-        return Trouble("ProviderDown", why) if why is not None else None
+        return Trouble(reasons.PROVIDER_DOWN, why) if why is not None else None
 
 
 Name = tuple[str, str]

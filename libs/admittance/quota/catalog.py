@@ -21,6 +21,7 @@ from admittance.api.queues import (
     Topology,
 )
 from admittance.api.units import amount, parse
+from admittance.events import reasons
 from admittance.events.shapes import Admission
 from admittance.quota.cell import FlavorResource, Quota
 from admittance.quota.labels import selects
@@ -41,10 +42,10 @@ class Activity(NamedTuple):
     message: str
 
 
-READY = Activity(True, "Ready", "Can admit new workloads")
-NOT_FOUND = Activity(False, "NotFound", "ClusterQueue not found")
+READY = Activity(True, reasons.READY, "Can admit new workloads")
+NOT_FOUND = Activity(False, reasons.NOT_FOUND, "ClusterQueue not found")
 TERMINATING = Activity(
-    False, "Terminating", "Can't admit new workloads; clusterQueue is terminating"
+    False, reasons.TERMINATING, "Can't admit new workloads; clusterQueue is terminating"
 )
 
 
@@ -297,28 +298,31 @@ class Catalog:
 
     def _problems(self, queue: ClusterQueue, lists: CheckLists) -> Iterator[tuple[str, str]]:
         if queue.spec.stop_policy not in ("", "None"):
-            yield "Stopped", "is stopped"
+            yield reasons.STOPPED, "is stopped"
         missing = [name for name in _flavors(queue) if name not in self.flavors]
         if missing:
-            yield "FlavorNotFound", f"references missing ResourceFlavor(s): {','.join(missing)}"
+            yield (
+                reasons.FLAVOR_NOT_FOUND,
+                f"references missing ResourceFlavor(s): {','.join(missing)}",
+            )
         names = list(lists.names())
         absent = [name for name in names if name not in self.checks]
         if absent:
             yield (
-                "AdmissionCheckNotFound",
+                reasons.ADMISSION_CHECK_NOT_FOUND,
                 f"references missing AdmissionCheck(s): {','.join(absent)}",
             )
         idle = [name for name in names if name in self.checks]
         idle = [name for name in idle if not is_check_active(self.checks[name])]
         if idle:
             yield (
-                "AdmissionCheckInactive",
+                reasons.ADMISSION_CHECK_INACTIVE,
                 f"references inactive AdmissionCheck(s): {','.join(idle)}",
             )
         pair = lists.conflicting(self.checks.get)
         if pair is not None:
             yield (
-                "ConflictingAdmissionChecks",
+                reasons.CONFLICTING_ADMISSION_CHECKS,
                 f"AdmissionChecks {pair[0]} and {pair[1]} of one list have one controller",
             )
 
@@ -328,7 +332,7 @@ class Catalog:
             if (topology := self._topology_of(flavor)) and topology not in self.topologies
         }
         for flavor, topology in lost.items():
-            yield "TopologyNotFound", f"there is no Topology {topology} for flavor {flavor}"
+            yield reasons.TOPOLOGY_NOT_FOUND, f"there is no Topology {topology} for flavor {flavor}"
 
     def _topology_of(self, flavor: str) -> str:
         found = self.flavors.get(flavor)
@@ -338,16 +342,16 @@ class Catalog:
         """Returns whether workloads of the LocalQueue may be admitted, and if not, why."""
         queue = self.local_queues.get((namespace, name))
         if queue is None:
-            return Activity(False, "NotFound", f"LocalQueue {name} does not exist")
+            return Activity(False, reasons.NOT_FOUND, f"LocalQueue {name} does not exist")
         if queue.spec.stop_policy not in ("", "None"):
-            return Activity(False, "Stopped", "LocalQueue is stopped")
+            return Activity(False, reasons.STOPPED, "LocalQueue is stopped")
         target = queue.spec.cluster_queue
         if target not in self.cluster_queues:
             message = f"Can't submit new workloads to clusterQueue: {target} doesn't exist"
-            return Activity(False, "ClusterQueueDoesNotExist", message)
+            return Activity(False, reasons.CLUSTER_QUEUE_DOES_NOT_EXIST, message)
         if not self.activity(target).active:
             message = f"Can't submit new workloads to clusterQueue: {target} is inactive"
-            return Activity(False, "ClusterQueueIsInactive", message)
+            return Activity(False, reasons.CLUSTER_QUEUE_IS_INACTIVE, message)
         return READY._replace(message="Can submit new workloads to localQueue")
 
     def required_checks(

@@ -21,7 +21,7 @@ from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
 from admittance.control.submissions import claim_of
 from admittance.control.workloads import VersionedWorkload
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Decision
@@ -53,7 +53,7 @@ def with_named_revision(
     if workload is None:
         return known
     match fact:
-        case facts.Stopped(reason="RunnerEnded"):
+        case facts.Stopped(reason=reasons.RUNNER_ENDED):
             # The job stopped because its runner ended, so the revision in the fact is not the
             # revision of an eviction.
             return known
@@ -462,7 +462,7 @@ def _finished_placeholder(key: str, uid: str = "") -> StoredWorkload:
     """A placeholder for a finished workload: only names, uid and the condition Finished, no
     spec."""
     namespace, name = names_of(key)
-    finished = Condition(type=Type.FINISHED, status="True", reason="Succeeded")
+    finished = Condition(type=Type.FINISHED, status="True", reason=reasons.SUCCEEDED)
     return StoredWorkload(
         api_version="kueue.x-k8s.io/v1beta2",
         kind="Workload",

@@ -17,6 +17,7 @@ import msgspec
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import LogMessage
+from admittance.events import reasons
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import (
     Assigned,
@@ -38,7 +39,6 @@ from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Cursor, charges_of
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
-from admittance.scheduling.state.in_flight import WAITS_FOR_VICTIMS
 from admittance.scheduling.state.queue import remove_from_queue
 from admittance.scheduling.state.workload_info import Domain, InFlight, SavedCursor, WorkloadInfo
 from admittance.workload import stored
@@ -401,7 +401,7 @@ def is_turn(decision: Decision) -> bool:
     """Whether the decision was made and published while a cycle processed a head. True for a
     refusal only if its reason is that victims must stop: other refusals are published later."""
     if isinstance(decision, Refused):
-        return decision.refusal.reason == WAITS_FOR_VICTIMS
+        return decision.refusal.reason == reasons.WAITING_FOR_PREEMPTED_WORKLOADS
     return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)
 
 

@@ -18,6 +18,7 @@ from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.manifest import decode_object
 from admittance.api.units import amount
 from admittance.api.workload import CheckState
+from admittance.events import reasons
 from admittance.events.facts import Assigned
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, FairSharing
@@ -159,8 +160,8 @@ class MinimalSystem:
         self.change(
             name,
             {
-                "QuotaReserved": (False, "Pending"),
-                "Admitted": (False, "NoReservation"),
+                "QuotaReserved": (False, reasons.PENDING),
+                "Admitted": (False, reasons.NO_RESERVATION),
                 "Evicted": (True, reason),
                 "Requeued": (requeued, reason),
             },
@@ -181,10 +182,10 @@ class MinimalSystem:
         self.change(
             one.name,
             {
-                "QuotaReserved": (True, "QuotaReserved"),
-                "Evicted": (False, "QuotaReserved"),
-                "Requeued": (True, "QuotaReserved"),
-                "Admitted": (not rows, "Admitted"),
+                "QuotaReserved": (True, reasons.QUOTA_RESERVED),
+                "Evicted": (False, reasons.QUOTA_RESERVED),
+                "Requeued": (True, reasons.QUOTA_RESERVED),
+                "Admitted": (not rows, reasons.ADMITTED),
             },
             admission=one.admission,
             admission_checks=rows,
@@ -194,7 +195,7 @@ class MinimalSystem:
         """Admits a workload that has reserved quota, because every check of the workload is
         Ready."""
         self._note("admit", name)
-        self.change(name, {"Admitted": (True, "Admitted")})
+        self.change(name, {"Admitted": (True, reasons.ADMITTED)})
 
     def _note(self, event: str, name: str, **more: str) -> None:
         self.trace.append({"cycle": self.cycle, "event": event, "workload": name, **more})

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.api.problems import ManifestError
+from admittance.events import reasons
 from admittance.events.facts import Assigned, Preempted
 from admittance.events.requests import PendingQuery
 from admittance.replay.minimal_system import (
@@ -172,7 +173,7 @@ def settle(
         for one in decided:
             if isinstance(one, Preempted):
                 by = one.by.rpartition("/")[2]
-                system.evict(one.name, "Preempted", shown_reason=one.reason, by=by)
+                system.evict(one.name, reasons.PREEMPTED, shown_reason=one.reason, by=by)
             elif isinstance(one, Assigned):
                 system.reserve(one)
             else:
@@ -199,7 +200,7 @@ def _create(system: MinimalSystem, workloads: list[Mapping[str, Any]]) -> None:
 def _finish(system: MinimalSystem, names: list[str]) -> None:
     for name in names:
         if system.is_true(name, "Admitted") and not system.is_true(name, "Finished"):
-            system.change(name, {"Finished": (True, "Succeeded")})
+            system.change(name, {"Finished": (True, reasons.SUCCEEDED)})
 
 
 def _delete(system: MinimalSystem, names: list[str]) -> None:
@@ -224,17 +225,17 @@ def _update(system: MinimalSystem, obj: Mapping[str, Any]) -> None:
         admission = stored.status.admission
         if policy == "None":
             if any(
-                one.type == "Requeued" and one.reason == "ClusterQueueStopped"
+                one.type == "Requeued" and one.reason == reasons.CLUSTER_QUEUE_STOPPED
                 for one in stored.status.conditions
             ):
-                system.change(name, {"Requeued": (True, "ClusterQueueRestarted")})
+                system.change(name, {"Requeued": (True, reasons.CLUSTER_QUEUE_RESTARTED)})
         elif admission is not None and admission.cluster_queue == queue:
             if system.is_true(name, "Finished"):
                 continue
             if not system.is_true(name, "Admitted"):
-                system.change(name, {"QuotaReserved": (False, "Suspended")}, admission=None)
+                system.change(name, {"QuotaReserved": (False, reasons.SUSPENDED)}, admission=None)
             elif policy == "HoldAndDrain":
-                system.evict(name, "ClusterQueueStopped", requeued=False)
+                system.evict(name, reasons.CLUSTER_QUEUE_STOPPED, requeued=False)
 
 
 def _check_verdict(system: MinimalSystem, value: Mapping[str, str]) -> None:
@@ -254,9 +255,9 @@ def _check_verdict(system: MinimalSystem, value: Mapping[str, str]) -> None:
             if all(row.state == "Ready" for row in rows) and not system.is_true(name, "Admitted"):
                 system.admit(name)
         case "Retry":
-            system.evict(name, "AdmissionCheck")
+            system.evict(name, reasons.ADMISSION_CHECK)
         case "Rejected":
-            system.evict(name, "DeactivatedDueToAdmissionCheck", active=False)
+            system.evict(name, reasons.DEACTIVATED_DUE_TO_ADMISSION_CHECK, active=False)
         case _:
             raise ValueError(f"unknown check state {state!r}")
 

@@ -20,6 +20,7 @@ from heapq import heappush
 from sys import intern
 from typing import Final
 
+from admittance.events import reasons
 from admittance.events.shapes import Admission, HandedOn
 from admittance.family import (
     ActivityReason,
@@ -43,9 +44,7 @@ from admittance.scheduling.state.workload_info import (
     VariantInfo,
     WorkloadInfo,
 )
-from admittance.scheduling.state.workload_view import GATED, WorkloadView
-
-MIGRATION: Final = "FlavorMigration"
+from admittance.scheduling.state.workload_view import WorkloadView
 
 
 def why_busy(family: FamilyInfo) -> str:
@@ -124,7 +123,7 @@ def begin_migration(
         name=giver.key[1],
         uid=giver.uid,
         revision=giver.revision,
-        reason=MIGRATION,
+        reason=reasons.FLAVOR_MIGRATION,
         message=f"Migrates to variant {family.tag(workload)}",
     )
     family.migration = (workload, giver)
@@ -158,9 +157,6 @@ def decided_with(workload: WorkloadInfo) -> WorkloadInfo:
         return family.migration[0]
     return workload
 
-
-WAITS: Final = "WaitingForFamily"
-"""The reason why a variant is inadmissible that waits only for its family."""
 
 SENTENCES: Final = {
     ActivityReason.PARENT: "Its parent is deactivated or has finished",
@@ -200,7 +196,7 @@ def why_not_tried(
     first = _last_to_try(state, queue, family, desired_by_name)
     if first is not None and queue.tags[family.tag(workload)].place > first.place:
         message = f"The better variant {first.name} needs preemption and is tried first"
-        return Inadmissible(WAITS, message, is_silent=True)
+        return Inadmissible(reasons.WAITING_FOR_FAMILY, message, is_silent=True)
     return None
 
 
@@ -283,7 +279,10 @@ def family_changed(state: SchedulerState, family: FamilyInfo, now: datetime) -> 
 
 def is_set_aside(workload: WorkloadInfo) -> bool:
     """Whether the variant is inadmissible because it waits for its family."""
-    return workload.inadmissible is not None and workload.inadmissible.reason == WAITS
+    return (
+        workload.inadmissible is not None
+        and workload.inadmissible.reason == reasons.WAITING_FOR_FAMILY
+    )
 
 
 def refuse_siblings_at_once(state: SchedulerState, family: FamilyInfo) -> None:
@@ -296,7 +295,7 @@ def refuse_siblings_at_once(state: SchedulerState, family: FamilyInfo) -> None:
 
 
 def _inadmissible(message: str) -> Inadmissible:
-    return Inadmissible(WAITS, message, is_silent=True, ignores_flush=True)
+    return Inadmissible(reasons.WAITING_FOR_FAMILY, message, is_silent=True, ignores_flush=True)
 
 
 def _last_to_try(
@@ -329,8 +328,10 @@ def is_blocked(workload: WorkloadInfo) -> bool:
     if not workload.closed_gate or workload.queue is None:
         return False
     if workload.inadmissible is not None:
-        return workload.inadmissible.reason == GATED
-    return workload.status_reason == GATED and (workload.cls is None or workload.cls.parked is None)
+        return workload.inadmissible.reason == reasons.ADMISSION_GATED
+    return workload.status_reason == reasons.ADMISSION_GATED and (
+        workload.cls is None or workload.cls.parked is None
+    )
 
 
 def _is_waited_for(state: SchedulerState, workload: WorkloadInfo) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.events import codec, facts
+from admittance.events import codec, facts, reasons
 from admittance.events.base import Fact
 from admittance.events.names import token, workload_uid
 from admittance.events.reader import BROKEN
@@ -237,7 +237,7 @@ class TraceBuilder:
 
     def _end(self, life: Life, key: str) -> list[Span]:
         """Ends the trace of a workload that was deleted without a fact about the deletion."""
-        life.end("Deleted")
+        life.end(reasons.DELETED)
         self._forget(life, key)
         return life.recorder.fetch()
 

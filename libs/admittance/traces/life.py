@@ -11,27 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.shapes import Admission
 from admittance.events.span_ids import run_span_id, span_id_of
 from admittance.events.subjects import user_of
 from admittance.traces.recorder import OpenSpan, Recorder, messaging
 from admittance.traces.spans import Attribute, Kind, LoggedFact, SpanLink, Status
-from admittance.workload.transitions import RUNNER_ENDED
 
 QUEUE: Final = "queue"
 RESERVATION: Final = "reservation"
 ADMISSION: Final = "admission"
 REQUEUE: Final = "requeue"
 INACTIVE: Final = "inactive"
-BACKOFFS: Final = ("AdmissionCheck", "PodsReadyTimeout")
+BACKOFFS: Final = (reasons.ADMISSION_CHECK, reasons.PODS_READY_TIMEOUT)
 """Reasons of workloads that wait for a time before they are requeued."""
-FORCED_RELEASE: Final = "ForcedRelease"
-"""The reason of the note that no runner reported the stop of a job in time, so its quota is free.
-"""
-DEACTIVATED: Final = "Deactivated"
-"""The condition reasons of inactive workloads begin with this word."""
 
 LinkTo = Callable[[str, str, str], SpanLink | None]
 """Returns a link to the span of another workload, from its namespace, name and uid; None if its
@@ -192,13 +186,13 @@ class Life:
             case facts.Deleted():
                 self._deleting = self.stage is not None and self.stage.name == ADMISSION
                 if not self._deleting:
-                    self.end("Deleted")
+                    self.end(reasons.DELETED)
             case facts.Rejected(reason=reason, message=message):
                 self.recorder.event(self.root, "rejected", reason=reason, message=message)
             case facts.Noted(reason=reason, message=message):
                 self.recorder.event(self.place, "noted", reason=reason, message=message)
-                if self._deleting and reason == FORCED_RELEASE:
-                    self.end("Deleted")
+                if self._deleting and reason == reasons.FORCED_RELEASE:
+                    self.end(reasons.DELETED)
             case facts.Activated(reason=reason) | facts.Deactivated(reason=reason):
                 self._on_request(logged, fact, reason=reason)
             case facts.Reprioritized(priority=priority):
@@ -410,9 +404,9 @@ class Life:
         if self._eviction is not None:
             self.leave()
             if self._deleting:
-                self.end("Deleted")
+                self.end(reasons.DELETED)
             return
-        again = fact.reason == RUNNER_ENDED
+        again = fact.reason == reasons.RUNNER_ENDED
         if self._run is not None:
             self._run.set(reason=fact.reason)
             status = Status.UNSET if again else Status.ERROR
@@ -425,21 +419,21 @@ class Life:
         if 0 < fact.revision < self.admitted_revision:
             return
         status = Status.OK if fact.succeeded else Status.ERROR
-        reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
+        reason = fact.reason or (reasons.SUCCEEDED if fact.succeeded else reasons.FAILED)
         message = "" if fact.succeeded else fact.message or reason
         if self._run is not None:
             self._run.set(exit_code=fact.exit_code)
             self.recorder.close(self._run, status, message)
             self._run = None
         self.root.set(reason=reason, message=fact.message, finished_by=user_of(logged.subject))
-        self.end("Succeeded" if fact.succeeded else "Failed", status, message)
+        self.end(reasons.SUCCEEDED if fact.succeeded else reasons.FAILED, status, message)
 
 
 def stage_after(reason: str) -> str:
     """The stage of a workload that is pending for the reason."""
     if reason in BACKOFFS:
         return REQUEUE
-    return INACTIVE if reason.startswith(DEACTIVATED) else QUEUE
+    return INACTIVE if reason.startswith(reasons.DEACTIVATED) else QUEUE
 
 
 def of_admission(admission: Admission) -> dict[str, Attribute]:

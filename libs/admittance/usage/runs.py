@@ -9,11 +9,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.api.units import amount
+from admittance.events import reasons
 from admittance.events.reader import BROKEN, YEARS, Unreadable, reason_of
 from admittance.events.shapes import Admission
 
-SUCCEEDED: Final = "Succeeded"
-"""The reason of the end of a workload that succeeded."""
 OTHERS: Final = "*"
 """Stands for several users in a summary that has no room for more rows."""
 
@@ -101,7 +100,7 @@ def _run(fact: _Released, sequence: int) -> Run:
     since = whole_seconds(fact.since)
     admitted = fact.admission_revision > 0
     if fact.ended:
-        outcome = "finished" if fact.reason == SUCCEEDED else "failed"
+        outcome = "finished" if fact.reason == reasons.SUCCEEDED else "failed"
     else:
         outcome = "evicted" if admitted else ""
     return Run(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.family import (
     PREEMPTION_TIMEOUT,
@@ -33,9 +33,6 @@ from admittance.variants.known_families import (
     RowMark,
 )
 from admittance.workload.families.roles import manifest_of, name_of, planned_variants
-
-NO_FLAVOR = "NoMatchingFlavor"
-"""The reason why a parent is pending that may use no flavor of its ClusterQueue."""
 
 
 class Act(NamedTuple):
@@ -112,7 +109,7 @@ def required_acts(
     # only the act `Aggregated` makes the workload-controller turn the parent into a regular
     # workload: no change of a queue does.
     regular = rules is None and bool(context.queue) and not parent.state.admitted
-    outdated = regular or (no_flavor and parent.reason != NO_FLAVOR)
+    outdated = regular or (no_flavor and parent.reason != reasons.NO_MATCHING_FLAVOR)
     acts += _aggregated(parent, own, desired, outdated=outdated)
     return FamilyActs(acts, look, any(one.sibling.open for one in alive), tuple(names))
 

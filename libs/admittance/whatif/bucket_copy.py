@@ -23,6 +23,7 @@ from admittance.control.batch import fold
 from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
 from admittance.control.workloads import VersionedWorkload
+from admittance.events import reasons
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Decision, Stopped
@@ -51,9 +52,6 @@ NEVER: Final = timedelta(days=10_000)
 inform users."""
 WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
-VARIANT_EVICTED: Final = "VariantEvicted"
-"""The reason of a parent's eviction when its admitted variant was evicted; the variant's own
-condition has the cause."""
 
 Key = tuple[str, str]
 _usage = Reader(ConsumedUsage)
@@ -293,20 +291,20 @@ class BucketCopy:
             self._lose(key, old, new)
 
     def _lose(self, key: Key, old: StoredWorkload, new: StoredWorkload | None) -> None:
-        reason, message = "Deleted", "The workload is deleted"
+        reason, message = reasons.DELETED, "The workload is deleted"
         evicted = find(new, Type.EVICTED) if new is not None else None
         if new is not None and (evicted is None or evicted.status != "True"):
             evicted = find(new, Type.QUOTA_RESERVED)
         if evicted is not None:
             reason, message = evicted.reason, evicted.message
-        if new is not None and reason == VARIANT_EVICTED:
+        if new is not None and reason == reasons.VARIANT_EVICTED:
             # For an evicted parent report the cause of the eviction, which its variant's condition
             # has.
             variant = self.workload((key[0], new.status.admitted_variant))
             evicted = find(variant, Type.EVICTED) if variant is not None else None
             if variant is not None and evicted is not None and evicted.status == "True":
                 new, reason, message = variant, evicted.reason, evicted.message
-        by = new.status.preempted_by if new is not None and reason == "Preempted" else None
+        by = new.status.preempted_by if new is not None and reason == reasons.PREEMPTED else None
         if by is not None:
             namespace, _, name = by.by.partition("/")
             preemptor = self.family((namespace, name))

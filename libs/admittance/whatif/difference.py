@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.api.units import render
+from admittance.events import reasons
 from admittance.events.requests import PendingRow
 from admittance.events.shapes import Shortfall
 from admittance.events.whatif import Counts, SimulatedState, WouldBeEvicted, WouldStart, WouldWait
@@ -20,10 +21,6 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, holds_quota, phase
 from admittance.workload.stored import StoredWorkload, head
 
-UNSEEN: Final = "PendingEvaluation"
-BACKOFF: Final = "Backoff"
-"""The scheduler's reason for a workload that waits for its backoff to end. The reply shows the
-reason in the workload's condition QuotaReserved instead, which says more."""
 _RUN: Final = (Phase.ADMITTED, Phase.RUNNING, Phase.EVICTING)
 _OFF: Final = (Phase.DEACTIVATED, Phase.REJECTED)
 
@@ -95,7 +92,7 @@ def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
     ClusterQueue the ClusterQueue's reason."""
     catalog = copy.core.catalog
     found = catalog.local_queue_activity(namespace, name)
-    if found.reason != "ClusterQueueIsInactive":
+    if found.reason != reasons.CLUSTER_QUEUE_IS_INACTIVE:
         return found
     return catalog.activity(catalog.local_queues[namespace, name].spec.cluster_queue)
 
@@ -148,7 +145,10 @@ class Difference:
             return True
         # If the simulated scheduler has not considered the workload in one of the two bucket
         # copies, the reasons in the copies cannot be compared.
-        return row.reason != was.reason and UNSEEN not in (row.reason, was.reason)
+        return row.reason != was.reason and reasons.PENDING_EVALUATION not in (
+            row.reason,
+            was.reason,
+        )
 
     def queues_of_new(self) -> set[str]:
         """Returns the ClusterQueues in which workloads wait that the simulated change submits."""
@@ -247,7 +247,7 @@ class Difference:
             return SimulatedState(phase=where, admission=workload.status.admission)
         reserved = find(workload, Type.QUOTA_RESERVED)
         reason, message = (reserved.reason, reserved.message) if reserved is not None else ("", "")
-        if row is not None and row.reason != BACKOFF:
+        if row is not None and row.reason != reasons.BACKOFF:
             reason, message = row.reason, row.message
         return SimulatedState(
             phase=where,
@@ -308,7 +308,7 @@ def queue_problems(copy: BucketCopy) -> QueueProblems:
     orphaned = {}
     for key in catalog.local_queues:
         found = catalog.local_queue_activity(*key)
-        if found.reason == "ClusterQueueDoesNotExist":
+        if found.reason == reasons.CLUSTER_QUEUE_DOES_NOT_EXIST:
             orphaned[key] = found.message
     return QueueProblems(frozenset(catalog.cluster_queues), inactive, orphaned, dict(_over(copy)))
 

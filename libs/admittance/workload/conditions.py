@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from admittance.api.meta import Condition
 from admittance.api.workload import GATED_BY
+from admittance.events import reasons
 from admittance.workload.stored import StoredWorkload, head
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def revoke(conditions: Conditions, kind: str, *, now: datetime) -> Conditions:
                 conditions,
                 kind,
                 False,
-                "QuotaReserved",
+                reasons.QUOTA_RESERVED,
                 f"Previously: {condition.message}",
                 now=now,
             )
@@ -130,14 +131,16 @@ def gated_by(workload: StoredWorkload) -> str:
 def is_held(workload: StoredWorkload) -> bool:
     """Whether a user has put the workload on hold."""
     reserved = find(workload, Type.QUOTA_RESERVED)
-    return reserved is not None and reserved.status == "False" and reserved.reason == "OnHold"
+    return (
+        reserved is not None and reserved.status == "False" and reserved.reason == reasons.ON_HOLD
+    )
 
 
 def pending_reason(workload: StoredWorkload, context: TransitionContext) -> PendingReason | None:
     """Why the scheduler does not consider an active workload; None: the workload competes."""
     gates = gated_by(workload)
     if gates:
-        return PendingReason("AdmissionGated", f"The admission is gated by: {gates}")
+        return PendingReason(reasons.ADMISSION_GATED, f"The admission is gated by: {gates}")
     spec = head(workload)
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
     if inactive is not None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from admittance.events import reasons
 from admittance.workload.conditions import Type, find
 from admittance.workload.limits import pods_ready_limits
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import VARIANT, StoredWorkload, head
 from admittance.workload.transition_context import TimeRules
 
-WAITS: frozenset[str] = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
+WAITS: frozenset[str] = frozenset({reasons.ADMISSION_CHECK, reasons.PODS_READY_TIMEOUT})
 """Reasons of Requeued=False that end after a time."""
 
 
@@ -90,7 +91,7 @@ def _pods_ready(workload: StoredWorkload, queues: TimeRules) -> datetime | None:
     ready = find(workload, Type.PODS_READY)
     if ready is not None and ready.status == "True":
         return None
-    if ready is None or ready.reason != "WaitForRecovery":
+    if ready is None or ready.reason != reasons.WAIT_FOR_RECOVERY:
         return _since(workload, Type.ADMITTED, limits.timeout)
     return _since(workload, Type.PODS_READY, limits.recovery) if limits.recovery else None
 

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from admittance.api.workload import ALLOWED_FLAVORS, FAMILY_GATE, GatePosition
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.family import GateOpening, ParentState, Sibling, VariantState
 from admittance.workload.conditions import Type, find, gated_by, is_false, is_held, is_true
 from admittance.workload.phase import is_reserved, is_stopping
@@ -125,7 +125,7 @@ def sibling(variant: StoredWorkload, place: int) -> Sibling:
     return Sibling(
         name=variant.metadata.name,
         place=place,
-        evaluated=reserved is not None and reserved.reason != "PendingEvaluation",
+        evaluated=reserved is not None and reserved.reason != reasons.PENDING_EVALUATION,
         blocked=is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES),
         open=gate.position == "Open",
         took=is_used(gate) and is_only_reserved,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
+from admittance.events import reasons
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
 
@@ -30,9 +31,6 @@ class Phase(StrEnum):
     """A check has deactivated the workload."""
     FINISHED = "Finished"
     """The workload has ended."""
-
-
-REJECTION = "DeactivatedDueToAdmissionCheck"
 
 
 def is_reserved(workload: StoredWorkload) -> bool:
@@ -61,7 +59,7 @@ def phase(workload: StoredWorkload, now: datetime) -> Phase:
         return Phase.FINISHED
     evicted = find(workload, Type.EVICTED)
     if not head(workload).active:
-        if evicted is not None and evicted.reason == REJECTION:
+        if evicted is not None and evicted.reason == reasons.DEACTIVATED_DUE_TO_ADMISSION_CHECK:
             return Phase.REJECTED
         return Phase.DEACTIVATED
     reserved = is_reserved(workload)

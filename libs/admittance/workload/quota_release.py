@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from admittance.events import reasons
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import PARENT, OutboxEntry, ReleasedQuota, StoredWorkload, head
 
 QUOTA_RELEASED: Final = "quota_released"
-DELETED: Final = "Deleted"
-"""The reason of a release with which the workload is deleted."""
 
 
 def with_release(
@@ -53,7 +52,7 @@ def seconds_waited(workload: StoredWorkload, now: datetime) -> int:
 
 def _reason(after: StoredWorkload | None) -> str:
     if after is None:
-        return DELETED
+        return reasons.DELETED
     for kind in (Type.FINISHED, Type.EVICTED):
         found = find(after, kind)
         if found is not None and found.status == "True":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.workload.change import Change, ignored
 from admittance.workload.moves import queue_changes, requests, reservation, timeouts
@@ -121,13 +121,8 @@ the table names.
 """
 
 
-RUNNER_ENDED: Final = "RunnerEnded"
-"""Reason of a job's stop that does not end the admission, because another runner may have the job
-already."""
-
-
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    if fact.reason == RUNNER_ENDED:
+    if fact.reason == reasons.RUNNER_ENDED:
         return _given_back(workload)
     return wake_if_over(reservation.stopped(workload, fact, context), context)
 
@@ -135,22 +130,22 @@ def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionC
 def _stopped_while_off(
     workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext
 ) -> Change:
-    if fact.reason == RUNNER_ENDED:
+    if fact.reason == reasons.RUNNER_ENDED:
         return _given_back(workload)
     if not is_stopping(workload):
-        return ignored(workload, "Stale", "no job of it was running")
+        return ignored(workload, reasons.STALE, "no job of it was running")
     return reservation.stopped(workload, fact, context)
 
 
 def _given_back(workload: StoredWorkload) -> Change:
-    return ignored(workload, RUNNER_ENDED, "its job runs again under the same admission")
+    return ignored(workload, reasons.RUNNER_ENDED, "its job runs again under the same admission")
 
 
 def _lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    if fact.reason == RUNNER_ENDED:
+    if fact.reason == reasons.RUNNER_ENDED:
         return _given_back(workload)
-    if fact.reason != "NodeFailures":
-        return ignored(workload, "NotEvicted", "it was not asked to stop")
+    if fact.reason != reasons.NODE_FAILURES:
+        return ignored(workload, reasons.NOT_EVICTED, "it was not asked to stop")
     return reservation.lost(workload, fact, context)
 
 
@@ -313,12 +308,14 @@ def transition(workload: StoredWorkload | None, fact: Fact, context: TransitionC
     if isinstance(fact, Arrived):
         return arrive(workload, fact, context)
     if workload is None:
-        return ignored(None, "NoSuchWorkload", f"there is no {fact.namespace}/{fact.name}")
+        return ignored(None, reasons.NO_SUCH_WORKLOAD, f"there is no {fact.namespace}/{fact.name}")
     if fact.uid and fact.uid != workload.metadata.uid:
-        return ignored(workload, "OtherUid", f"the workload's uid is {workload.metadata.uid}")
+        return ignored(
+            workload, reasons.OTHER_UID, f"the workload's uid is {workload.metadata.uid}"
+        )
     where = phase(workload, context.now)
     legal = MOVES.get((where, type(fact)))
     if legal is None:
         name = type(fact).__name__.lower()
-        return ignored(workload, "NoMove", f"it is {where}: {name!r} changes nothing")
+        return ignored(workload, reasons.NO_MOVE, f"it is {where}: {name!r} changes nothing")
     return legal.move(workload, fact, context)

@@ -16,15 +16,13 @@ from msgspec.structs import replace
 
 from admittance.api.units import BadDuration, seconds
 from admittance.api.workload import CheckState
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.workload.conditions import MESSAGE_MAX
 from admittance.workload.stored import OutboxEntry
 
-PREEMPTION_REQUIRED: Final = "PreemptionRequired"
-"""Reason of a Pending verdict: the check can be Ready only after the planned preemptions."""
 _SPELLINGS: Final[Mapping[str, str]] = {
-    "BookQuotaRequired": PREEMPTION_REQUIRED,
-    "BookCapacity": PREEMPTION_REQUIRED,
+    "BookQuotaRequired": reasons.PREEMPTION_REQUIRED,
+    "BookCapacity": reasons.PREEMPTION_REQUIRED,
 }
 """Other spellings of check reasons in KEP-993."""
 _OF_STATE: Final[Mapping[str, frozenset[str]]] = {
@@ -35,13 +33,6 @@ _OF_STATE: Final[Mapping[str, frozenset[str]]] = {
 }
 """Reasons of verdicts that only repeat the state of the check."""
 REASON_MAX: Final = 1024
-UNKNOWN_REASON: Final = "UnknownReason"
-"""Reason of the note that the reason of a verdict has no effect."""
-PART_IGNORED: Final = "VerdictPartIgnored"
-"""Reason of the note that a part of a verdict, other than its reason, has no effect as sent."""
-UPDATES_TOO_LATE: Final = "PodSetUpdatesTooLate"
-"""Reason of the note that a check's podSetUpdates are not applied, because the workload is admitted
-already."""
 TOO_LATE: Final = "its additions to the pods come after their start"
 CLOCKS_AGREE: Final = timedelta(minutes=1)
 """A time in a verdict that is at most this far from the time of the log is only information; one
@@ -65,22 +56,25 @@ def verdict_remarks(fact: facts.CheckReported, logged_at: datetime) -> tuple[Rem
         found.append(_only_with("requeueAfterSeconds", "Retry", fact.state, many=False))
     elif delay is not None and (whole := _rounded(delay)) is not None:
         text = f"requeueAfterSeconds {delay} counts as {whole} whole seconds"
-        found.append(Remark(PART_IGNORED, text))
+        found.append(Remark(reasons.VERDICT_PART_IGNORED, text))
     if fact.pod_set_updates and fact.state != "Ready":
         found.append(_only_with("podSetUpdates", "Ready", fact.state, many=True))
     reason = _SPELLINGS.get(fact.reason, fact.reason)
-    if reason == PREEMPTION_REQUIRED and fact.state != "Pending":
+    if reason == reasons.PREEMPTION_REQUIRED and fact.state != "Pending":
         text = f"reason {reason} has an effect only with Pending, not with {fact.state}"
-        found.append(Remark(UNKNOWN_REASON, text))
+        found.append(Remark(reasons.UNKNOWN_REASON, text))
     if fact.time is not None and abs(_aware(fact.time) - logged_at) > CLOCKS_AGREE:
         text = "the time in the verdict has no effect: the time at which it is read counts"
-        found.append(Remark(PART_IGNORED, text))
+        found.append(Remark(reasons.VERDICT_PART_IGNORED, text))
     return tuple(found)
 
 
 def _only_with(part: str, needed: str, state: str, *, many: bool) -> Remark:
     verb = "have" if many else "has"
-    return Remark(PART_IGNORED, f"{part} {verb} an effect only with {needed}, not with {state}")
+    return Remark(
+        reasons.VERDICT_PART_IGNORED,
+        f"{part} {verb} an effect only with {needed}, not with {state}",
+    )
 
 
 def _aware(time: datetime) -> datetime:
@@ -136,12 +130,12 @@ def verdict_reason(
     reason = _SPELLINGS.get(fact.reason, fact.reason)[:REASON_MAX]
     if reason in ("", *_OF_STATE.get(fact.state, ())):
         return "", ()
-    if reason == PREEMPTION_REQUIRED:
+    if reason == reasons.PREEMPTION_REQUIRED:
         return (reason if fact.state == "Pending" else ""), ()
     if row is not None and row.reason == reason:
         return reason, ()
     text = f"reason {reason[:64]!r} is unknown: it is kept, without effect"
-    return reason, (_note(fact.check, UNKNOWN_REASON, text),)
+    return reason, (_note(fact.check, reasons.UNKNOWN_REASON, text),)
 
 
 def _note(check: str, reason: str, text: str) -> OutboxEntry:

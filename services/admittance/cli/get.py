@@ -26,6 +26,7 @@ from admittance.client.kinds import Kind
 from admittance.client.requests import objects, questions
 from admittance.client.requests.objects import BucketObject, lookup
 from admittance.client.requests.selection import Selection, select
+from admittance.events import reasons
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow, Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
@@ -34,7 +35,7 @@ from admittance.workload.stored import PARENT, head
 from admittance.workload.waiting_reason import reason_of
 
 PENDING: Final = "pending"
-BACKOFF_REASONS: Final = frozenset({"PendingEvaluation", "Backoff"})
+BACKOFF_REASONS: Final = frozenset({reasons.PENDING_EVALUATION, reasons.BACKOFF})
 """Reasons that the scheduler gives for a workload in backoff."""
 QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
 EVERYTHING: Final = Selection()
@@ -219,7 +220,7 @@ def show(
             table = tables.table(
                 *(kind, found, clock.now(), counters),
                 all_namespaces=all_namespaces,
-                reasons=reasons,
+                waits=reasons,
             )
             output.show_table(table, wide=call.output is Output.WIDE)
 

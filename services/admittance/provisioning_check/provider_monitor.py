@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from admittance.checks import AdmissionCheckController
+from admittance.events import reasons
 from admittance.events.base import too_deep
 from admittance.events.codec import Undecodable, encode
 from admittance.events.names import BadToken, plain, token
@@ -100,7 +101,9 @@ class ProviderMonitor:
         for check in self._core.observed.checks.values():
             conditions = check.status.conditions if check.status is not None else ()
             config = self._core.observed.config_of(check.metadata.name)
-            if config is not None and any(one.reason == "ProviderDown" for one in conditions):
+            if config is not None and any(
+                one.reason == reasons.PROVIDER_DOWN for one in conditions
+            ):
                 self._heartbeats.expect(config.provisioning_class_name, now)
         subscription = await self._bus.nc.listen(f"{ALIVE_PROVISIONING}*", self.on_heartbeat)
         self._bus.reconnected.append(self._on_reconnected)

@@ -14,11 +14,9 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
+from admittance.events import reasons
 from admittance.events.facts import Finished, PodsReady, Started, Stopped
 
-NODE_FAILURES: Final = "NodeFailures"
-RUNNER_ENDED: Final = "RunnerEnded"
-FAILED_TO_START: Final = "FailedToStart"
 MESSAGE_MAX: Final = 1_000
 """The most characters of a message about the end of a job: a job may name a program with a hundred
 thousand characters, and the server refuses a fact that is too long."""
@@ -183,7 +181,10 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
                 (
                     Publish(
                         Finished(
-                            **_of(run), succeeded=False, message=message, reason=FAILED_TO_START
+                            **_of(run),
+                            succeeded=False,
+                            message=message,
+                            reason=reasons.FAILED_TO_START,
                         )
                     ),
                 ),
@@ -249,7 +250,7 @@ def result_of(run: Run, kind: str, message: str, exit_code: int = 0, reason: str
         **_of(run),
         succeeded=succeeded,
         message=message,
-        reason="Succeeded" if succeeded else reason or "Failed",
+        reason=reasons.SUCCEEDED if succeeded else reason or reasons.FAILED,
         exit_code=exit_code or None,
     )
 
@@ -265,7 +266,9 @@ def _claimed(run: Run) -> tuple[Run, Effects]:
     if run.claim_lost:
         # The claim was lost while the bucket was read: another runner may have reported the job's
         # end.
-        lost = _stopped(run, reason=NODE_FAILURES, message="the claim was lost before the start")
+        lost = _stopped(
+            run, reason=reasons.NODE_FAILURES, message="the claim was lost before the start"
+        )
         return _at(run, Stage.ENDED), (MarkOver(then=lost), Close())
     if run.evicted:
         return _end(run, (Publish(_stopped(run)),))
@@ -312,14 +315,16 @@ def _ended(run: Run, kind: str, message: str, exit_code: int, reason: str) -> tu
             effects = (*effects, Publish(_stopped(run)))
         return _end(run, effects)
     over = _at(run, Stage.ENDED)
-    lost = _stopped(run, reason=NODE_FAILURES, message=message)
+    lost = _stopped(run, reason=reasons.NODE_FAILURES, message=message)
     if run.claim_lost:
         return over, (MarkOver(then=lost), Close())
     if run.evicted:
         return _end(run, (Publish(lost),))
     if kind == "stopped" and run.leaving:
         said = _stopped(
-            run, reason=RUNNER_ENDED, message="its runner ended; it runs again under a runner"
+            run,
+            reason=reasons.RUNNER_ENDED,
+            message="its runner ended; it runs again under a runner",
         )
         return over, (Publish(said), Release(), Close())
     # The job ended without a stop request or a result: its quota is freed and the workload runs

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
+from admittance.events import reasons
 from admittance.events.facts import Admitted, Evicted, Stopped
 from admittance.events.names import BadToken, plain
 from admittance.events.reader import number
 from admittance.runner import decide
 from admittance.runner.admissions import REQUESTS_MAX, AdmissionState, view_of
 from admittance.runner.claims import ClaimState, read_claim
-from admittance.runner.decide import NODE_FAILURES, Run, Stage
+from admittance.runner.decide import Run, Stage
 from admittance.runner.machine import run_key
 from admittance.runner.other_folders import wait_for_shim
 from admittance.runner.run_checks import check_runs
@@ -168,7 +169,7 @@ async def publish_end(manager: RunManager, namespace: str, name: str, revision: 
         name=name,
         uid=view.uid,
         revision=revision,
-        reason=NODE_FAILURES,
+        reason=reasons.NODE_FAILURES,
         message="the runner of the job is gone",
     )
     match view.state:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from admittance.api.meta import Condition
+from admittance.events import reasons
 from admittance.runtime.telemetry.metrics import Counter, Histogram, Metric
 from admittance.workload.conditions import Type, find
 from admittance.workload.moves.eviction import total_seconds
@@ -158,7 +159,7 @@ class LifecycleMetrics:
         if admitted is not None:
             self.admission_wait.observe(place, since, admitted.last_transition_time)
         ready = became_true(before, after, Type.PODS_READY)
-        if ready is not None and ready.reason == "Started":
+        if ready is not None and ready.reason == reasons.STARTED:
             self.ready_wait.observe(place, since, ready.last_transition_time)
             start = find(after, Type.ADMITTED)
             if start is not None:

@@ -24,9 +24,9 @@ from admittance.api.workload import Kept
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.control.flow_control import CONFLICT, WRONG, FlowControl, Refusal, UserRequest
-from admittance.control.people import NOT_OWNER, not_owned
+from admittance.control.people import not_owned
 from admittance.control.runner_rules import AnnouncedRunners
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import HEADER_MSG_ID, Fact
 from admittance.events.codec import Undecodable, decode
 from admittance.events.reader import REASON_MAX
@@ -168,21 +168,21 @@ class UserRequests:
         if isinstance(fact, facts.Submitted) and fact.uid:
             # With the uid of an earlier workload, verdicts and capacity of that workload would
             # count for this one.
-            self._refuse(answer_to, Refusal(WRONG, "UidGiven", UID_GIVEN), named)
+            self._refuse(answer_to, Refusal(WRONG, reasons.UID_GIVEN, UID_GIVEN), named)
             return
         person = user_of(named)
         if rights and (why := not_owned(person, fact, self._controller.workloads.get)):
             # The fact is judged again when it is applied: until then the name may get another
             # owner.
-            self._refuse(answer_to, Refusal(CONFLICT, NOT_OWNER, why), named)
+            self._refuse(answer_to, Refusal(CONFLICT, reasons.NOT_OWNER, why), named)
             return
         if isinstance(fact, facts.Submitted) and (
             unstarted := self._runners.refusal(person, fact.namespace, fact.workload)
         ):
-            self._refuse(answer_to, Refusal(CONFLICT, "NoRunner", str(unstarted)), named)
+            self._refuse(answer_to, Refusal(CONFLICT, reasons.NO_RUNNER, str(unstarted)), named)
             return
         if isinstance(fact, facts.Verdict) and (why := self._unfit(fact)):
-            self._refuse(answer_to, Refusal(CONFLICT, "NoApproval", why), named)
+            self._refuse(answer_to, Refusal(CONFLICT, reasons.NO_APPROVAL, why), named)
             return
         request = _request(identity, user, verb, fact, len(data))
         refusal = self._flow.arrive(request, clock.monotonic())

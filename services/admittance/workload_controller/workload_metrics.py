@@ -18,12 +18,12 @@ import msgspec
 from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
+from admittance.events import reasons
 from admittance.events.requests import SettledReply
 from admittance.events.system import DeadLetterReason
 from admittance.quota.catalog import is_check_active
 from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric, gauge
 from admittance.workload.conditions import Type, find
-from admittance.workload.families.migration import MIGRATION, OF_PARENT
 from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_class
 from admittance.workload_controller.lifecycle_metrics import LifecycleMetrics, Place, QueueCounter
 
@@ -31,7 +31,14 @@ REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
 """The label that stands for an AdmissionCheck that does not exist."""
 ERRORS: Final = (
-    *("NoSuchCheck", "OtherController", "UnknownState", "BadDelay", "BadUpdates", "Undecodable"),
+    *(
+        reasons.NO_SUCH_CHECK,
+        reasons.OTHER_CONTROLLER,
+        reasons.UNKNOWN_STATE,
+        reasons.BAD_DELAY,
+        reasons.BAD_UPDATES,
+        "Undecodable",
+    ),
 )
 """The reasons of verdicts without effect that are errors of a check controller. Their counters
 begin at 0, so that an alert sees the first error."""
@@ -156,10 +163,10 @@ class WorkloadMetrics:
                 case "rejected" if say.detail:
                     queue = _queue(controller, before, after)
                     self.rejections.add((say.detail, _controller(controller, say.detail), queue))
-                case "noted" if say.reason == "RetryDelayClamped":
+                case "noted" if say.reason == reasons.RETRY_DELAY_CLAMPED:
                     queue = _queue(controller, before, after)
                     self.clamped.add((say.detail, _controller(controller, say.detail), queue))
-                case "noted" if say.reason == "ForcedRelease":
+                case "noted" if say.reason == reasons.FORCED_RELEASE:
                     self.forced.add((_queue(controller, before, after),))
         if before is None:
             return
@@ -276,8 +283,8 @@ def _counted_as(one: EvictionCount) -> tuple[str, str]:
     """The reason and cause under which an eviction is counted. A migration to a better variant has
     its own reason, apart from other evictions.
     """
-    if (one.reason, one.underlying_cause) == (OF_PARENT, MIGRATION):
-        return MIGRATION, ""
+    if (one.reason, one.underlying_cause) == (reasons.VARIANT_EVICTED, reasons.FLAVOR_MIGRATION):
+        return reasons.FLAVOR_MIGRATION, ""
     return one.reason, one.underlying_cause
 
 

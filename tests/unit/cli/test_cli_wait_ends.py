@@ -8,14 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import Condition
-from admittance.client.requests.waits import (
-    OUT_OF_TIME,
-    End,
-    Goal,
-    is_failure,
-    is_reached,
-    why_unreachable,
-)
+from admittance.client.requests.waits import End, Goal, is_failure, is_reached, why_unreachable
+from admittance.events import reasons
 from admittance.workload import stored
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
@@ -41,7 +35,7 @@ def deactivated(reason: str) -> StoredWorkload:
     [(Phase.FINISHED, True), (End.FAILED, True), (End.SUCCEEDED, False), (Phase.RUNNING, False)],
 )
 def test_a_job_whose_time_is_over_has_failed(goal: Goal, reached: bool) -> None:
-    late = deactivated(OUT_OF_TIME)
+    late = deactivated(reasons.DEACTIVATED_DUE_TO_EXECUTION_TIME)
     now = phase(late, NOON + timedelta(hours=1))
     assert is_failure(late) == TOLD
     assert is_reached(late, now, goal) is reached

@@ -9,14 +9,8 @@ from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.meta import ObjectMeta
-from admittance.control.heartbeats import (
-    INSTANCES_MAX,
-    LOST,
-    RIVALS,
-    Heartbeats,
-    active_of,
-    with_active,
-)
+from admittance.control.heartbeats import INSTANCES_MAX, RIVALS, Heartbeats, active_of, with_active
+from admittance.events import reasons
 from admittance.events.system import EVERY_CALL_FAILS, CheckActive, CheckAlive
 from support.builders import NOON
 
@@ -90,7 +84,7 @@ def test_a_heartbeat_without_changes_is_not_written(listening: Listening) -> Non
     ("now", "want"),
     [
         pytest.param(29.9, ("True", "Active"), id="two missing are no loss"),
-        pytest.param(30.0, ("False", LOST), id="three missing are"),
+        pytest.param(30.0, ("False", reasons.CONTROLLER_LOST), id="three missing are"),
     ],
 )
 def test_a_controller_is_lost_when_three_in_a_row_are_missing(
@@ -200,7 +194,7 @@ class TestATakeover:
 
     def test_a_controller_with_a_history_has_30_s_to_speak(self, later: Listening) -> None:
         assert later.look(529.0) == ("True", "Active")
-        assert later.look(530.0) == ("False", LOST)
+        assert later.look(530.0) == ("False", reasons.CONTROLLER_LOST)
 
     def test_a_reason_that_was_written_before_stays_until_it_speaks(self, later: Listening) -> None:
         bad = CheckAlive(active=False, reason="BadParametersRef")
@@ -217,7 +211,7 @@ class TestATakeover:
         later.hear(505.0)
         later.beats.expect_all(600.0)
         assert later.look(601.0) == ("True", "Active")
-        assert later.look(630.0) == ("False", LOST)
+        assert later.look(630.0) == ("False", reasons.CONTROLLER_LOST)
 
 
 def test_a_check_applied_while_its_controller_beats_is_active_at_once() -> None:

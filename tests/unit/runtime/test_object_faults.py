@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from admittance.events import reasons
 from admittance.events.object_errors import ObjectError
 from admittance.provider_pool.manifests import POOL
 from admittance.provider_pool.service import PoolReconciler
@@ -23,7 +24,7 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.findings import own_findings
 from admittance.runtime.telemetry.object_faults import ObjectFaults, faults
 from admittance.scheduler import service as scheduler
-from admittance.scheduling.state.object_errors import INTERNAL_ERROR, Suspect
+from admittance.scheduling.state.object_errors import Suspect
 from admittance.telemetry.service import TraceExporter
 from admittance.timers.schedules import SetTimer, TimerSlot, WantedSchedule
 from admittance.variants import core
@@ -170,5 +171,5 @@ def test_a_suspect_of_the_scheduler_is_remembered_for_its_next_state() -> None:
     again = pytest.raises(scheduler.Unavailable, match="made again without workload ns/w")
     with again, scheduler._suspecting():
         raise Suspect(workload, "recheck", KeyError("a bug"))
-    assert scheduler.suspects.pop("u-suspect").reason == INTERNAL_ERROR
+    assert scheduler.suspects.pop("u-suspect").reason == reasons.INTERNAL_ERROR
     assert taken() == [("scheduler", "workload ns/w")]

@@ -15,7 +15,7 @@ from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
 from admittance.client.requests.families import Family, family_of, is_parent, refuse_variant
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find, lookup
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
 from admittance.events.subjects import APPROVAL_CONTROLLER
@@ -25,7 +25,9 @@ from admittance.workload.stored import StoredWorkload
 from admittance.workload.waiting_reason import reason_of
 
 NO: Final = frozenset({"refused", "dead-lettered"})
-NO_REASONS: Final = frozenset({"NoMove", "NoSuchWorkload", "OtherUid", "Stale"})
+NO_REASONS: Final = frozenset(
+    {reasons.NO_MOVE, reasons.NO_SUCH_WORKLOAD, reasons.OTHER_UID, reasons.STALE}
+)
 """Reasons of an ignored fact that make a request fail. With all other reasons nothing had to
 change, and the request succeeds.
 """
@@ -115,7 +117,7 @@ async def change(
 
 def why_not(found: BucketObject, spelled: str, reply: SettledReply) -> str:
     """The error text for a change that changed nothing."""
-    if reply.reason == "NoMove":
+    if reply.reason == reasons.NO_MOVE:
         where = phase(found.workload(), clock.now())
         return f'workload "{found.name}" is {where}: {spelled} changes nothing'
     return f'workload "{found.name}": {reply.message or reply.reason}'

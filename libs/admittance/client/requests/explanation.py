@@ -23,6 +23,7 @@ from admittance.client.requests.families import (
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find
 from admittance.client.times import span, stamp
+from admittance.events import reasons
 from admittance.events.explanation import STOP_POLICY_REMOVAL
 from admittance.events.reading_requests import Runners, RunnersReply
 from admittance.events.requests import Explain, ExplainReply, Logs, LogsReply
@@ -92,7 +93,7 @@ def corrected(
     match where:
         case Phase.FINISHED | Phase.DEACTIVATED | Phase.REJECTED | Phase.BACKOFF:
             pass
-        case Phase.PENDING if reason == "OnHold":
+        case Phase.PENDING if reason == reasons.ON_HOLD:
             pass
         case Phase.RUNNING if reply.phase == Phase.ADMITTED:
             # Only the stored workload says whether its pods are ready.

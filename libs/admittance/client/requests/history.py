@@ -15,6 +15,7 @@ from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound
 from admittance.client.requests.families import refuse_variant
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import find, lookup, not_found
+from admittance.events import reasons
 from admittance.events.names import plain, token
 from admittance.events.requests import Events, EventsReply, LogEntry, Logs, LogsReply
 from admittance.events.subjects import USER_FACTS
@@ -170,7 +171,6 @@ async def _notify_of_facts(
 
 POLL_SECONDS: Final = 0.3
 NOT_YET_SECONDS: Final = 1.0
-FAILED_TO_START: Final = "FailedToStart"
 ENDS: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
 """Phases in which no pod prints any more."""
 
@@ -247,7 +247,11 @@ async def _has_ended(link: Link, name: str, namespace: str) -> bool:
 def why_no_output(workload: StoredWorkload) -> str:
     """Why the workload has no output, if its job failed to start; else empty."""
     for one in workload.status.conditions:
-        if one.type == Type.FINISHED and one.status == "True" and one.reason == FAILED_TO_START:
+        if (
+            one.type == Type.FINISHED
+            and one.status == "True"
+            and one.reason == reasons.FAILED_TO_START
+        ):
             name = workload.metadata.name
             return f'workload "{name}" has no output, because it failed to start: {one.message}'
     return ""

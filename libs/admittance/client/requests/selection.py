@@ -11,6 +11,7 @@ from admittance.client import kinds
 from admittance.client.errors import BadInput
 from admittance.client.kinds import Kind
 from admittance.client.requests.objects import BucketObject, field
+from admittance.events import reasons
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
@@ -182,7 +183,7 @@ def _end(workload: StoredWorkload) -> str:
     finished = find(workload, Type.FINISHED)
     if finished is None or finished.status != "True":
         return ""
-    return "Succeeded" if finished.reason == "Succeeded" else "Failed"
+    return "Succeeded" if finished.reason == reasons.SUCCEEDED else "Failed"
 
 
 def _has(plain: Mapping[str, Any], chosen: Selection, created: datetime | None) -> bool:

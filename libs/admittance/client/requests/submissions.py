@@ -26,7 +26,7 @@ from admittance.client.requests import changes
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, lookup, lookup_all
 from admittance.client.requests.priority_classes import missing_class
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.whatif import Fit, FitReply
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry
@@ -252,14 +252,14 @@ def misfit(reply: FitReply) -> str:
 
 
 def _has_no_queue(reply: FitReply) -> bool:
-    return not reply.cluster_queue or reply.reason == "NoSuchQueue"
+    return not reply.cluster_queue or reply.reason == reasons.NO_SUCH_QUEUE
 
 
 def refusal(reply: FitReply, spelled: Spelling = IN_PYTHON) -> str:
     """The error for a command that is not submitted, with what its workload would wait for."""
     if _has_no_queue(reply):
         until = "the queue is created"
-    elif reply.reason == "NoMatchingFlavor":
+    elif reply.reason == reasons.NO_MATCHING_FLAVOR:
         until = "the queue offers a flavor for it"
     else:
         until = "the quota is raised"
@@ -322,7 +322,7 @@ async def _refuse_unknown_flavors(
             f"not submitted: clusterqueue {cluster_queue} has no flavor {' or '.join(wanted)}, "
             f"it has {', '.join(offered) or 'none'}; "
             f"{spelled.anyway} submits it, and it waits until the queue has that flavor",
-            reason="NoMatchingFlavor",
+            reason=reasons.NO_MATCHING_FLAVOR,
         )
 
 
@@ -394,7 +394,7 @@ async def submit(link: Link, workload: Workload, key: str = "") -> bool:
     stored_before: set[int] = set()
     sequence = await link.publish(fact, message_id=message_id, stored_before=stored_before)
     reply = await link.settle(sequence, fact.namespace)
-    if key and reply.reason == ALREADY_EXISTS:
+    if key and reply.reason == reasons.ALREADY_EXISTS:
         raise Refused(
             f"the key {key!r} was used for workload {fact.namespace}/{fact.name} with another spec",
             reason=reply.reason,
@@ -409,9 +409,6 @@ async def is_present(link: Link, workload: Workload, key: str) -> bool:
     found = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
     message_id = message_id_of(workload, link.user, key)
     return found is not None and is_submission(found, key, link.user, message_id)
-
-
-ALREADY_EXISTS: Final = "AlreadyExists"
 
 
 def is_submission(found: BucketObject, key: str, user: str, message_id: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from admittance.client.errors import BadInput, JobFailed, NotFound, Refused, TimedOut, Unavailable
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, follow
+from admittance.events import reasons
 from admittance.runtime import clock
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase
@@ -186,23 +187,24 @@ def is_failure(workload: StoredWorkload) -> str:
     finished = find(workload, Type.FINISHED)
     if finished is None:
         return _out_of_time(workload)
-    if finished.status != "True" or finished.reason == "Succeeded":
+    if finished.status != "True" or finished.reason == reasons.SUCCEEDED:
         return ""
     if not finished.message:
         return finished.reason
-    if finished.reason == "Failed":
+    if finished.reason == reasons.FAILED:
         return finished.message  # Callers print the word "failed" before this text.
     return f"{finished.reason}: {finished.message}"
-
-
-OUT_OF_TIME: Final = "DeactivatedDueToMaximumExecutionTimeExceeded"
 
 
 def _out_of_time(workload: StoredWorkload) -> str:
     """Why a workload was deactivated whose execution time is over; empty for any other. Such a
     workload does not run again unless a user activates it, so its job has failed."""
     evicted = find(workload, Type.EVICTED)
-    if head(workload).active or evicted is None or evicted.reason != OUT_OF_TIME:
+    if (
+        head(workload).active
+        or evicted is None
+        or evicted.reason != reasons.DEACTIVATED_DUE_TO_EXECUTION_TIME
+    ):
         return ""
     return evicted.message or evicted.reason
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
+from admittance.events import reasons
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import Catalog
 from admittance.scheduling import families
@@ -27,7 +28,6 @@ from admittance.scheduling.cycle.process import (
 )
 from admittance.scheduling.cycle.refusals import block_head, refusal_of
 from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
-from admittance.scheduling.preemption.loop_guard import REASON as LOOP
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.assignment import NO_FIT, Cursor
 from admittance.scheduling.state.equivalence import ScanRecord
@@ -188,7 +188,7 @@ class Cycle:
         inadmissible = self._why_not_nominated(queue, workload)
         if inadmissible is not None:
             park_workload(queue, workload, inadmissible, now)
-            if inadmissible.reason == LOOP:
+            if inadmissible.reason == reasons.PREEMPTION_LOOP:
                 self._loops.wait(workload)
             return None
         cursor = self._cursor(domain, queue, workload, self.number)
@@ -272,7 +272,9 @@ class Cycle:
         if workload.problem is not None:
             return workload.problem
         if queue.in_cycle:
-            return Inadmissible("Suspended", f"ClusterQueue {queue.name} is in a cycle of cohorts")
+            return Inadmissible(
+                reasons.SUSPENDED, f"ClusterQueue {queue.name} is in a cycle of cohorts"
+            )
         namespace = workload.key[0]
         if not self.catalog.selects_namespace(queue.name, namespace):
             return namespace_mismatch(namespace)
@@ -362,7 +364,7 @@ def namespace_mismatch(namespace: str) -> Inadmissible:
     """Returns why a workload is inadmissible if its ClusterQueue does not accept workloads of its
     namespace."""
     return Inadmissible(
-        "Misconfigured", f"Workload namespace {namespace} doesn't match ClusterQueue selector"
+        reasons.MISCONFIGURED, f"Workload namespace {namespace} doesn't match ClusterQueue selector"
     )
 
 

@@ -9,6 +9,7 @@ from itertools import islice, repeat
 from typing import Any, Final, TypeAlias
 
 from admittance.api.units import render
+from admittance.events import reasons
 from admittance.events.facts import (
     Assigned,
     Confirmed,
@@ -38,7 +39,6 @@ from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
 from admittance.scheduling.state.charging import pending_preemption_of, set_plan
 from admittance.scheduling.state.equivalence import Key
-from admittance.scheduling.state.in_flight import WAITS_FOR_VICTIMS
 from admittance.scheduling.state.queue import remove_from_queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, Victim, WorkloadInfo
@@ -152,7 +152,10 @@ class CycleDecisions:
                     times=loops.times(workload, victim.workload),
                 )
             )
-        if workload.status_reason != WAITS_FOR_VICTIMS and not self._state.config.as_kueue:
+        if (
+            workload.status_reason != reasons.WAITING_FOR_PREEMPTED_WORKLOADS
+            and not self._state.config.as_kueue
+        ):
             refusal = waiting_refusal(victims, assignment)
             self._set_in_flight(workload, InFlight.REFUSED)
             self.made.append(Refused(**self._fields(workload), refusal=refusal, scan=next(scans)))
@@ -280,7 +283,7 @@ def waiting_refusal(victims: Sequence[Victim], assignment: Assignment) -> Refusa
         f"for {victims_text(victims)} to go" if victims else "for what others preempt to be free"
     )
     return Refusal(
-        reason=WAITS_FOR_VICTIMS,
+        reason=reasons.WAITING_FOR_PREEMPTED_WORKLOADS,
         message=f"Waits {going}" + (f": {lacking}" if lacking else ""),
         shortfalls=tuple(
             shortfall(one)

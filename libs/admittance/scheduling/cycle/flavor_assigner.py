@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from admittance.events import reasons
 from admittance.quota.cell import Cell, available, borrow_level, potential
 from admittance.quota.labels import matches_node, untolerated
 from admittance.scheduling.state.assignment import (
@@ -115,7 +116,7 @@ def _attempt(
                     continue
                 result.failed_from = len(result.obstacles)
                 result.obstacles.append(
-                    Obstacle(ps.name, "", resource, amount, 0, "NoMatchingFlavor",
+                    Obstacle(ps.name, "", resource, amount, 0, reasons.NO_MATCHING_FLAVOR,
                              f"resource {resource} unavailable in ClusterQueue")
                 )  # fmt: skip
                 mode = _NO_FIT
@@ -284,7 +285,7 @@ def _scan(
 
 
 def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: Assignment) -> bool:
-    kind, reason = "NoMatchingFlavor", ""
+    kind, reason = reasons.NO_MATCHING_FLAVOR, ""
     if not option.exists:
         reason = f"flavor {option.flavor} not found"
     elif shape.allowed is not None and option.flavor not in shape.allowed:
@@ -310,7 +311,7 @@ def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: A
             "of the same pods"
         )
     elif option.checks and (pair := _conflict(option, result)) is not None:
-        kind = "ConflictingAdmissionChecks"
+        kind = reasons.CONFLICTING_ADMISSION_CHECKS
         name, other = pair
         result.clashes.append(other)
         reason = f"flavor {option.flavor} has check {name} of the same controller as check {other}"
@@ -363,7 +364,16 @@ def _room(
     most = potential(cell)
     if wanted > most:
         result.obstacles.append(
-            Obstacle(ps.name, option.flavor, resource, amount, most, "ExceedsMaxQuota", "", before)
+            Obstacle(
+                ps.name,
+                option.flavor,
+                resource,
+                amount,
+                most,
+                reasons.EXCEEDS_MAX_QUOTA,
+                "",
+                before,
+            )
         )
         return _NO_FIT, 0
     result.obstacles.append(
@@ -375,7 +385,7 @@ def _room(
             # For a variant, the mode is computed as if its family had given back the quota that it
             # holds.
             max(0, free) + wanted - lacking,
-            "WaitingForQuota",
+            reasons.WAITING_FOR_QUOTA,
             "",
             before,
         )

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
+from admittance.events import reasons
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
 from admittance.scheduling import families
@@ -33,7 +34,6 @@ from admittance.scheduling.state.workload_info import (
     Queue,
     WorkloadInfo,
 )
-from admittance.scheduling.state.workload_view import GATED
 
 PREEMPTS_AFTER_CHECK: Final = "AfterCheckPassedOrOnDemand"
 """The preemptionPolicy of a check that must be ready before any workload is preempted."""
@@ -331,5 +331,5 @@ def park_behind_gate(entry: CycleEntry, now: datetime) -> bool:
     if queue.strict:
         return False
     message = f"It needs preemption, and its preemption gate {workload.closed_gate} is closed"
-    park_workload(queue, workload, Inadmissible(GATED, message), now)
+    park_workload(queue, workload, Inadmissible(reasons.ADMISSION_GATED, message), now)
     return True

@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Final
 
 from admittance.api.units import render
+from admittance.events import reasons
 from admittance.events.facts import Confirmed, Planned, Preempted, Revoked
 from admittance.events.shapes import PendingPreemption, Shortfall, Taken
 from admittance.quota.catalog import Catalog
@@ -30,7 +31,7 @@ from admittance.scheduling.cycle.process import PREEMPTS_AFTER_CHECK
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.candidates import allows, is_over_any
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.preemption.quota_reduction import QUOTA_CHANGED, exceeded_cell
+from admittance.scheduling.preemption.quota_reduction import exceeded_cell
 from admittance.scheduling.preemption.room import Need, fits, shortfalls
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.object_errors import is_set_aside
@@ -397,7 +398,7 @@ def _revoked(
     message = f"No workload is left that it may preempt: {lack}"
     return Revoked(
         **state.decision_fields(workload, domain, now),
-        reason=QUOTA_CHANGED,
+        reason=reasons.QUOTA_CHANGED,
         message=message,
         shortfalls=tuple(
             Shortfall(
@@ -406,7 +407,7 @@ def _revoked(
                 resource=one.resource,
                 requested=one.amount,
                 available=one.available,
-                reason=QUOTA_CHANGED,
+                reason=reasons.QUOTA_CHANGED,
                 message=message,
             )
             for one in short

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from admittance.api.units import render
+from admittance.events import reasons
 from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal, Scan, Shortfall
 from admittance.quota.cell import plus
@@ -36,17 +37,16 @@ from admittance.scheduling.state.workload_info import (
 )
 
 SEVERITY: Final = {
-    "TopologyPlacementFailed": 0,
-    "WaitingForQuota": 1,
-    "ExceedsMaxQuota": 2,
-    "ConflictingAdmissionChecks": 3,
-    "NoMatchingFlavor": 4,
+    reasons.TOPOLOGY_PLACEMENT_FAILED: 0,
+    reasons.WAITING_FOR_QUOTA: 1,
+    reasons.EXCEEDS_MAX_QUOTA: 2,
+    reasons.CONFLICTING_ADMISSION_CHECKS: 3,
+    reasons.NO_MATCHING_FLAVOR: 4,
 }
 """Reasons why a flavor does not fit; a more severe reason has a higher number. Source:
 `docs/spec/scheduling.md#5.5`."""
 
-MISCONFIGURED: Final = "Misconfigured"
-NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "ClusterQueueDoesNotExist"})
+NO_CLUSTER_QUEUE: Final = frozenset({reasons.NOT_FOUND, reasons.CLUSTER_QUEUE_DOES_NOT_EXIST})
 """Reasons why a LocalQueue without a ClusterQueue is inactive. The workload-controller stores
 workloads of such a LocalQueue as Misconfigured."""
 
@@ -67,7 +67,7 @@ decisions."""
 def workload_reason(activity_reason: str) -> str:
     """Returns the reason why workloads wait in a LocalQueue that is inactive for
     ``activity_reason``."""
-    return MISCONFIGURED if activity_reason in NO_CLUSTER_QUEUE else activity_reason
+    return reasons.MISCONFIGURED if activity_reason in NO_CLUSTER_QUEUE else activity_reason
 
 
 def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> Refusal:
@@ -83,7 +83,7 @@ def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> R
     obstacles = _among(assignment.obstacles, among) or assignment.obstacles
     if assignment.mode != NO_FIT:
         return Refusal(
-            reason="WaitingForQuota",
+            reason=reasons.WAITING_FOR_QUOTA,
             message=obstacles_message(obstacles),
             shortfalls=tuple(shortfall(one) for one in obstacles),
         )
@@ -94,7 +94,7 @@ def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> R
         other = by_flavor.get(one.flavor)
         if other is None or SEVERITY[one.reason] > SEVERITY[other]:
             by_flavor[one.flavor] = one.reason
-    reason = min(by_flavor.values(), key=SEVERITY.__getitem__, default="NoMatchingFlavor")
+    reason = min(by_flavor.values(), key=SEVERITY.__getitem__, default=reasons.NO_MATCHING_FLAVOR)
     return Refusal(
         reason=reason,
         message=obstacles_message(failed),
@@ -170,7 +170,7 @@ def obstacle_message(one: Obstacle) -> str:
     if not one.resource or one.message:
         return one.message
     wanted = plus(one.taken, one.requested)
-    if one.reason == "ExceedsMaxQuota":
+    if one.reason == reasons.EXCEEDS_MAX_QUOTA:
         asked = (
             f"previously considered {render(one.resource, one.taken)} + "
             f"{render(one.resource, one.requested)}"

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.events import reasons
 from admittance.events.explanation import Ahead, Holder, OpenCheck, Outlook, PreemptionVictim
 from admittance.events.requests import ExplainReply, FlavorVerdict
 from admittance.events.shapes import Refusal
@@ -40,7 +41,7 @@ from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.queue import in_listed_order, keeps_first_place, position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import BACKOFF, Queue, Victim, WorkloadInfo
-from admittance.scheduling.state.workload_view import GATED, PROMISED
+from admittance.scheduling.state.workload_view import PROMISED
 
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
@@ -137,7 +138,7 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
     if workload.state == PROMISED:
         return ExplainReply(
             phase="Pending",
-            reason=in_flight.WAITS_FOR_VICTIMS,
+            reason=reasons.WAITING_FOR_PREEMPTED_WORKLOADS,
             message=f"Quota in ClusterQueue {charge.queue.name} is held for it until the job of "
             "its sibling variant has stopped",
             cluster_queue=charge.queue.name,
@@ -215,7 +216,8 @@ def why_not_considered(
         return Refusal(reason=workload.problem.reason, message=workload.problem.message)
     if not workload.competes:
         return Refusal(
-            reason=workload.status_reason or "Suspended", message="It does not compete for quota"
+            reason=workload.status_reason or reasons.SUSPENDED,
+            message="It does not compete for quota",
         )
     inactive = why_inactive(state, workload, queue)
     if inactive is not None:
@@ -223,7 +225,7 @@ def why_not_considered(
     if not workload.is_due(now):
         at = workload.requeue_at
         until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
-        return Refusal(reason="Backoff", message=f"Waits{until} before it competes again")
+        return Refusal(reason=reasons.BACKOFF, message=f"Waits{until} before it competes again")
     if workload.inadmissible is not None and workload.inadmissible is not BACKOFF:
         return refusal_for(workload)
     return None
@@ -284,13 +286,13 @@ def why_not_admitted(
         return Refusal(reason=outlook.reason, message=outlook.message)
     if workload.closed_gate and outlook.outcome == "Preempts":
         return Refusal(
-            reason=GATED,
+            reason=reasons.ADMISSION_GATED,
             message="It needs preemption, and its preemption gate "
             f"{workload.closed_gate} is closed",
         )
     if waits_for:
         return Refusal(
-            reason="WaitingForPreemptedWorkloads",
+            reason=reasons.WAITING_FOR_PREEMPTED_WORKLOADS,
             message=f"Waits until {count_with_noun(len(waits_for), 'preempted workload')} stopped",
         )
     parked = refusal_for(workload)
@@ -304,9 +306,10 @@ def why_not_admitted(
     if outlook.outcome == "Preempts":
         going = count_with_noun(len(outlook.victims) + outlook.victims_left_out, "workload")
         return Refusal(
-            reason="PendingEvaluation", message=f"{turn}; it fits once it has preempted {going}"
+            reason=reasons.PENDING_EVALUATION,
+            message=f"{turn}; it fits once it has preempted {going}",
         )
-    return Refusal(reason="PendingEvaluation", message=f"{turn}; it fits")
+    return Refusal(reason=reasons.PENDING_EVALUATION, message=f"{turn}; it fits")
 
 
 # Other workloads. -------------------------------------------------------------------------

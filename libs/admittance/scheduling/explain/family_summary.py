@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.events import reasons
 from admittance.events.requests import ExplainReply, VariantVerdict
 from admittance.events.shapes import Refusal
 from admittance.family import STOPPED, ActivityReason, DesiredState, begins, changes_next
@@ -97,10 +98,10 @@ def _phase_and_reason(
         return parent.state, parent.state, message
     phase = "Pending" if parent.is_due(now) else "Backoff"
     if not parent.competes:
-        return phase, parent.status_reason or "Suspended", "It does not compete for quota"
+        return phase, parent.status_reason or reasons.SUSPENDED, "It does not compete for quota"
     refusal = why_inactive(state, parent, queue) or family_refusal(state, parent)
     if refusal is None:
-        return phase, EVALUATED_NEXT, "The next cycle tries one of its variants"
+        return phase, reasons.PENDING_EVALUATION, "The next cycle tries one of its variants"
     return phase, refusal.reason, refusal.message
 
 
@@ -191,9 +192,6 @@ def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInf
         yield f"the turn of its better sibling: {inadmissible.message}"
 
 
-EVALUATED_NEXT: Final = "PendingEvaluation"
-NO_FLAVOR: Final = "NoMatchingFlavor"
-WAITS_FOR_CHECKS: Final = "UnsatisfiedAdmissionChecks"
 _MILD: Final = -1
 
 
@@ -235,9 +233,9 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
         if rules is not None and not rules.tags_within(allowed):
             named = ", ".join(sorted(allowed or ())) or "none"
             message = f"The ClusterQueue has none of the allowed flavors: {named}"
-            return Refusal(reason=NO_FLAVOR, message=message)
+            return Refusal(reason=reasons.NO_MATCHING_FLAVOR, message=message)
         message = "Its variants are not created yet, or the ClusterQueue has no variant for it"
-        return Refusal(reason=EVALUATED_NEXT, message=message)
+        return Refusal(reason=reasons.PENDING_EVALUATION, message=message)
     rules = parent.queue.rules if parent.queue is not None else None
     assert family.state is not None, "it has variants that policy knows"
     lines = [_line(one, begins(family.state, rules, one.tag), state.now) for one in found]
@@ -279,7 +277,12 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
         message = f"reserved, waits for {', '.join(waits) or 'admission'}"
         if workload.state == PROMISED:
             message = "takes over once the job has stopped"
-        return _VariantLine(one.tag, WAITS_FOR_CHECKS, Refusal(reason="", message=message), _MILD)
+        return _VariantLine(
+            one.tag,
+            reasons.UNSATISFIED_ADMISSION_CHECKS,
+            Refusal(reason="", message=message),
+            _MILD,
+        )
     if not one.desired.active:
         message = f"inactive ({one.desired.why})"
         if one.desired.why is ActivityReason.CREATE_DELAY:
@@ -287,7 +290,10 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
         elif one.desired.why is ActivityReason.REJECTED and workload.problem is not None:
             message += f": {workload.problem.message}"
         return _VariantLine(
-            one.tag, families.WAITS, Refusal(reason="", message=message), len(SEVERITY) + 1
+            one.tag,
+            reasons.WAITING_FOR_FAMILY,
+            Refusal(reason="", message=message),
+            len(SEVERITY) + 1,
         )
     if not workload.is_due(now):
         because = f": {workload.problem.message}" if workload.problem is not None else ""
@@ -298,7 +304,7 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
         refusal = standing.refusal
     if refusal is None:
         if workload.queue is None:
-            reason = workload.status_reason or "Suspended"
+            reason = workload.status_reason or reasons.SUSPENDED
             refusal = Refusal(reason="", message="does not compete")
             return _VariantLine(one.tag, reason, refusal, len(SEVERITY), waits=True)
         return _VariantLine(

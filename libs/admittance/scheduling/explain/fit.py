@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from admittance.api.units import BadQuantity
+from admittance.events import reasons
 from admittance.events.whatif import FitReply
 from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine
 from admittance.scheduling.cycle.refusals import obstacles_message
@@ -17,8 +18,7 @@ from admittance.scheduling.state.flavor_plan import FlavorPlan, Option
 from admittance.scheduling.state.requests import Needs, RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
 
-NO_QUEUE: Final = "NoSuchQueue"
-NEVER_FITS: Final = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor"})
+NEVER_FITS: Final = frozenset({reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR})
 """The reasons of obstacles that remain even if all quota is free."""
 
 
@@ -49,7 +49,7 @@ def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) ->
     )
 
 
-CLOSED: Final = frozenset({"NotFound", "Stopped", "Terminating"})
+CLOSED: Final = frozenset({reasons.NOT_FOUND, reasons.STOPPED, reasons.TERMINATING})
 """The reasons of queues that someone closed, or that do not exist."""
 
 
@@ -73,12 +73,14 @@ def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
     local = state.catalog.local_queues.get((namespace, needs.queue))
     if local is None:
         message = f"LocalQueue {namespace}/{needs.queue} does not exist"
-        return FitReply(fits=False, reason=NO_QUEUE, message=message)
+        return FitReply(fits=False, reason=reasons.NO_SUCH_QUEUE, message=message)
     name = local.spec.cluster_queue
     queue = state.queues.get(name)
     if queue is None or queue.node is None or queue.plan is None:
         message = f"ClusterQueue {name} of LocalQueue {namespace}/{needs.queue} does not exist"
-        return FitReply(fits=False, reason=NO_QUEUE, message=message, cluster_queue=name)
+        return FitReply(
+            fits=False, reason=reasons.NO_SUCH_QUEUE, message=message, cluster_queue=name
+        )
     lenient = state.config.quota_check_strategy == "IgnoreUndeclared"
     obstacles = _obstacles(queue.plan, needs.shape.fewest(), ignore_undeclared=lenient)
     if not obstacles:
@@ -96,7 +98,9 @@ def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool
         for resource, amount in totals:
             if amount and resource not in plan.groups and not ignore_undeclared:
                 message = f"resource {resource} unavailable in ClusterQueue"
-                return [Obstacle(ps.name, "", resource, amount, 0, "NoMatchingFlavor", message)]
+                return [
+                    Obstacle(ps.name, "", resource, amount, 0, reasons.NO_MATCHING_FLAVOR, message)
+                ]
     by_group: dict[tuple[str, int], list[FlavorOffer]] = {}
     for one in examine(plan, shape):
         group = plan.groups[one.amounts[0][0]].at
@@ -110,7 +114,7 @@ def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool
     for pod_set, choices in usable.items():
         if not _have_common_labels(choices, (), [COMBINATIONS_MAX]):
             message = "no flavors for all its resources have the same values of their node labels"
-            return [Obstacle(pod_set, "", "", 0, 0, "NoMatchingFlavor", message)]
+            return [Obstacle(pod_set, "", "", 0, 0, reasons.NO_MATCHING_FLAVOR, message)]
     return []
 
 

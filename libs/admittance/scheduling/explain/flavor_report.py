@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.events import reasons
 from admittance.events.explanation import Holder, PreemptionVictim, Protection, Room
 from admittance.events.requests import FlavorVerdict
 from admittance.quota.cell import (
@@ -202,7 +203,7 @@ def report_flavors(
                     flavor="",
                     resources=(resource,),
                     outcome="Ineligible",
-                    reason="NoMatchingFlavor",
+                    reason=reasons.NO_MATCHING_FLAVOR,
                     message=f"resource {resource} unavailable in ClusterQueue",
                 )
             )
@@ -284,7 +285,7 @@ def _verdict(
     rooms: list[Room] = []
     needs: list[QuotaNeed] = []
     victims: dict[WorkloadInfo, Victim] = {}
-    reasons = {obstacle.resource: obstacle.reason for obstacle in one.obstacles}
+    reason_of = {obstacle.resource: obstacle.reason for obstacle in one.obstacles}
     held = family_quota_of(workload)
     for at, (resource, amount) in enumerate(one.amounts):
         cell = one.option.cells[resource]
@@ -306,10 +307,10 @@ def _verdict(
                 borrowing_limit=cell.borrow,
                 potential=potential(cell),
                 level=level,
-                reason=reasons.get(resource, ""),
+                reason=reason_of.get(resource, ""),
             )
         )
-        if reasons.get(resource) == "WaitingForQuota":
+        if reason_of.get(resource) == reasons.WAITING_FOR_QUOTA:
             needs.append(QuotaNeed(queue, workload, cell, wanted - had))
             if mode in (FlavorAssignmentMode.PREEMPT, FlavorAssignmentMode.RECLAIM):
                 going = search.victims({cell: wanted - had}, {cell.fr: None})

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from admittance.api.units import INT64_MAX
+from admittance.events import reasons
 from admittance.events.requests import PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import refusal_for
@@ -22,7 +23,9 @@ from admittance.scheduling.state.queue import age_key, in_listed_order, position
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import BACKOFF, Queue, WorkloadInfo
 
-NO_CLUSTER_QUEUE: Final = frozenset({"NotFound", "Stopped", "ClusterQueueDoesNotExist"})
+NO_CLUSTER_QUEUE: Final = frozenset(
+    {reasons.NOT_FOUND, reasons.STOPPED, reasons.CLUSTER_QUEUE_DOES_NOT_EXIST}
+)
 LIMIT_MAX: Final = 1_000
 """How many pending workloads one reply lists at most: they fill about half of a message."""
 BYTES_MAX: Final = 700_000
@@ -157,7 +160,7 @@ def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: 
     if why is not None:
         reason, message = why.reason, why.message
     else:
-        reason, message = "PendingEvaluation", f"At position {position} of its ClusterQueue"
+        reason, message = reasons.PENDING_EVALUATION, f"At position {position} of its ClusterQueue"
     if not queue.activity.active:
         # The scheduler considers no workload of an inactive queue, so the inactivity of the queue
         # replaces older waiting reasons.

@@ -12,11 +12,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from admittance.api.units import render
+from admittance.events import reasons
 from admittance.events.explanation import Protection
 from admittance.quota.cell import Cell, borrow_level, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of
-from admittance.scheduling.preemption import loop_guard
 from admittance.scheduling.preemption.candidates import allows
 from admittance.scheduling.preemption.decision_inputs import share_text, share_value
 from admittance.scheduling.preemption.fair_sharing import almost_common
@@ -203,7 +203,7 @@ def _share_sentence(need: QuotaNeed, queue: Queue) -> str:
 
 
 def _setting(need: QuotaNeed, rule: str, policy: str) -> str:
-    if rule == loop_guard.REASON:
+    if rule == reasons.PREEMPTION_LOOP:
         return ""
     if rule == "PriorityNotLower" and policy == "reclaimWithinCohort: Any":
         return "borrowWithinCohort: LowerPriority"
@@ -218,7 +218,7 @@ def _workload_sentence(need: QuotaNeed, queue: Queue, rule: str, policy: str, lo
     mine = need.queue.name
     if rule == "PolicyNever":
         return f"ClusterQueue {mine} has {policy}"
-    if rule == loop_guard.REASON:
+    if rule == reasons.PREEMPTION_LOOP:
         return (
             f"it preempted workloads in ClusterQueue {queue.name} too often and may not preempt "
             "them again for some time"
@@ -290,7 +290,7 @@ def protection_rule(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo)
     assert other.charge is not None
     queue = other.charge.queue
     if other in LoopGuard(state).forbidden_victims(need.workload):
-        return loop_guard.REASON
+        return reasons.PREEMPTION_LOOP
     if queue is need.queue:
         if need.policy.within == "Never":
             return "PolicyNever"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final
 
+from admittance.events import reasons
 from admittance.events.requests import QueueStatus
 from admittance.quota.cell import UNLIMITED, FlavorResource
 from admittance.quota.tree import Node
@@ -22,8 +23,6 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 MILLI: Final = 1_000
 """One core of cpu is this many accounting units."""
-NO_RESERVATION: Final = "NoReservation"
-UNSATISFIED_CHECKS: Final = "UnsatisfiedChecks"
 
 _QUEUE: Final = ("cluster_queue",)
 _CELL: Final = ("cohort", "cluster_queue", "flavor", "resource")
@@ -156,7 +155,7 @@ def _add_queue(found: Found, state: SchedulerState, queue: Queue) -> int:
         "active"
         if status.active
         else "terminating"
-        if status.reason == "Terminating"
+        if status.reason == reasons.TERMINATING
         else "pending"
     )
     for one in ("pending", "active", "terminating"):
@@ -255,18 +254,18 @@ def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
             continue
         left = cls.live
         for cause, group in tuple(cls.by_reason.items()):
-            add(NO_RESERVATION, cause, len(group))
+            add(reasons.NO_RESERVATION, cause, len(group))
             left -= len(group)
         # The workloads of the class that are in no group have a refusal in flight, so their status
         # does not have the refusal's reason yet.
-        add(NO_RESERVATION, "", max(0, left))
+        add(reasons.NO_RESERVATION, "", max(0, left))
     for workload in tuple(queue.parked_workloads):
         if workload.family is None:
-            add(NO_RESERVATION, workload.status_reason, 1)
+            add(reasons.NO_RESERVATION, workload.status_reason, 1)
     for entry in tuple(queue.parents):
-        add(NO_RESERVATION, entry[4].status_reason, 1)
+        add(reasons.NO_RESERVATION, entry[4].status_reason, 1)
     checked = sum(one.family is None and one.state not in RUNS for one in tuple(queue.holding))
-    add(UNSATISFIED_CHECKS, "", checked)
+    add(reasons.UNSATISFIED_CHECKS, "", checked)
     return found
 
 
@@ -278,12 +277,12 @@ def _unadmitted_of_local(workloads: Iterable[WorkloadInfo]) -> dict[tuple[str, s
         if one.charge is not None:
             if one.family is not None or one.state in RUNS:
                 continue
-            why = (UNSATISFIED_CHECKS, "")
+            why = (reasons.UNSATISFIED_CHECKS, "")
         elif one.queue is None or one.is_variant:
             continue
         else:
             in_flight = one.cls is not None and one.reason_group is None
-            why = (NO_RESERVATION, "" if in_flight else one.status_reason)
+            why = (reasons.NO_RESERVATION, "" if in_flight else one.status_reason)
         found[why] = found.get(why, 0) + 1
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from admittance.events import reasons
 from admittance.events.requests import (
     FlavorUsage,
     NodeStatus,
@@ -37,7 +38,7 @@ def why_inactive(
     if activity.active:
         return None
     of_queue = state.catalog.activity(queue.name) if queue is not None else None
-    if activity.reason == "ClusterQueueIsInactive" and of_queue is not None:
+    if activity.reason == reasons.CLUSTER_QUEUE_IS_INACTIVE and of_queue is not None:
         return Refusal(reason=of_queue.reason, message=of_queue.message)
     return Refusal(reason=workload_reason(activity.reason), message=activity.message)
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from admittance.api.units import render
+from admittance.events import reasons
 from admittance.events.explanation import STOP_POLICY_REMOVAL, Holder, Outlook, PreemptionVictim
 from admittance.events.requests import FlavorVerdict
 from admittance.quota.catalog import inactive_because
@@ -40,7 +41,7 @@ def to_be_considered(
         return
     activity = queue.activity
     if not activity.active:
-        if activity.reason == "Stopped":
+        if activity.reason == reasons.STOPPED:
             yield f"{STOP_POLICY_REMOVAL} {spec.spec.stop_policy} from ClusterQueue {name}"
         else:
             checks = "; ".join(_inactive_checks(state, name))
@@ -124,13 +125,13 @@ def of_flavor(
     by_resource = {need.cell.fr[1]: need for need in needs if need.cell.fr[0] == verdict.flavor}
     for room in verdict.rooms:
         wanted = plus(room.taken, room.requested)
-        if room.reason == "ExceedsMaxQuota":
+        if room.reason == reasons.EXCEEDS_MAX_QUOTA:
             more = render(room.resource, wanted - room.potential)
             yield (
                 f"{more} more {room.resource} quota in flavor {verdict.flavor}, which allows at "
                 f"most {render(room.resource, room.potential)}, or a smaller request"
             )
-        elif room.reason == "WaitingForQuota" and room.resource in by_resource:
+        elif room.reason == reasons.WAITING_FOR_QUOTA and room.resource in by_resource:
             yield free_quota(state, by_resource[room.resource].cell, wanted, held_by)
     for blocker in verdict.barriers:
         if blocker.rule == "PriorityNotLower" and blocker.lowest_priority is not None:
@@ -148,7 +149,7 @@ def _of_ineligible(verdict: FlavorVerdict) -> Iterator[str]:
     if not verdict.flavor:
         what = ", ".join(verdict.resources)
         yield f"{what} in a resource group of the ClusterQueue, or a request without {what}"
-    elif verdict.reason == "ConflictingAdmissionChecks":
+    elif verdict.reason == reasons.CONFLICTING_ADMISSION_CHECKS:
         yield f"at most one check of each controller in flavor {verdict.flavor}"
     elif LABEL_CLASH in verdict.message:
         yield (

@@ -165,11 +165,6 @@ def _from_parents(amounts: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
     ]
 
 
-IN_CLUSTER_QUEUE: Final = "InClusterQueue"
-RECLAMATION: Final = "InCohortReclamation"
-RECLAIM_WHILE_BORROWING: Final = "InCohortReclaimWhileBorrowing"
-FAIR_SHARING: Final = "InCohortFairSharing"
-
 _GOING: Final[int] = InFlight.PREEMPTED
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from admittance.events import reasons
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.preemption.candidates import (
-    IN_CLUSTER_QUEUE,
-    RECLAIM_WHILE_BORROWING,
-    RECLAMATION,
     QueueCandidates,
     candidate_lists,
     candidates_in_cohort,
@@ -123,14 +121,14 @@ class _Search:
                 workload = entry[4]
                 held = workload.charge
                 assert held is not None
-                reason = RECLAMATION if elsewhere else IN_CLUSTER_QUEUE
+                reason = reasons.IN_COHORT_RECLAMATION if elsewhere else reasons.IN_CLUSTER_QUEUE
                 if elsewhere:
                     if not owed:
                         if not self._may_borrow_for(entry[0]):
                             if borrowing:
                                 continue
                         else:
-                            reason = RECLAIM_WHILE_BORROWING
+                            reason = reasons.IN_COHORT_RECLAIM_WHILE_BORROWING
                     # Removals only lower usage, so a queue that has stopped borrowing gives up no
                     # further candidates during the attempt.
                     if held.queue in closed:
@@ -219,7 +217,7 @@ class _Search:
                     return []
                 asked = self._asked_of(held.queue)
                 amounts = [one for one in held.cells if one[0] in asked]
-                own.append((Victim(workload, IN_CLUSTER_QUEUE), amounts))
+                own.append((Victim(workload, reasons.IN_CLUSTER_QUEUE), amounts))
                 for cell, amount in amounts:
                     more = over.pop(cell.fr, 0) - amount
                     if more > 0:
@@ -241,7 +239,7 @@ class _Search:
                 if self._is_open(held.queue):
                     asked = self._asked_of(held.queue)
                     amounts = [one for one in held.cells if one[0] in asked]
-                    found = Victim(workload, RECLAMATION), amounts
+                    found = Victim(workload, reasons.IN_COHORT_RECLAMATION), amounts
                     remove_victim(found)
                     yield found
 

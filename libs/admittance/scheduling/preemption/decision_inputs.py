@@ -6,10 +6,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from admittance.events import reasons
 from admittance.events.shapes import Grounds, Shares, Taken
 from admittance.quota.cell import UNLIMITED, available, plus
 from admittance.scheduling.fairsharing.shares import Standing
-from admittance.scheduling.preemption.candidates import IN_CLUSTER_QUEUE, RECLAIM_WHILE_BORROWING
 from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo
@@ -72,7 +72,9 @@ def grounds(
         by_cluster_queue=queue.name,
         by_priority=preemptor.priority,
         policy=policy_of(policy, victim.reason),
-        threshold=policy.threshold if victim.reason == RECLAIM_WHILE_BORROWING else None,
+        threshold=policy.threshold
+        if victim.reason == reasons.IN_COHORT_RECLAIM_WHILE_BORROWING
+        else None,
         shares=victim.shares,
         short=lacking,
     )
@@ -80,9 +82,9 @@ def grounds(
 
 def policy_of(policy: Policy, rule: str) -> str:
     """Returns the setting in the ClusterQueue's manifest that allows a preemption by the rule."""
-    if rule == IN_CLUSTER_QUEUE:
+    if rule == reasons.IN_CLUSTER_QUEUE:
         return f"withinClusterQueue: {policy.within}"
-    if rule == RECLAIM_WHILE_BORROWING:
+    if rule == reasons.IN_COHORT_RECLAIM_WHILE_BORROWING:
         return "borrowWithinCohort: LowerPriority"
     return f"reclaimWithinCohort: {policy.reclaim}"
 

@@ -10,18 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import TypeVar
 
+from admittance.events import reasons
 from admittance.events.shapes import Shares
 from admittance.quota.cell import FlavorResource
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import Share, Standing, share_of
-from admittance.scheduling.preemption.candidates import (
-    FAIR_SHARING,
-    IN_CLUSTER_QUEUE,
-    RECLAMATION,
-    candidates_of,
-    is_over_any,
-    leaving_first,
-)
+from admittance.scheduling.preemption.candidates import candidates_of, is_over_any, leaving_first
 from admittance.scheduling.preemption.decision_inputs import compared_shares
 from admittance.scheduling.preemption.room import (
     Need,
@@ -202,7 +196,11 @@ class _Search:
         targets = Targets(self._node, candidates, self.share)
         for node in targets:
             if node is self._node or within:
-                reason = IN_CLUSTER_QUEUE if node is self._node else RECLAMATION
+                reason = (
+                    reasons.IN_CLUSTER_QUEUE
+                    if node is self._node
+                    else reasons.IN_COHORT_RECLAMATION
+                )
                 if self._take(targets.pop(node), node, reason):
                     return True
                 continue
@@ -215,14 +213,17 @@ class _Search:
                     after = share.standing
                     if mine <= after:
                         why = compared_shares(strategy, mine, before, after)
-                        if self._taken(entry, node, FAIR_SHARING, why):
+                        if self._taken(entry, node, reasons.IN_COHORT_FAIR_SHARING, why):
                             return True
                         self.shares[side] = share
                         break
                     restore_usage(entry[4])
                 elif mine < before:
                     if self._take(
-                        entry, node, FAIR_SHARING, compared_shares(strategy, mine, before)
+                        entry,
+                        node,
+                        reasons.IN_COHORT_FAIR_SHARING,
+                        compared_shares(strategy, mine, before),
                     ):
                         return True
                     break
@@ -239,7 +240,7 @@ class _Search:
             mine, theirs, _ = self._standings(node)
             if mine < theirs:
                 why = compared_shares(INITIAL_SHARE, mine, theirs)
-                if self._take(targets.pop(node), node, FAIR_SHARING, why):
+                if self._take(targets.pop(node), node, reasons.IN_COHORT_FAIR_SHARING, why):
                     return True
             targets.drop(node)
         return False

@@ -23,6 +23,7 @@ from heapq import heappush
 from typing import Final
 
 from admittance.api.workload import PreemptionCount
+from admittance.events import reasons
 from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.scheduling.state.config import PreemptionLoops
 from admittance.scheduling.state.queue import park_workload
@@ -35,7 +36,6 @@ from admittance.scheduling.state.workload_info import (
     WorkloadInfo,
 )
 
-REASON: Final = "PreemptionLoop"
 NO_WORKLOADS: Final[frozenset[WorkloadInfo]] = frozenset()
 
 
@@ -109,7 +109,7 @@ class LoopGuard:
             until = self._goes_first_until(victim, count)
             if until is not None:
                 return Inadmissible(
-                    REASON,
+                    reasons.PREEMPTION_LOOP,
                     f"Lost its quota {count.count} times to workload {count.by}, which matters "
                     f"more and still waits: that one goes first, until "
                     f"{until:%Y-%m-%dT%H:%M:%SZ}",
@@ -143,7 +143,7 @@ class LoopGuard:
             f"Took the quota of {names} {most} times, and it came back each time: may not take it "
             f"again until {until:%Y-%m-%dT%H:%M:%SZ}, or until a queue or cohort changes"
         )
-        park_workload(queue, preemptor, Inadmissible(REASON, message), now)
+        park_workload(queue, preemptor, Inadmissible(reasons.PREEMPTION_LOOP, message), now)
         return True
 
     def requeue_waiting(self, now: datetime) -> None:
@@ -151,7 +151,10 @@ class LoopGuard:
         preemptor was tried."""
         for victim in [one for one in self._state.loop_guarded if self.why_waiting(one) is None]:
             del self._state.loop_guarded[victim]
-            if victim.inadmissible is not None and victim.inadmissible.reason == REASON:
+            if (
+                victim.inadmissible is not None
+                and victim.inadmissible.reason == reasons.PREEMPTION_LOOP
+            ):
                 self._state.requeue(victim, now)
 
     def _goes_first_until(self, victim: WorkloadInfo, count: PreemptionCount) -> datetime | None:

@@ -22,6 +22,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from admittance.api.units import render
+from admittance.events import reasons
 from admittance.events.facts import Revoked
 from admittance.events.shapes import Shortfall
 from admittance.quota.cell import UNLIMITED, Cell, CellNode, FlavorResource, is_over, plus
@@ -38,8 +39,6 @@ from admittance.scheduling.state.shared_quota import (
 from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
-QUOTA_CHANGED: Final = "QuotaChanged"
-FLAVORS_CHANGED: Final = "FlavorsChanged"
 EVICT: Final = "evict"
 REVOKE: Final = "revoke"
 """The step of this module, in the error that names the workload of an exception."""
@@ -148,7 +147,7 @@ def _without_flavor(state: SchedulerState, queue: Queue) -> Iterator[Revocation]
         if _may_go(state, queue, workload) and (missing := flavors_not_offered(workload)):
             names = ", ".join(f"{resource} in flavor {flavor}" for flavor, resource in missing)
             message = f"ClusterQueue {queue.name} no longer offers {names}"
-            yield Revocation(workload, FLAVORS_CHANGED, message, ())
+            yield Revocation(workload, reasons.FLAVORS_CHANGED, message, ())
 
 
 def _may_go(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> bool:
@@ -350,7 +349,7 @@ def _revocation(
         resource=resource,
         requested=held,
         available=max(0, held - (found.usage - found.limit)),
-        reason=QUOTA_CHANGED,
+        reason=reasons.QUOTA_CHANGED,
         message=message,
     )
-    return Revocation(workload, QUOTA_CHANGED, message, (short,))
+    return Revocation(workload, reasons.QUOTA_CHANGED, message, (short,))

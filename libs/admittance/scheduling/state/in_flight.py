@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from admittance.events import reasons
 from admittance.events.shapes import PreemptedBy, Refusal
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
@@ -60,7 +61,7 @@ class QuotaHandover:
 
 
 WAITS_FOR_PODS_READY: Final = Refusal(
-    reason="WaitingForPodsReady",
+    reason=reasons.WAITING_FOR_PODS_READY,
     message="Waits until the pods of all admitted workloads are ready",
 )
 
@@ -101,9 +102,6 @@ class PodsReadyTracker:
 
 VictimsByPreemptor = dict[str, dict[WorkloadInfo, None]]
 """The workloads that were preempted for a preemptor, by the preemptor's uid."""
-
-WAITS_FOR_VICTIMS: Final = "WaitingForPreemptedWorkloads"
-"""The reason for waiting in the status of a preemptor while its victims stop."""
 
 
 def note_preemptor(
@@ -158,7 +156,10 @@ def _since(promises: VictimsByPreemptor, preemptor: WorkloadInfo) -> datetime | 
             for giver in promises.get(preemptor.uid, ())
             if giver.preempted_by is not None
             and giver.preempted_by.at is not None
-            and (giver.is_leaving or preemptor.status_reason == WAITS_FOR_VICTIMS)
+            and (
+                giver.is_leaving
+                or preemptor.status_reason == reasons.WAITING_FOR_PREEMPTED_WORKLOADS
+            )
         ),
         default=None,
     )

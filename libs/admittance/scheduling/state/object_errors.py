@@ -4,16 +4,14 @@ workload from its decision."""
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
 
+from admittance.events import reasons
 from admittance.events.object_errors import ObjectError
 from admittance.events.reader import reason_of
 from admittance.quota.cell import Cell
 from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, Inadmissible, Queue, WorkloadInfo
-
-INTERNAL_ERROR: Final = "InternalError"
 
 
 class Suspect(Exception):
@@ -51,7 +49,7 @@ def set_aside(
 
 def is_set_aside(workload: WorkloadInfo) -> bool:
     """Returns whether a step raised an exception for the workload."""
-    return workload.problem is not None and workload.problem.reason == INTERNAL_ERROR
+    return workload.problem is not None and workload.problem.reason == reasons.INTERNAL_ERROR
 
 
 def _name(workload: WorkloadInfo) -> str:
@@ -60,7 +58,7 @@ def _name(workload: WorkloadInfo) -> str:
 
 def _problem(step: str, error: Exception) -> Inadmissible:
     return Inadmissible(
-        INTERNAL_ERROR,
+        reasons.INTERNAL_ERROR,
         f"The scheduler has a bug and cannot {step} it: {type(error).__name__}: "
         f"{reason_of(error)}; other workloads do not wait for it",
     )

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from admittance.api.workload import PreemptionCount
+from admittance.events import reasons
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Refusal, Shares
 from admittance.family import FamilyRules, ParentState, Tag, VariantState
 from admittance.quota.catalog import NOT_FOUND, Activity
@@ -49,7 +50,7 @@ class Inadmissible(NamedTuple):
     ignores_flush: bool = False
 
 
-BACKOFF = Inadmissible("Backoff", "Waits before it competes again", is_silent=True)
+BACKOFF = Inadmissible(reasons.BACKOFF, "Waits before it competes again", is_silent=True)
 
 
 class InFlight(IntEnum):

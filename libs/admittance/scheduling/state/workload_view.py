@@ -15,6 +15,7 @@ from admittance.api.workload import (
     GatePosition,
     PreemptionCount,
 )
+from admittance.events import reasons
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 from admittance.family import ParentState, VariantState
 from admittance.scheduling.state.config import Config
@@ -26,9 +27,6 @@ from admittance.workload.stored import PARENT, VARIANT, StoredWorkload
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PROMISED: Final = "Promised"
 """State of a variant that gets its quota as soon as its sibling's job has stopped."""
-PREEMPTION_REQUIRED: Final = "PreemptionRequired"
-"""The reason with which a Pending admission check asks to preempt the victims of its
-workload now."""
 
 
 class WorkloadView(NamedTuple):
@@ -118,7 +116,8 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         # check becomes Pending.
         if row.state in ("Retry", "Rejected"):
             problem = Inadmissible(
-                "PendingEvaluation", f"The admission check {row.name} is in state {row.state}"
+                reasons.PENDING_EVALUATION,
+                f"The admission check {row.name} is in state {row.state}",
             )
             break
     waits_for_checks = holds and not _true(admitted)
@@ -141,7 +140,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
             needs.active
             and not holds
             and not gated
-            and said != "OnHold"
+            and said != reasons.ON_HOLD
             and meta.deletion_timestamp is None
         ),
         requeue_blocked=waits,
@@ -156,7 +155,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
             (
                 needs,
                 gated,
-                said == "OnHold",
+                said == reasons.ON_HOLD,
                 reclaimable,
                 problem,
                 requeue_at,
@@ -175,7 +174,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
             [
                 row.name
                 for row in status.admission_checks
-                if row.state == "Pending" and row.reason == PREEMPTION_REQUIRED
+                if row.state == "Pending" and row.reason == reasons.PREEMPTION_REQUIRED
             ]
         )
         if waits_for_checks and status.pending_preemption is not None
@@ -227,8 +226,8 @@ def _stamp(evicted: Condition | None, created: datetime, config: Config) -> date
     eviction after which it was queued behind other workloads."""
     if evicted is None or evicted.status != "True":
         return created
-    at_eviction = evicted.reason == "AdmissionCheck" or (
-        evicted.reason == "PodsReadyTimeout" and config.requeuing_timestamp == "Eviction"
+    at_eviction = evicted.reason == reasons.ADMISSION_CHECK or (
+        evicted.reason == reasons.PODS_READY_TIMEOUT and config.requeuing_timestamp == "Eviction"
     )
     return evicted.last_transition_time or created if at_eviction else created
 
@@ -239,10 +238,6 @@ def _state(holds: bool, admitted: Condition | None, evicted: Condition | None) -
     if _true(evicted):
         return "Evicting"
     return "Admitted" if _true(admitted) else "QuotaReserved"
-
-
-GATED: Final = "AdmissionGated"
-"""The reason why a workload waits that would have to preempt but has a closed preemption gate."""
 
 
 def closed_gate_of(names: Iterable[str], positions: Iterable[GatePosition]) -> str:

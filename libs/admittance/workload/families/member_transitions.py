@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.family import STOPPED, ActivityReason, holder_of
 from admittance.workload.change import (
@@ -31,7 +31,6 @@ from admittance.workload.family_info import (
     sibling,
     with_closed_gate,
 )
-from admittance.workload.moves.eviction import DEACTIVATED
 from admittance.workload.moves.requests import deactivate, turn_on
 from admittance.workload.moves.reservation import break_promise
 from admittance.workload.stored import StoredWorkload, head
@@ -53,20 +52,20 @@ VARIANT_FACTS: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
 def parent_transition(family: FamilyTransition, parent: StoredWorkload, fact: Fact) -> Change:
     """The change of a parent by a fact about it."""
     if isinstance(fact, VARIANT_FACTS):
-        return ignored(parent, "IsParent", "a parent does not compete, its variants do")
+        return ignored(parent, reasons.IS_PARENT, "a parent does not compete, its variants do")
     if isinstance(fact, facts.Aggregated):
         # The rows of the parent are updated after every fact about its family.
-        return ignored(parent, "Unchanged", "its rows are up to date")
+        return ignored(parent, reasons.UNCHANGED, "its rows are up to date")
     return transition(parent, fact, family.parent_context)
 
 
 def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: Fact) -> Change:
     """The change of a variant by a fact about it."""
     if isinstance(fact, JOB_FACTS):
-        return ignored(variant, "IsVariant", "its parent owns the job")
+        return ignored(variant, reasons.IS_VARIANT, "its parent owns the job")
     if isinstance(fact, FAMILY_REQUESTS):
         return refused(
-            variant, "IsVariant", f"send the request to its parent {family.parent_name!r}"
+            variant, reasons.IS_VARIANT, f"send the request to its parent {family.parent_name!r}"
         )
     match fact:
         case facts.Assigned() | facts.Confirmed():
@@ -82,7 +81,7 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
         case facts.Revoked() if variant.status.promised is not None:
             return break_promise(variant, fact, family.context)
         case facts.Aggregated():
-            return ignored(variant, "IsVariant", "it has no variants")
+            return ignored(variant, reasons.IS_VARIANT, "it has no variants")
     was_on = head(variant).active
     change = transition(variant, fact, family.context)
     after = change.workload
@@ -108,16 +107,16 @@ def ineligible_reason(family: FamilyTransition, variant: StoredWorkload) -> tupl
     variant may."""
     parent = family.parent
     if parent is None:
-        return "Orphan", "its parent is gone"
+        return reasons.ORPHAN, "its parent is gone"
     if family.is_stopping():
-        return "FamilyStops", "its family's job is being stopped"
+        return reasons.FAMILY_STOPS, "its family's job is being stopped"
     if is_false(parent, Type.REQUEUED):
-        return "FamilyWaits", "its family is in backoff"
+        return reasons.FAMILY_WAITS, "its family is in backoff"
     wanted = family.desired_state(variant.metadata.name)
     if wanted is None:
-        return "NoSuchVariant", "its queue no longer has such a variant"
+        return reasons.NO_SUCH_VARIANT, "its queue no longer has such a variant"
     if not wanted.active:
-        return "NotWanted", f"policy does not want it: {wanted.why}"
+        return reasons.NOT_WANTED, f"policy does not want it: {wanted.why}"
     return None
 
 
@@ -132,7 +131,9 @@ def _admittable(
         places = fact.admission.pod_set_assignments
         taken = {flavor for place in places for flavor in place.flavors.values()}
         if allowed is not None and not taken <= allowed:
-            return ignored(variant, "FlavorNotAllowed", f"it may have {', '.join(sorted(allowed))}")
+            return ignored(
+                variant, reasons.FLAVOR_NOT_ALLOWED, f"it may have {', '.join(sorted(allowed))}"
+            )
         if fact.migrates_from is not None:
             return promise_quota(family, variant, fact)
     change = transition(variant, fact, family.context)
@@ -148,7 +149,7 @@ def _admittable(
     if not family.existing_parent().status.admitted_variant:
         return change
     if isinstance(fact, facts.Assigned):
-        return ignored(variant, "SiblingAdmitted", "its sibling must stop first")
+        return ignored(variant, reasons.SIBLING_ADMITTED, "its sibling must stop first")
     # A variant with a confirmed reservation has no planned preemptions.
     return begin_migration(family, with_status(variant, pending_preemption=None))
 
@@ -162,12 +163,12 @@ def _deactivated(
     if fact.reason:
         wanted = family.desired_state(variant.metadata.name)
         if wanted is None or wanted.active:
-            return ignored(variant, "PolicyMovedOn", "policy has changed since")
+            return ignored(variant, reasons.POLICY_MOVED_ON, "policy has changed since")
         return activity_change(family, variant, active=False, why=str(wanted.why))
     stopped = variant.status.stopped_by or str(ActivityReason.USER)
     if not head(variant).active:
         if variant.status.stopped_by:
-            return ignored(variant, "Repeated", "it is not active")
+            return ignored(variant, reasons.REPEATED, "it is not active")
         return applied(with_status(variant, stopped_by=stopped))
     change = activity_change(family, variant, active=False, why=stopped)
     assert change.workload is not None, "nothing is deleted"
@@ -178,13 +179,13 @@ def _activated(family: FamilyTransition, variant: StoredWorkload, fact: facts.Ac
     stopped = variant.status.stopped_by
     if stopped in STOPPED:
         if fact.reason:
-            return ignored(variant, "PolicyMovedOn", f"it was stopped meanwhile: {stopped}")
+            return ignored(variant, reasons.POLICY_MOVED_ON, f"it was stopped meanwhile: {stopped}")
         # The next reconciliation activates the variant if the policy requires it to be active.
         return applied(with_status(variant, stopped_by=""))
     wanted = family.desired_state(variant.metadata.name)
     if wanted is None or not wanted.active:
         why = f"policy does not want it: {wanted.why}" if wanted is not None else "it has no parent"
-        return (ignored if fact.reason else refused)(variant, "NotWanted", why)
+        return (ignored if fact.reason else refused)(variant, reasons.NOT_WANTED, why)
     return transition(variant, fact, family.context)
 
 
@@ -198,12 +199,12 @@ def activity_change(
             return on
         message = f"Variant activated: {why}"
         variant = with_condition(
-            on.workload, Type.REQUEUED, True, "Reactivated", message, now=family.now
+            on.workload, Type.REQUEUED, True, reasons.REACTIVATED, message, now=family.now
         )
         return on._replace(workload=variant)
     if not head(variant).active:
-        return ignored(variant, "Repeated", "it is not active")
-    return deactivate(variant, DEACTIVATED, f"Variant deactivated: {why}", family.context)
+        return ignored(variant, reasons.REPEATED, "it is not active")
+    return deactivate(variant, reasons.DEACTIVATED, f"Variant deactivated: {why}", family.context)
 
 
 def _reprioritized(
@@ -211,7 +212,7 @@ def _reprioritized(
 ) -> Change:
     parent = family.parent
     if parent is None or (head(parent).priority or 0) != fact.priority:
-        return refused(variant, "IsVariant", "its priority is its parent's")
+        return refused(variant, reasons.IS_VARIANT, "its priority is its parent's")
     return transition(variant, fact, family.context)
 
 
@@ -238,10 +239,10 @@ def _ungated(family: FamilyTransition, variant: StoredWorkload) -> Change:
         return ignored(variant, *ineligible)
     gates = variant.status.preemption_gates
     if any(gate.name == FAMILY_GATE and gate.position == "Open" for gate in gates):
-        return ignored(variant, "Repeated", "its gate is open")
+        return ignored(variant, reasons.REPEATED, "its gate is open")
     kept_by = _gate_holder(family)
     if kept_by:
-        return ignored(variant, "GateHeld", f"only {kept_by} may preempt now")
+        return ignored(variant, reasons.GATE_HELD, f"only {kept_by} may preempt now")
     others = tuple(gate for gate in gates if gate.name != FAMILY_GATE)
     opened = GatePosition(name=FAMILY_GATE, position="Open", last_transition_time=family.now)
     for one in list(family.variants.values()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.shapes import Admission
 from admittance.family import ActivityReason
 from admittance.workload.change import Change, applied, ignored, with_condition, with_status
@@ -35,13 +35,8 @@ from admittance.workload.moves.eviction import (
     without_reservation,
 )
 from admittance.workload.moves.reservation import admit, assign
-from admittance.workload.phase import REJECTION, Phase, holds_quota, is_reserved, phase
+from admittance.workload.phase import Phase, holds_quota, is_reserved, phase
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
-
-MIGRATION: Final = "FlavorMigration"
-"""Reason of the eviction of the worse variant in a migration."""
-OF_PARENT: Final = "VariantEvicted"
-"""Reason of the eviction of a parent after its admitted variant was evicted."""
 
 
 def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
@@ -50,10 +45,16 @@ def begin_migration(family: FamilyTransition, better: StoredWorkload) -> Change:
     parent = family.existing_parent()
     worse = family.variants.get(parent.status.admitted_variant)
     if worse is None or worse not in family.running():
-        return ignored(better, "FamilyStops", "its family's job is being stopped")
+        return ignored(better, reasons.FAMILY_STOPS, "its family's job is being stopped")
     message = f"Migrating to variant {name}"
-    family.put(worse.metadata.name, evict(worse, MIGRATION, message, family.context))
-    change = evict(parent, OF_PARENT, message, family.parent_context, cause=MIGRATION)
+    family.put(worse.metadata.name, evict(worse, reasons.FLAVOR_MIGRATION, message, family.context))
+    change = evict(
+        parent,
+        reasons.VARIANT_EVICTED,
+        message,
+        family.parent_context,
+        cause=reasons.FLAVOR_MIGRATION,
+    )
     assert change.workload is not None, "an eviction deletes nothing"
     migrating = with_status(change.workload, migrating_to=name)
     family.put(parent.metadata.name, change._replace(workload=migrating))
@@ -68,17 +69,19 @@ def promise_quota(family: FamilyTransition, better: StoredWorkload, fact: facts.
     parent = family.existing_parent()
     where = phase(better, family.now)
     if where is not Phase.PENDING:
-        return ignored(better, "NoMove", f"it is {where}: it does not compete")
+        return ignored(better, reasons.NO_MOVE, f"it is {where}: it does not compete")
     if source is None or source.name != parent.status.admitted_variant:
-        return ignored(better, "StaleFamily", "another sibling is admitted now, or none")
+        return ignored(better, reasons.STALE_FAMILY, "another sibling is admitted now, or none")
     required = family.context.queues.required_checks(fact.admission.cluster_queue, fact.admission)
     if required or fact.pending_preemption is not None:
-        return ignored(better, "StaleFamily", "it must wait for checks or for preempted workloads")
+        return ignored(
+            better, reasons.STALE_FAMILY, "it must wait for checks or for preempted workloads"
+        )
     begun = begin_migration(family, better)
     if begun.workload is None or begun.reason:
         return begun
     message = "Pending the migration of 1 workload(s)"
-    reason = "WaitingForPreemptedWorkloads"
+    reason = reasons.WAITING_FOR_PREEMPTED_WORKLOADS
     waiting = with_condition(better, Type.QUOTA_RESERVED, False, reason, message, now=family.now)
     return applied(
         with_status(waiting, promised=fact.admission),
@@ -144,12 +147,12 @@ def _may_use(variant: StoredWorkload, admission: Admission) -> bool:
 
 FROM_OUTSIDE: Final = frozenset(
     {
-        "Preempted",
-        "NodeFailures",
-        "QuotaChanged",
-        "FlavorsChanged",
-        "ClusterQueueStopped",
-        "LocalQueueStopped",
+        reasons.PREEMPTED,
+        reasons.NODE_FAILURES,
+        reasons.QUOTA_CHANGED,
+        reasons.FLAVORS_CHANGED,
+        reasons.CLUSTER_QUEUE_STOPPED,
+        reasons.LOCAL_QUEUE_STOPPED,
     }
 )
 """Reasons of evictions with an outside cause. After an eviction for one of these reasons, rejected
@@ -167,7 +170,7 @@ def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
         parent.status.conditions,
         Type.QUOTA_RESERVED,
         True,
-        "QuotaReserved",
+        reasons.QUOTA_RESERVED,
         f"Variant {name} has quota in ClusterQueue {admission.cluster_queue}",
         now=family.now,
     )
@@ -189,8 +192,8 @@ def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
     message = f"Variant {name} is admitted"
     family.drop_notices(parent.metadata.name)
     family.keep(
-        with_condition(admitted, Type.ADMITTED, True, "Admitted", message, now=family.now),
-        OutboxEntry(what="admitted", reason="Admitted", message=message),
+        with_condition(admitted, Type.ADMITTED, True, reasons.ADMITTED, message, now=family.now),
+        OutboxEntry(what="admitted", reason=reasons.ADMITTED, message=message),
     )
 
 
@@ -203,18 +206,18 @@ def after_stop(family: FamilyTransition) -> None:
         return
     worse = family.variants.get(name)
     evicted = find(parent, Type.EVICTED)
-    kind = evicted.reason if evicted is not None else OF_PARENT
+    kind = evicted.reason if evicted is not None else reasons.VARIANT_EVICTED
     if worse is not None and holds_quota(worse):
         found = find(worse, Type.EVICTED)
         if found is None or found.status != "True":
             message = evicted.message if evicted is not None else ""
             family.put(name, evict(worse, kind, message, family.context))
             worse = family.variants[name]
-        elif kind == OF_PARENT:
+        elif kind == reasons.VARIANT_EVICTED:
             kind = found.reason
         family.put(name, wake_if_over(release(worse, family.context), family.context))
     requeued = find(parent, Type.REQUEUED)
-    reactivated = requeued is not None and requeued.reason == "Reactivated"
+    reactivated = requeued is not None and requeued.reason == reasons.REACTIVATED
     _competes_again(family)
     successor = parent.status.migrating_to
     change = admitted_after_stop(family, successor) if successor else None
@@ -224,14 +227,18 @@ def after_stop(family: FamilyTransition) -> None:
             admit_parent(family, change.workload)
             _end_backoff_of_removed(family, name)
             return
-    if kind == REJECTION and not reactivated and head(parent).active:
+    if (
+        kind == reasons.DEACTIVATED_DUE_TO_ADMISSION_CHECK
+        and not reactivated
+        and head(parent).active
+    ):
         family.keep(with_status(family.existing_parent(), admitted_variant="", migrating_to=""))
         drop_promises(family)
         return
     reset(
         family,
         forgive=reactivated or kind in FROM_OUTSIDE,
-        as_new=reactivated or kind == "Preempted",
+        as_new=reactivated or kind == reasons.PREEMPTED,
         waits=name,
     )
 
@@ -244,7 +251,7 @@ def _competes_again(family: FamilyTransition) -> None:
     if (
         requeued is None
         or requeued.status == "True"
-        or requeued.reason == "PodsReadyTimeout"
+        or requeued.reason == reasons.PODS_READY_TIMEOUT
         or not head(parent).active
     ):
         return
@@ -320,14 +327,14 @@ def _reset_variant(
     fields |= fresh_rows(variant, context, forget=as_new)
     outbox: tuple[OutboxEntry, ...] = ()
     if is_reserved(variant):
-        outbox = withdrawals(variant, OF_PARENT)
-        variant = without_reservation(variant, "PendingEvaluation", "", context)
+        outbox = withdrawals(variant, reasons.VARIANT_EVICTED)
+        variant = without_reservation(variant, reasons.PENDING_EVALUATION, "", context)
     conditions = without_condition(variant.status.conditions, Type.BLOCKED_ON_PREEMPTION_GATES)
-    reason, message = pending_reason(variant, context) or ("PendingEvaluation", "")
+    reason, message = pending_reason(variant, context) or (reasons.PENDING_EVALUATION, "")
     conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
     requeued = find(variant, Type.REQUEUED)
     if requeued is not None and requeued.status == "False":
-        conditions = put(conditions, Type.REQUEUED, True, "Reactivated", now=context.now)
+        conditions = put(conditions, Type.REQUEUED, True, reasons.REACTIVATED, now=context.now)
     family.put(
         variant.metadata.name,
         applied(with_status(variant, conditions=conditions, requeue_state=None, **fields), *outbox),

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition
 from admittance.api.workload import RequeueState, VariantRow
+from admittance.events import reasons
 from admittance.family import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.workload.change import with_condition, with_status
 from admittance.workload.conditions import (
@@ -34,10 +35,6 @@ from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 EACH_MAX: Final = 300
 """Longest text about one variant in a message, in characters."""
-_HOPELESS: Final = "NoMatchingFlavor"
-_RESERVED: Final = "UnsatisfiedAdmissionChecks"
-_INACTIVE: Final = "WaitingForFamily"
-"""Waiting reason of a family in which no variant waits for quota or holds a reservation."""
 
 
 def update_parent_status(family: FamilyTransition, *, requested: bool = False) -> None:
@@ -140,11 +137,13 @@ def _reason(
         return None
     if not wanted_tags(parent, family.rules):
         allowed = ", ".join(sorted(allowed_flavors(parent) or ()))
-        return PendingReason(_HOPELESS, f"The queue offers none of the flavors: {allowed}")
+        return PendingReason(
+            reasons.NO_MATCHING_FLAVOR, f"The queue offers none of the flavors: {allowed}"
+        )
     found = [(one, desired[name]) for name in desired if (one := family.variants.get(name))]
     if not found:
         return None
-    reasons = [
+    given = [
         reserved.reason
         for one, wanted in found
         if wanted.active
@@ -154,8 +153,11 @@ def _reason(
     # Take the reason of the best variant as the family's reason. Take NoMatchingFlavor only if all
     # variants with a reason have this reason.
     held = any(map(_holds, found))
-    possible = [one for one in reasons if one != _HOPELESS] or ([] if held else reasons)
-    reason = possible[0] if possible else _RESERVED if held else _INACTIVE
+    possible = [one for one in given if one != reasons.NO_MATCHING_FLAVOR]
+    if not possible and not held:
+        possible = given
+    otherwise = reasons.UNSATISFIED_ADMISSION_CHECKS if held else reasons.WAITING_FOR_FAMILY
+    reason = possible[0] if possible else otherwise
     return PendingReason(
         reason, "; ".join(_variant_text(family, one, wanted) for one, wanted in found)
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.workload.change import (
     Change,
@@ -29,13 +29,7 @@ from admittance.workload.families.member_transitions import (
     parent_transition,
     variant_transition,
 )
-from admittance.workload.families.migration import (
-    OF_PARENT,
-    admit_parent,
-    after_stop,
-    drop_promises,
-    reset,
-)
+from admittance.workload.families.migration import admit_parent, after_stop, drop_promises, reset
 from admittance.workload.families.parent_status import EACH_MAX, update_parent_status
 from admittance.workload.families.roles import (
     became_parent,
@@ -49,13 +43,10 @@ from admittance.workload.families.roles import (
 from admittance.workload.moves.backoff import REJECTED, rejection_phrase
 from admittance.workload.moves.eviction import evict, release, withdrawals
 from admittance.workload.moves.requests import Arrived, deactivate
-from admittance.workload.phase import REJECTION, holds_quota
+from admittance.workload.phase import holds_quota
 from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
-
-CONTRADICTION = "ConcurrentAdmission"
-"""Reason of the eviction of a parent without its admitted variant."""
 
 
 def reconcile(family: FamilyTransition, *, requested: bool = False) -> None:
@@ -93,7 +84,7 @@ def reconcile(family: FamilyTransition, *, requested: bool = False) -> None:
 
 def _delete_variants(family: FamilyTransition) -> None:
     for one in list(family.variants.values()):
-        family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
+        family.put(one.metadata.name, Change(None, withdrawals(one, reasons.DELETED)))
 
 
 def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
@@ -102,11 +93,11 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
     for one in list(family.variants.values()):
         if one.metadata.deletion_timestamp is not None:
             # The deleted variant was kept only until its job had stopped.
-            family.put(one.metadata.name, Change(None, withdrawals(one, "Deleted")))
+            family.put(one.metadata.name, Change(None, withdrawals(one, reasons.DELETED)))
             continue
         reason, message = finished.reason, finished.message
         done = with_condition(one, Type.FINISHED, True, reason, message, now=family.now)
-        family.keep(with_status(done, promised=None), *withdrawals(one, "Finished"))
+        family.keep(with_status(done, promised=None), *withdrawals(one, reasons.FINISHED))
     if family.touched(family.parent_name):
         update_parent_status(family)
 
@@ -119,7 +110,7 @@ def _evict_with_parent(family: FamilyTransition) -> None:
     if not family.is_stopping() and not is_released:
         return
     evicted = find(parent, Type.EVICTED)
-    reason = evicted.reason if evicted is not None else OF_PARENT
+    reason = evicted.reason if evicted is not None else reasons.VARIANT_EVICTED
     message = evicted.message if evicted is not None else ""
     entry = family.outbox_entry(family.parent_name, "evicted")
     for one in family.running():
@@ -143,7 +134,9 @@ def _admit_first(family: FamilyTransition) -> None:
             message = (
                 f"Variant {named} is admitted" if named else "No variant of its family may run"
             )
-            family.put(one.metadata.name, evict(one, CONTRADICTION, message, family.context))
+            family.put(
+                one.metadata.name, evict(one, reasons.CONCURRENT_ADMISSION, message, family.context)
+            )
             kept = family.variants[one.metadata.name]
             family.put(one.metadata.name, release(kept, family.context))
 
@@ -159,11 +152,11 @@ def _evict_parent_without_variant(family: FamilyTransition) -> None:
         return
     evicted = find(variant, Type.EVICTED) if variant is not None else None
     if evicted is not None and evicted.status == "True":
-        reason, cause, message = OF_PARENT, evicted.reason, evicted.message
+        reason, cause, message = reasons.VARIANT_EVICTED, evicted.reason, evicted.message
     else:
-        reason, cause = CONTRADICTION, ""
+        reason, cause = reasons.CONCURRENT_ADMISSION, ""
         message = f"Its admitted variant {name} does not exist, or is not admitted"
-    if variant is not None and cause == "Preempted":
+    if variant is not None and cause == reasons.PREEMPTED:
         parent = with_status(parent, preempted_by=variant.status.preempted_by)
     change = evict(parent, reason, message, family.parent_context, cause=cause)
     family.put(family.parent_name, change)
@@ -201,8 +194,16 @@ def _reject_parent(family: FamilyTransition) -> bool:
     ordered = sorted(family.variants.values(), key=lambda one: head(one).sibling_index or 0)
     each = "; ".join(f"{head(one).variant}: {rejection_phrase(one)}"[:EACH_MAX] for one in ordered)
     message = f"{REJECTED}every variant was rejected: {each}"[:MESSAGE_MAX]
-    change = deactivate(parent, REJECTION, message, family.parent_context, cause="AdmissionCheck")
-    rejected = OutboxEntry(what="rejected", reason="AdmissionCheckRejected", message=message)
+    change = deactivate(
+        parent,
+        reasons.DEACTIVATED_DUE_TO_ADMISSION_CHECK,
+        message,
+        family.parent_context,
+        cause=reasons.ADMISSION_CHECK,
+    )
+    rejected = OutboxEntry(
+        what="rejected", reason=reasons.ADMISSION_CHECK_REJECTED, message=message
+    )
     family.put(family.parent_name, change._replace(outbox=(rejected, *change.outbox)))
     return True
 
@@ -280,10 +281,10 @@ def family_transition(
     is_parent = parent is not None and name == family.parent_name
     member = parent if is_parent else members.variants.get(name)
     if member is None:
-        return FamilyChange(ignored(None, "NoSuchWorkload", f"there is no {name}"), {})
+        return FamilyChange(ignored(None, reasons.NO_SUCH_WORKLOAD, f"there is no {name}"), {})
     if fact.uid and fact.uid != member.metadata.uid and not isinstance(fact, Arrived):
         uid = member.metadata.uid
-        return FamilyChange(ignored(member, "OtherUid", f"the workload's uid is {uid}"), {})
+        return FamilyChange(ignored(member, reasons.OTHER_UID, f"the workload's uid is {uid}"), {})
     if not is_parent:
         own = variant_transition(family, member, fact)
     elif isinstance(fact, QueueChanged):

@@ -21,6 +21,7 @@ from admittance.api.workload import (
     NamedGate,
     WorkloadSpec,
 )
+from admittance.events import reasons
 from admittance.family import FamilyRules, Tag, variant_name
 from admittance.workload.change import (
     Change,
@@ -112,7 +113,7 @@ def became_regular(parent: StoredWorkload, context: TransitionContext) -> Change
         # The present message of QuotaReserved is about variants, which a regular workload does not
         # have.
         regular = with_condition(
-            regular, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=context.now
+            regular, Type.QUOTA_RESERVED, False, reasons.PENDING_EVALUATION, now=context.now
         )
     change = transition(regular, QueueChanged(namespace=meta.namespace, name=meta.name), context)
     return change if change.outcome is FactOutcome.APPLIED else applied(regular)
@@ -178,9 +179,9 @@ def _update_variant(family: FamilyTransition, variant: StoredWorkload, rules: Fa
         return
     message = f"Variant {spec.variant} may no longer use {', '.join(sorted(used - set(flavors)))}"
     if is_true(new, Type.ADMITTED):
-        family.put(name, evict(new, "FlavorsChanged", message, family.context))
+        family.put(name, evict(new, reasons.FLAVORS_CHANGED, message, family.context))
     else:
-        family.put(name, withdraw(new, "FlavorsChanged", message, family.context))
+        family.put(name, withdraw(new, reasons.FLAVORS_CHANGED, message, family.context))
 
 
 _NOT_CARRIED: Final = frozenset({PARENT_VARIANT, ALLOWED_FLAVORS, GATED_BY})

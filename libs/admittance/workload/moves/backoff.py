@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from admittance.api.checks import RetryStrategy
 from admittance.api.units import seconds
 from admittance.api.workload import CheckState, ImmediateRetries, RequeueState
+from admittance.events import reasons
 from admittance.events.shapes import DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.check_rows import Rows, cleared_rows, required_now
@@ -33,7 +34,13 @@ from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import CheckRules, TransitionContext
 
 KEPT_REASONS: Final = frozenset(
-    {"Suspended", "Misconfigured", "OnHold", "AdmissionGated", "Deactivated"}
+    {
+        reasons.SUSPENDED,
+        reasons.MISCONFIGURED,
+        reasons.ON_HOLD,
+        reasons.ADMISSION_GATED,
+        reasons.DEACTIVATED,
+    }
 )
 """Reasons of QuotaReserved=False that the reason of a wait does not replace."""
 
@@ -145,12 +152,16 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
         return workload
     conditions = workload.status.conditions
     evicted = find(workload, Type.EVICTED)
-    if evicted is not None and evicted.status == "True" and evicted.reason == "AdmissionCheck":
+    if (
+        evicted is not None
+        and evicted.status == "True"
+        and evicted.reason == reasons.ADMISSION_CHECK
+    ):
         text = f"Evicted due to {message}"
         conditions = put(conditions, Type.EVICTED, True, evicted.reason, text, now=context.now)
     if not holds_quota(workload):
         conditions = put(
-            conditions, Type.REQUEUED, False, "AdmissionCheck", message, now=context.now
+            conditions, Type.REQUEUED, False, reasons.ADMISSION_CHECK, message, now=context.now
         )
         reserved = find(workload, Type.QUOTA_RESERVED)
         if reserved is None or reserved.reason not in KEPT_REASONS:
@@ -158,7 +169,7 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
                 conditions,
                 Type.QUOTA_RESERVED,
                 False,
-                "PendingEvaluation",
+                reasons.PENDING_EVALUATION,
                 message,
                 now=context.now,
             )
@@ -173,21 +184,23 @@ def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
     begins."""
     requeued = find(workload, Type.REQUEUED)
     if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
-        return ignored(workload, "NotWaiting")
+        return ignored(workload, reasons.NOT_WAITING)
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
     if until is not None and context.now < until:
-        return ignored(workload, "TooEarly", f"not before {until.isoformat()}")
+        return ignored(workload, reasons.TOO_EARLY, f"not before {until.isoformat()}")
     status = workload.status
     required = required_now(workload, context)
     fresh = cleared_rows(
         status.admission_checks, status.check_retry_counts, required, now=context.now, woken=True
     )
-    conditions = put(status.conditions, Type.REQUEUED, True, "BackoffFinished", now=context.now)
+    conditions = put(
+        status.conditions, Type.REQUEUED, True, reasons.BACKOFF_FINISHED, now=context.now
+    )
     reserved = find(workload, Type.QUOTA_RESERVED)
     if reserved is None or reserved.reason not in KEPT_REASONS:
         conditions = put(
-            conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", now=context.now
+            conditions, Type.QUOTA_RESERVED, False, reasons.PENDING_EVALUATION, now=context.now
         )
     woken = with_status(
         workload,
@@ -197,7 +210,7 @@ def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
         check_retry_counts=fresh.counts,
         requeue_state=no_wait(state),
     )
-    return applied(woken, OutboxEntry(what="requeued", reason="BackoffFinished"))
+    return applied(woken, OutboxEntry(what="requeued", reason=reasons.BACKOFF_FINISHED))
 
 
 def wake_if_over(change: Change, context: TransitionContext) -> Change:
@@ -240,7 +253,9 @@ def retry_delay(
             return RetryDelay()
         what = f"the delay of {wanted} s" if wanted else "the retry strategy"
         remark = f"{what} has no effect while the gate ACRequeueAfter is off"
-        return RetryDelay(remark=remark, notes=(_note("RequeueAfterDisabled", rules.name, remark),))
+        return RetryDelay(
+            remark=remark, notes=(_note(reasons.REQUEUE_AFTER_DISABLED, rules.name, remark),)
+        )
     most = strategy.max_retries if strategy is not None else None
     if most is not None and count >= most:
         return RetryDelay(spent=True, remark=f"retried {count} times, {most} are allowed")
@@ -254,7 +269,7 @@ def retry_delay(
         return RetryDelay(delay)
     remark = f"the delay of {delay} s is cut to {longest} s"
     return RetryDelay(
-        longest, remark=remark, notes=(_note("RetryDelayClamped", rules.name, remark),)
+        longest, remark=remark, notes=(_note(reasons.RETRY_DELAY_CLAMPED, rules.name, remark),)
     )
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.api.workload import CheckState
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.shapes import CHECK_STATES, DELAY_MAX
 from admittance.workload.change import Change, FactOutcome, applied, ignored, refused, with_status
 from admittance.workload.check_rows import Rows, all_ready, row_of, with_row
@@ -34,14 +34,12 @@ from admittance.workload.moves.backoff import (
 )
 from admittance.workload.moves.eviction import evict
 from admittance.workload.moves.requests import deactivate
-from admittance.workload.phase import REJECTION, Phase, holds_quota, is_stopping, phase
+from admittance.workload.phase import Phase, holds_quota, is_stopping, phase
 from admittance.workload.pod_set_updates import merged_additions, pod_set_names
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import CheckRules, TransitionContext
 from admittance.workload.verdict_remarks import (
-    PREEMPTION_REQUIRED,
     TOO_LATE,
-    UPDATES_TOO_LATE,
     remark_notes,
     verdict_reason,
     verdict_remarks,
@@ -75,9 +73,11 @@ def _apply(
         return wrong
     rules = context.queues.check(fact.check)
     if rules is None:
-        return ignored(workload, "NoSuchCheck", f"there is no AdmissionCheck {fact.check}")
+        return ignored(workload, reasons.NO_SUCH_CHECK, f"there is no AdmissionCheck {fact.check}")
     if fact.controller != rules.controller:
-        return ignored(workload, "OtherController", f"{fact.check} is judged by {rules.controller}")
+        return ignored(
+            workload, reasons.OTHER_CONTROLLER, f"{fact.check} is judged by {rules.controller}"
+        )
     if fact.cycle < 0:
         # Cycles are counted from 0, so a verdict on a negative cycle belongs to no cycle.
         return ignore_stale_verdict(workload, fact)
@@ -106,17 +106,15 @@ def ignore_verdict(
 def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None:
     """Why a verdict is invalid for any workload; None: the verdict is valid."""
     if fact.state not in CHECK_STATES:
-        return refused(
-            workload, "UnknownState", f"{fact.state[:64]!r} is not one of {', '.join(CHECK_STATES)}"
-        )
+        message = f"{fact.state[:64]!r} is not one of {', '.join(CHECK_STATES)}"
+        return refused(workload, reasons.UNKNOWN_STATE, message)
     delay = fact.requeue_after_seconds
     if isinstance(delay, str):
-        return refused(
-            workload, "BadDelay", f"requeueAfterSeconds {delay[:40]!r} is not a duration like 8m0s"
-        )
+        message = f"requeueAfterSeconds {delay[:40]!r} is not a duration like 8m0s"
+        return refused(workload, reasons.BAD_DELAY, message)
     if delay is not None and not 0 <= delay <= DELAY_MAX:
         return refused(
-            workload, "BadDelay", f"requeueAfterSeconds is {delay:.12g}, not 0 to 2^31 - 1"
+            workload, reasons.BAD_DELAY, f"requeueAfterSeconds is {delay:.12g}, not 0 to 2^31 - 1"
         )
     if fact.pod_set_updates and fact.state == "Ready":
         try:
@@ -124,11 +122,11 @@ def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None
                 msgspec.to_builtins(fact.pod_set_updates), tuple[TypedPodSetUpdate, ...]
             )
         except msgspec.ValidationError as error:
-            return refused(workload, "BadUpdates", f"podSetUpdates: {error}")
+            return refused(workload, reasons.BAD_UPDATES, f"podSetUpdates: {error}")
         problems = check_updates(updates, pod_set_names(workload), "podSetUpdates")
         if problems:
             first = problems[0]
-            return refused(workload, "BadUpdates", f"{first.field}: {first.message}")
+            return refused(workload, reasons.BAD_UPDATES, f"{first.field}: {first.message}")
     return None
 
 
@@ -144,7 +142,7 @@ def _stored(
     competes = phase(workload, context.now) is Phase.PENDING
     if not frozen and not reserved and (ready or not competes):
         # A Ready verdict before a flavor is assigned does not count.
-        return ignored(workload, "NoReservation", "it holds no quota to be judged")
+        return ignored(workload, reasons.NO_RESERVATION, "it holds no quota to be judged")
     admitted = reserved and is_true(workload, Type.ADMITTED)
     if admitted and ready and row.state == "Ready":
         return _with_late_updates(workload, row, fact)
@@ -164,7 +162,7 @@ def _stored(
         verdict_cycle=fact.cycle,
     )
     if new == row:
-        return ignored(workload, "Repeated")
+        return ignored(workload, reasons.REPEATED)
     if ready:
         workload = without_retry_count(workload, row.name)
     rows = with_row(workload.status.admission_checks, new)
@@ -174,18 +172,20 @@ def _stored(
     kept = with_status(workload, admission_checks=rows)
     outbox: tuple[OutboxEntry, ...] = ()
     if ready and late:
-        outbox = (_note(UPDATES_TOO_LATE, new, TOO_LATE),)
+        outbox = (_note(reasons.POD_SET_UPDATES_TOO_LATE, new, TOO_LATE),)
     elif admitted and moved and not ready:
         # The verdict Pending does not stop a running job.
         outbox = (
-            _note("AdmissionCheckUpdated", new, f"from {row.state} to Pending: {new.message}"),
+            _note(
+                reasons.ADMISSION_CHECK_UPDATED, new, f"from {row.state} to Pending: {new.message}"
+            ),
         )
     elif (
         reserved
-        and new.reason == PREEMPTION_REQUIRED != row.reason
+        and new.reason == reasons.PREEMPTION_REQUIRED != row.reason
         and not workload.status.pending_preemption
     ):
-        outbox = (_note(PREEMPTION_REQUIRED, new, "the reservation preempts no workload"),)
+        outbox = (_note(reasons.PREEMPTION_REQUIRED, new, "the reservation preempts no workload"),)
     if not admitted and reserved:
         conflict = contradiction(kept, context)
         if conflict is not None:
@@ -202,10 +202,11 @@ def _with_late_updates(
     additions to the pods than before are noted."""
     new = replace(row, message=with_remarks(row.message, TOO_LATE))
     if not fact.pod_set_updates or _plain(fact) == row.pod_set_updates or TOO_LATE in row.message:
-        return ignored(workload, "Repeated", "the check is Ready already")
+        return ignored(workload, reasons.REPEATED, "the check is Ready already")
     rows = with_row(workload.status.admission_checks, new)
     return applied(
-        with_status(workload, admission_checks=rows), _note(UPDATES_TOO_LATE, new, TOO_LATE)
+        with_status(workload, admission_checks=rows),
+        _note(reasons.POD_SET_UPDATES_TOO_LATE, new, TOO_LATE),
     )
 
 
@@ -233,7 +234,7 @@ def contradiction(workload: StoredWorkload, context: TransitionContext) -> Chang
     check = max(one.check for one in conflicts)
     why = "; ".join(one.message for one in conflicts)[:MESSAGE_MAX]
     change = reject(workload, check, why, context)
-    note = OutboxEntry(what="noted", reason="ConflictingChecks", message=why, detail=check)
+    note = OutboxEntry(what="noted", reason=reasons.CONFLICTING_CHECKS, message=why, detail=check)
     return change._replace(outbox=(note, *change.outbox))
 
 
@@ -260,14 +261,16 @@ def _rejected(
 
 def ignore_unlisted_check(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
     """Returns the change for a verdict of a check that the workload does not have."""
-    return ignored(workload, "NoSuchCheck", f"the workload has no check {fact.check}")
+    return ignored(workload, reasons.NO_SUCH_CHECK, f"the workload has no check {fact.check}")
 
 
 def ignore_stale_verdict(workload: StoredWorkload, fact: facts.CheckReported) -> Change:
     """Returns the change for a verdict on a cycle that does not count any more, or does not count
     yet."""
     now = workload.status.admission_cycle
-    return ignored(workload, "Stale", f"{fact.check} judged cycle {fact.cycle}, now it is {now}")
+    return ignored(
+        workload, reasons.STALE, f"{fact.check} judged cycle {fact.cycle}, now it is {now}"
+    )
 
 
 def is_under_check(workload: StoredWorkload) -> bool:
@@ -289,12 +292,12 @@ def waits_for_checks(workload: StoredWorkload) -> bool:
     frozen and still accept verdicts."""
     if is_stopping(workload):
         evicted = find(workload, Type.EVICTED)
-        return evicted is not None and evicted.reason == "AdmissionCheck"
+        return evicted is not None and evicted.reason == reasons.ADMISSION_CHECK
     requeued = find(workload, Type.REQUEUED)
     return (
         not holds_quota(workload)
         and requeued is not None
-        and (requeued.status, requeued.reason) == ("False", "AdmissionCheck")
+        and (requeued.status, requeued.reason) == ("False", reasons.ADMISSION_CHECK)
     )
 
 
@@ -325,11 +328,11 @@ def retry(
         # The workload's checks are not requested now, so a Retry without a delay does not delay the
         # workload.
         if phase(workload, context.now) is not Phase.PENDING:
-            return ignored(workload, "NoReservation", "it holds no quota to be judged")
+            return ignored(workload, reasons.NO_RESERVATION, "it holds no quota to be judged")
         reason, remarks = verdict_reason(fact, row)
         said = replace(row, message=fact.message[:MESSAGE_MAX], reason=reason)
         if said == row:
-            return ignored(workload, "Repeated")
+            return ignored(workload, reasons.REPEATED)
         rows = with_row(workload.status.admission_checks, said)
         return applied(with_status(workload, admission_checks=rows), *remarks)
     if want.spent:
@@ -339,7 +342,7 @@ def retry(
     new = _in_retry(row, fact.check, fact.message, fact.cycle, want, count, context)
     new = replace(new, reason=reason)
     if new == row:
-        return ignored(before, "Repeated", "the same Retry again changes nothing")
+        return ignored(before, reasons.REPEATED, "the same Retry again changes nothing")
     return retried(workload, (new,), (*remarks, *want.notes), context)
 
 
@@ -435,11 +438,13 @@ def with_wait(workload: StoredWorkload, rows: Rows, context: TransitionContext) 
     message = wait_message(new)
     if is_under_check(new):
         text = f"Evicted due to {message}"
-        return wake_if_over(evict(new, "AdmissionCheck", text, context, keep_rows=True), context)
+        return wake_if_over(
+            evict(new, reasons.ADMISSION_CHECK, text, context, keep_rows=True), context
+        )
     new = with_wait_message(new, context)
     if is_stopping(new):
         return applied(new)
-    pending = OutboxEntry(what="pending", reason="AdmissionCheck", message=message)
+    pending = OutboxEntry(what="pending", reason=reasons.ADMISSION_CHECK, message=message)
     return wake_if_over(applied(new, *([pending] if message else [])), context)
 
 
@@ -465,7 +470,13 @@ def reject(
     of the check stays Rejected until the workload is activated again, even if no assigned flavor
     requires the check."""
     message = f"{REJECTED}{check_with_message(check, why)}"[:MESSAGE_MAX]
-    change = deactivate(workload, REJECTION, message, context, cause="AdmissionCheck")
+    change = deactivate(
+        workload,
+        reasons.DEACTIVATED_DUE_TO_ADMISSION_CHECK,
+        message,
+        context,
+        cause=reasons.ADMISSION_CHECK,
+    )
     assert change.workload is not None, "nothing was deleted"
     row = CheckState(
         name=check,
@@ -477,7 +488,7 @@ def reject(
     )
     rows = with_row(change.workload.status.admission_checks, row)
     note = OutboxEntry(
-        what="rejected", reason="AdmissionCheckRejected", message=message, detail=check
+        what="rejected", reason=reasons.ADMISSION_CHECK_REJECTED, message=message, detail=check
     )
     return change._replace(
         workload=with_status(change.workload, admission_checks=rows),

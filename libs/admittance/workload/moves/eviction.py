@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from admittance.api.workload import EvictionCount, GatePosition, PreemptionCount, SchedulingStats
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.workload.change import Change, applied, with_condition, with_status
 from admittance.workload.check_rows import (
     cleared_rows,
@@ -29,20 +29,18 @@ from admittance.workload.phase import is_reserved, is_stopping
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
-COMPETES_AT_ONCE: Final = frozenset({"Preempted", "NodeFailures", "QuotaChanged", "FlavorsChanged"})
+COMPETES_AT_ONCE: Final = frozenset(
+    {reasons.PREEMPTED, reasons.NODE_FAILURES, reasons.QUOTA_CHANGED, reasons.FLAVORS_CHANGED}
+)
 """Eviction reasons after which the workload competes again as soon as it is released."""
 
 RESTARTED: Final = {
-    "ClusterQueueStopped": "ClusterQueueRestarted",
-    "LocalQueueStopped": "LocalQueueRestarted",
-    "Suspended": "ClusterQueueRestarted",
+    reasons.CLUSTER_QUEUE_STOPPED: reasons.CLUSTER_QUEUE_RESTARTED,
+    reasons.LOCAL_QUEUE_STOPPED: reasons.LOCAL_QUEUE_RESTARTED,
+    reasons.SUSPENDED: reasons.CLUSTER_QUEUE_RESTARTED,
 }
 """Eviction reasons that end when the queue runs again, each with the reason of Requeued after
 that."""
-
-DEACTIVATED: Final = "Deactivated"
-"""Reason of a deactivation by a user. For other causes the reason is ``DeactivatedDueTo`` followed
-by the cause."""
 
 
 def withdrawals(workload: StoredWorkload, reason: str) -> tuple[OutboxEntry, ...]:
@@ -83,8 +81,8 @@ def fresh_rows(
 
 def _counted(workload: StoredWorkload, reason: str, cause: str) -> SchedulingStats:
     stats = workload.status.scheduling_stats or SchedulingStats()
-    if reason.startswith(DEACTIVATED):
-        reason = DEACTIVATED
+    if reason.startswith(reasons.DEACTIVATED):
+        reason = reasons.DEACTIVATED
     which = reason, cause
     rest = tuple(row for row in stats.evictions if (row.reason, row.underlying_cause) != which)
     before = sum(
@@ -137,10 +135,10 @@ def release(workload: StoredWorkload, context: TransitionContext) -> Change:
     if workload.metadata.deletion_timestamp is not None:
         return Change(None)
     evicted = find(workload, Type.EVICTED)
-    reason = evicted.reason if evicted is not None and evicted.status == "True" else "Pending"
+    reason = evicted.reason if evicted is not None and evicted.status == "True" else reasons.PENDING
     message = evicted.message if evicted is not None else ""
     spec = head(workload)
-    pending_as = "Deactivated" if not spec.active else "PendingEvaluation"
+    pending_as = reasons.DEACTIVATED if not spec.active else reasons.PENDING_EVALUATION
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
     if spec.active and inactive is not None:
         pending_as, message = inactive.reason, inactive.message
@@ -165,7 +163,7 @@ def without_reservation(
         conditions,
         Type.ADMITTED,
         False,
-        "NoReservation",
+        reasons.NO_RESERVATION,
         "The workload has no reservation",
         now=context.now,
     )
@@ -200,7 +198,9 @@ def is_frozen(workload: StoredWorkload) -> bool:
     if any(row.state == "Retry" for row in workload.status.admission_checks):
         return True
     evicted = find(workload, Type.EVICTED)
-    return is_stopping(workload) and evicted is not None and evicted.reason == "AdmissionCheck"
+    return (
+        is_stopping(workload) and evicted is not None and evicted.reason == reasons.ADMISSION_CHECK
+    )
 
 
 def _may_come_back(
@@ -211,16 +211,20 @@ def _may_come_back(
     if not spec.active:
         return False, reason
     if any(row.state == "Retry" for row in workload.status.admission_checks):
-        return False, "AdmissionCheck"
-    if requeued is not None and requeued.status == "True" and requeued.reason == "Reactivated":
-        return True, "Reactivated"
+        return False, reasons.ADMISSION_CHECK
+    if (
+        requeued is not None
+        and requeued.status == "True"
+        and requeued.reason == reasons.REACTIVATED
+    ):
+        return True, reasons.REACTIVATED
     if reason in COMPETES_AT_ONCE:
         return True, reason
     runs = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name) is None
     if reason in RESTARTED and runs:
         return True, RESTARTED[reason]
-    if reason == "Pending":
-        return True, "QuotaChanged"
+    if reason == reasons.PENDING:
+        return True, reasons.QUOTA_CHANGED
     return False, reason
 
 
@@ -299,7 +303,7 @@ def accumulated_seconds(workload: StoredWorkload, now: datetime) -> int | None:
     too, even if the workload is activated again before the job has stopped.
     """
     requeued = find(workload, Type.REQUEUED)
-    reactivated = requeued is not None and requeued.reason == "Reactivated"
+    reactivated = requeued is not None and requeued.reason == reasons.REACTIVATED
     if not head(workload).active or (reactivated and is_true(workload, Type.EVICTED)):
         return None
     return total_seconds(workload, now) or None

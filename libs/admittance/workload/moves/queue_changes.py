@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.events import reasons
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.check_rows import (
     check_requests,
@@ -34,7 +35,9 @@ from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 
-INACTIVE_REASONS: Final = frozenset({"Suspended", "Misconfigured", "Pending", "Inadmissible"})
+INACTIVE_REASONS: Final = frozenset(
+    {reasons.SUSPENDED, reasons.MISCONFIGURED, reasons.PENDING, reasons.INADMISSIBLE}
+)
 """Reasons of QuotaReserved=False that end when the queue is active again; the last two are older
 spellings."""
 
@@ -45,7 +48,7 @@ def queue_changed(
     """Adapts the workload to changes of its queues, flavors and checks."""
     if is_stopping(workload):
         # A change of the workload's queue takes effect when the workload's quota is released.
-        return ignored(workload, "Settled")
+        return ignored(workload, reasons.SETTLED)
     spec = head(workload)
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
     if holds_quota(workload):
@@ -57,7 +60,7 @@ def queue_changed(
             return evict(workload, inactive.evicted_as, inactive.message, context)
         return _checks_changed(workload, context, fact.asks)
     if not spec.active:
-        return ignored(workload, "Settled")
+        return ignored(workload, reasons.SETTLED)
     return _waiting(workload, context)
 
 
@@ -79,13 +82,13 @@ def _checks_changed(
     rows, requestable = with_request_errors(rows, context)
     again = {row.name for row in rows if row.name in asks and row.state == "Pending"}
     if rows == status.admission_checks and not again:
-        return ignored(workload, "Settled")
+        return ignored(workload, reasons.SETTLED)
     have, had = ({row.name for row in each} for each in (rows, status.admission_checks))
     outbox = [
         OutboxEntry(
             what="check_withdrawn",
             detail=name,
-            reason="CheckRemoved",
+            reason=reasons.CHECK_REMOVED,
             cycle=status.admission_cycle,
         )
         for name in sorted(had - have)
@@ -116,7 +119,7 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
         and requeued.status == "False"
         and requeued.reason in RESTARTED
     ):
-        why = "AdmissionCheck" if retrying else RESTARTED[requeued.reason]
+        why = reasons.ADMISSION_CHECK if retrying else RESTARTED[requeued.reason]
         message = wait_message(workload) if retrying else ""
         conditions = put(conditions, Type.REQUEUED, not retrying, why, message, now=context.now)
         outbox = (
@@ -131,7 +134,7 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
         counts = {name: n for name, n in counts.items() if name in named}
         waits = requeued is not None and (requeued.status, requeued.reason) == (
             "False",
-            "AdmissionCheck",
+            reasons.ADMISSION_CHECK,
         )
         if retrying or waits:
             rows, counts = frozen_rows(rows, counts, named, required, now=context.now)
@@ -143,7 +146,7 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
         workload, conditions=conditions, admission_checks=rows, check_retry_counts=counts
     )
     if after == workload:
-        return ignored(workload, "Settled")
+        return ignored(workload, reasons.SETTLED)
     if retrying and rows != status.admission_checks:
         after = with_status(after, requeue_state=requeue_state_of(workload, rows))
         return wake_if_over(applied(with_wait_message(after, context), *outbox), context)
@@ -167,12 +170,17 @@ def _considered(
         reason, message = pending
         conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
         return conditions, (OutboxEntry(what="pending", reason=reason, message=message),)
-    gates_removed = before[0] == "AdmissionGated" and not is_true(
+    gates_removed = before[0] == reasons.ADMISSION_GATED and not is_true(
         workload, Type.BLOCKED_ON_PREEMPTION_GATES
     )
     if before[0] in INACTIVE_REASONS or gates_removed:
         text = wait_message(workload)
         conditions = put(
-            conditions, Type.QUOTA_RESERVED, False, "PendingEvaluation", text, now=context.now
+            conditions,
+            Type.QUOTA_RESERVED,
+            False,
+            reasons.PENDING_EVALUATION,
+            text,
+            now=context.now,
         )
     return conditions, ()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.api.workload import GATED_BY
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.names import workload_uid
 from admittance.workload.change import (
@@ -36,19 +36,11 @@ from admittance.workload.conditions import (
     without_condition,
 )
 from admittance.workload.moves.backoff import wait_message
-from admittance.workload.moves.eviction import (
-    DEACTIVATED,
-    closed_gates,
-    evict,
-    fresh_rows,
-    withdrawals,
-)
+from admittance.workload.moves.eviction import closed_gates, evict, fresh_rows, withdrawals
 from admittance.workload.phase import holds_quota, is_reserved, is_stopping
 from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
-NOT_CHARGED: Final = "NotCharged"
-"""Reason of the note that requests of a submitted workload need no quota."""
 INT32: Final = range(-(2**31), 2**31)
 
 
@@ -71,12 +63,6 @@ class Arrived(Fact, frozen=True, kw_only=True):
     submitted_by: str = ""
 
 
-REPEATED: Final = "Repeated"
-"""The reason of the outcome when the same workload is submitted again; this outcome has no
-message.
-"""
-
-
 def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
     """T01: creates the submitted workload, or refuses it because its name is taken. A name is taken
     until its workload is deleted.
@@ -88,7 +74,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
         if workload.metadata.deletion_timestamp is not None:
             return refused(
                 workload,
-                "BeingDeleted",
+                reasons.BEING_DELETED,
                 f"the workload {fact.namespace}/{fact.name} is being deleted: "
                 "submit it again when its job has stopped",
             )
@@ -117,18 +103,21 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
     pending = pending_reason(new, context)
     outbox: tuple[OutboxEntry, ...] = ()
     if not spec.active:
-        reason, message = "Deactivated", "The workload is deactivated"
+        reason, message = reasons.DEACTIVATED, "The workload is deactivated"
     elif pending is not None:
         reason, message = pending
         outbox = (OutboxEntry(what="pending", reason=reason, message=message),)
     else:
-        reason, message = "PendingEvaluation", ""
+        reason, message = reasons.PENDING_EVALUATION, ""
     if fact.remark:
-        outbox = (*outbox, OutboxEntry(what="noted", reason="RegularWorkload", message=fact.remark))
+        outbox = (
+            *outbox,
+            OutboxEntry(what="noted", reason=reasons.REGULAR_WORKLOAD, message=fact.remark),
+        )
     if fact.uncharged:
         each = "; ".join(f"{name}: {why}" for name, why in fact.uncharged.items())
         said = f"No quota is charged for {each}"[:MESSAGE_MAX]
-        outbox = (*outbox, OutboxEntry(what="noted", reason=NOT_CHARGED, message=said))
+        outbox = (*outbox, OutboxEntry(what="noted", reason=reasons.NOT_CHARGED, message=said))
     return applied(
         with_status(
             new,
@@ -146,13 +135,13 @@ def _taken(workload: StoredWorkload, fact: Arrived) -> Change:
     submission is a repetition."""
     about = f"a workload {fact.namespace}/{fact.name} exists"
     if bytes(workload.spec) != bytes(fact.spec):
-        return refused(workload, "AlreadyExists", f"{about} with another spec")
+        return refused(workload, reasons.ALREADY_EXISTS, f"{about} with another spec")
     if fact.uid and fact.uid != workload.metadata.uid:
-        return refused(workload, "AlreadyExists", f"{about} with another uid")
+        return refused(workload, reasons.ALREADY_EXISTS, f"{about} with another uid")
     known = workload.status.submitted_as
     if fact.uid or (known and known == fact.message_id):
-        return ignored(workload, REPEATED, "the same submission made the workload")
-    return ignored(workload, "Unchanged", "the workload exists and is the same")
+        return ignored(workload, reasons.REPEATED, "the same submission made the workload")
+    return ignored(workload, reasons.UNCHANGED, "the workload exists and is the same")
 
 
 # Deactivation (T16; also the last step of T11, T14, T15) and activation (T22). ------
@@ -179,10 +168,10 @@ def deactivate(
     # values that the eviction set are overwritten below.
     evicted = find(workload, Type.EVICTED)
     keeps = (
-        reason == DEACTIVATED
+        reason == reasons.DEACTIVATED
         and evicted is not None
         and evicted.status == "True"
-        and not evicted.reason.startswith(DEACTIVATED)
+        and not evicted.reason.startswith(reasons.DEACTIVATED)
     )
     conditions = off.status.conditions
     if is_reserved(workload) and not is_stopping(workload):
@@ -195,12 +184,17 @@ def deactivate(
             change = applied(with_status(off, conditions=conditions))
         else:
             conditions = put(
-                conditions, Type.QUOTA_RESERVED, False, DEACTIVATED, message, now=context.now
+                conditions,
+                Type.QUOTA_RESERVED,
+                False,
+                reasons.DEACTIVATED,
+                message,
+                now=context.now,
             )
             conditions = put(conditions, Type.REQUEUED, False, reason, message, now=context.now)
             change = applied(
                 with_status(off, conditions=conditions),
-                OutboxEntry(what="pending", reason=DEACTIVATED, message=message),
+                OutboxEntry(what="pending", reason=reasons.DEACTIVATED, message=message),
             )
     assert change.workload is not None, "nothing was deleted"
     fresh = fresh_rows(workload, context, forget=True)
@@ -218,25 +212,27 @@ def deactivate(
 def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
     """T16: a user deactivates the workload."""
     if not head(workload).active:
-        return ignored(workload, "Repeated", "it is not active")
+        return ignored(workload, reasons.REPEATED, "it is not active")
     message = f"The workload is deactivated{context.by_user}"
-    return deactivate(workload, DEACTIVATED, message, context)
+    return deactivate(workload, reasons.DEACTIVATED, message, context)
 
 
 def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
     """T22: a user activates the workload, as if it were new. If the workload's job is still
     stopping, the release completes the activation."""
     if head(workload).active:
-        return ignored(workload, "Repeated", "it is active")
+        return ignored(workload, reasons.REPEATED, "it is active")
     on = with_spec(workload, active=True)
-    conditions = put(on.status.conditions, Type.REQUEUED, True, "Reactivated", now=context.now)
+    conditions = put(
+        on.status.conditions, Type.REQUEUED, True, reasons.REACTIVATED, now=context.now
+    )
     if not holds_quota(on):
-        reason, message = pending_reason(on, context) or ("PendingEvaluation", "")
+        reason, message = pending_reason(on, context) or (reasons.PENDING_EVALUATION, "")
         conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
     # A new admission cycle begins, so that a check's verdict from before the deactivation is stale.
     fresh = fresh_rows(on, context, forget=True)
     on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
-    return applied(on, OutboxEntry(what="requeued", reason="Reactivated"))
+    return applied(on, OutboxEntry(what="requeued", reason=reasons.REACTIVATED))
 
 
 # Other requests of users. ----------------------------------------------------------------------
@@ -246,13 +242,15 @@ def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change
     """T30: puts the workload on hold: it is not queued until a user ends the hold. The request is
     refused if the workload holds quota."""
     if holds_quota(workload):
-        return refused(workload, "HoldsQuota", "it holds quota already: stop it instead")
+        return refused(workload, reasons.HOLDS_QUOTA, "it holds quota already: stop it instead")
     if is_held(workload):
-        return ignored(workload, "Repeated", "it is on hold")
+        return ignored(workload, reasons.REPEATED, "it is on hold")
     message = f"The workload is on hold{context.by_user}"
     return applied(
-        with_condition(workload, Type.QUOTA_RESERVED, False, "OnHold", message, now=context.now),
-        OutboxEntry(what="pending", reason="OnHold", message=message),
+        with_condition(
+            workload, Type.QUOTA_RESERVED, False, reasons.ON_HOLD, message, now=context.now
+        ),
+        OutboxEntry(what="pending", reason=reasons.ON_HOLD, message=message),
     )
 
 
@@ -260,12 +258,15 @@ def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -
     """T30: ends the hold of the workload, and removes the admission gates of the workload's
     annotation."""
     if not is_held(workload) and not gated_by(workload):
-        return ignored(workload, "NotHeld", "it is not on hold")
+        return ignored(workload, reasons.NOT_HELD, "it is not on hold")
     notes = {k: v for k, v in workload.metadata.annotations.items() if k != GATED_BY}
     free = replace(workload, metadata=replace(workload.metadata, annotations=notes))
-    reason, message = pending_reason(free, context) or ("PendingEvaluation", wait_message(free))
+    reason, message = pending_reason(free, context) or (
+        reasons.PENDING_EVALUATION,
+        wait_message(free),
+    )
     free = with_condition(free, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    return applied(free, OutboxEntry(what="requeued", reason="Released"))
+    return applied(free, OutboxEntry(what="requeued", reason=reasons.RELEASED))
 
 
 def reprioritize(
@@ -274,9 +275,9 @@ def reprioritize(
     """T29: changes the priority of the workload and so its place in the queue. A new priority alone
     evicts no workload."""
     if fact.priority not in INT32:
-        return refused(workload, "BadPriority", f"{fact.priority} is not a 32-bit number")
+        return refused(workload, reasons.BAD_PRIORITY, f"{fact.priority} is not a 32-bit number")
     if (head(workload).priority or 0) == fact.priority:
-        return ignored(workload, "Repeated", "it has that priority")
+        return ignored(workload, reasons.REPEATED, "it has that priority")
     return applied(with_spec(workload, priority=fact.priority))
 
 
@@ -285,15 +286,15 @@ def remove(workload: StoredWorkload, _: Any, context: TransitionContext) -> Chan
     if not holds_quota(workload) or is_true(workload, Type.FINISHED):
         return Change(None)
     if workload.metadata.deletion_timestamp is not None:
-        return ignored(workload, "Repeated", "it is being deleted")
+        return ignored(workload, reasons.REPEATED, "it is being deleted")
     if not is_true(workload, Type.ADMITTED):
-        return Change(None, withdrawals(workload, "Deleted"))
+        return Change(None, withdrawals(workload, reasons.DELETED))
     marked = replace(
         workload, metadata=replace(workload.metadata, deletion_timestamp=context.logged_at)
     )
     if is_stopping(marked):
         return applied(marked)
-    return evict(marked, "Deleted", f"The workload is deleted{context.by_user}", context)
+    return evict(marked, reasons.DELETED, f"The workload is deleted{context.by_user}", context)
 
 
 # Reports of runners. ---------------------------------------------------------------------------
@@ -304,11 +305,15 @@ def pods_ready(
 ) -> Change:
     """T25: all pods of the workload are ready."""
     if fact.revision != workload.status.admitted_revision:
-        return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
+        return ignored(workload, reasons.STALE, f"it is about the admission {fact.revision}")
     before = find(workload, Type.PODS_READY)
     if before is not None and before.status == "True":
-        return ignored(workload, "Repeated")
-    reason = "Started" if before is None or before.reason == "WaitForStart" else "Recovered"
+        return ignored(workload, reasons.REPEATED)
+    reason = (
+        reasons.STARTED
+        if before is None or before.reason == reasons.WAIT_FOR_START
+        else reasons.RECOVERED
+    )
     ready = with_condition(
         workload, Type.PODS_READY, True, reason, "All pods are ready", now=context.now
     )
@@ -324,11 +329,11 @@ def pods_not_ready(
 ) -> Change:
     """T25: a pod of the workload is not ready any more."""
     if fact.revision != workload.status.admitted_revision:
-        return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
+        return ignored(workload, reasons.STALE, f"it is about the admission {fact.revision}")
     before = find(workload, Type.PODS_READY)
     if before is None or before.status != "True":
-        return ignored(workload, "Repeated")
-    reason = "WaitForRecovery"
+        return ignored(workload, reasons.REPEATED)
+    reason = reasons.WAIT_FOR_RECOVERY
     return applied(
         with_condition(workload, Type.PODS_READY, False, reason, fact.message, now=context.now)
     )
@@ -338,17 +343,17 @@ def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionCo
     """T26: the workload finishes, and its quota is free at once. A user (revision 0) can also
     finish a workload without a job; a running job is stopped."""
     if fact.revision and not _is_result(workload, fact.revision):
-        return ignored(workload, "Stale", f"it is about the admission {fact.revision}")
-    reason = fact.reason or ("Succeeded" if fact.succeeded else "Failed")
+        return ignored(workload, reasons.STALE, f"it is about the admission {fact.revision}")
+    reason = fact.reason or (reasons.SUCCEEDED if fact.succeeded else reasons.FAILED)
     message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
     done = with_condition(workload, Type.FINISHED, True, reason, message, now=context.now)
     done = with_status(done, exit_code=fact.exit_code)
     outbox: tuple[OutboxEntry, ...] = ()
     if fact.revision == 0 and is_true(workload, Type.ADMITTED) and not is_stopping(workload):
-        outbox = (OutboxEntry(what="evicted", reason="Finished", message=message),)
+        outbox = (OutboxEntry(what="evicted", reason=reasons.FINISHED, message=message),)
     if workload.metadata.deletion_timestamp is not None:
         return Change(None)
-    return applied(done, *outbox, *withdrawals(workload, "Finished"))
+    return applied(done, *outbox, *withdrawals(workload, reasons.FINISHED))
 
 
 def _is_result(workload: StoredWorkload, revision: int) -> bool:
@@ -364,10 +369,10 @@ def started(workload: StoredWorkload, _: facts.Started, __: TransitionContext) -
     """Changes nothing when a job starts: `Started` stays on the log, and the workload changes when
     its pods are ready.
     """
-    return ignored(workload, "Noted")
+    return ignored(workload, reasons.NOTED)
 
 
 def pods_failed(workload: StoredWorkload, _: facts.PodsFailed, __: TransitionContext) -> Change:
     """Changes nothing when pods run again: the runner has the present numbers, and the log those of
     some failures."""
-    return ignored(workload, "Noted")
+    return ignored(workload, reasons.NOTED)

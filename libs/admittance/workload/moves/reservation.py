@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.shapes import PreemptedBy
 from admittance.workload.change import Change, applied, ignored, with_condition, with_status
 from admittance.workload.check_rows import (
@@ -33,7 +31,12 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
     message = fact.message or f"Quota reserved in ClusterQueue {admission.cluster_queue}"
     waited = seconds_waited(workload, now)
     conditions = put(
-        workload.status.conditions, Type.QUOTA_RESERVED, True, "QuotaReserved", message, now=now
+        workload.status.conditions,
+        Type.QUOTA_RESERVED,
+        True,
+        reasons.QUOTA_RESERVED,
+        message,
+        now=now,
     )
     for old in (Type.EVICTED, Type.PREEMPTED, Type.BLOCKED_ON_PREEMPTION_GATES):
         conditions = revoke(conditions, old, now=now)
@@ -55,11 +58,14 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
         pending_preemption=fact.pending_preemption,
         preemption_gates=with_use_noted(status.preemption_gates, preempts_workloads(fact), now),
     )
-    outbox = [OutboxEntry(what="quota_reserved", reason="QuotaReserved", message=message)]
+    outbox = [OutboxEntry(what="quota_reserved", reason=reasons.QUOTA_RESERVED, message=message)]
     if not required and fact.pending_preemption is None:
         admitted = admit(reserved, context)
-        return applied(admitted, *outbox, OutboxEntry(what="admitted", reason="Admitted"))
-    reason, message = "UnsatisfiedAdmissionChecks", "The workload waits for its admission checks"
+        return applied(admitted, *outbox, OutboxEntry(what="admitted", reason=reasons.ADMITTED))
+    reason, message = (
+        reasons.UNSATISFIED_ADMISSION_CHECKS,
+        "The workload waits for its admission checks",
+    )
     outbox += check_requests((check.name for check in required), context)
     return applied(
         with_condition(reserved, Type.ADMITTED, False, reason, message, now=now), *outbox
@@ -69,7 +75,7 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
 def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkload:
     """The workload with Admitted=True and without retry counts."""
     admitted = with_condition(
-        workload, Type.ADMITTED, True, "Admitted", "The workload is admitted", now=context.now
+        workload, Type.ADMITTED, True, reasons.ADMITTED, "The workload is admitted", now=context.now
     )
     return with_status(
         admitted,
@@ -91,7 +97,7 @@ def withdraw_if_not_offered(workload: StoredWorkload, context: TransitionContext
     if admission is None or not gone:
         return None
     message = f"ClusterQueue {admission.cluster_queue} no longer offers {', '.join(gone)}"
-    return withdraw(workload, "FlavorsChanged", message, context)
+    return withdraw(workload, reasons.FLAVORS_CHANGED, message, context)
 
 
 def replan(workload: StoredWorkload, fact: facts.Planned, context: TransitionContext) -> Change:
@@ -118,7 +124,7 @@ def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionCon
         return gone
     required = context.queues.required_checks(admission.cluster_queue, admission)
     if not all_ready(workload.status.admission_checks, required):
-        return ignored(workload, "NotReady", "a required check is not Ready")
+        return ignored(workload, reasons.NOT_READY, "a required check is not Ready")
     # The labels of a reserved flavor may have changed since the reservation.
     conflict = contradiction(workload, context)
     if conflict is not None:
@@ -129,16 +135,9 @@ def confirm(workload: StoredWorkload, _: facts.Confirmed, context: TransitionCon
         waited = int((context.now - reserved.last_transition_time).total_seconds())
         message = f"Admitted {max(0, waited)} s after its quota was reserved"
     return applied(
-        admit(workload, context), OutboxEntry(what="admitted", reason="Admitted", message=message)
+        admit(workload, context),
+        OutboxEntry(what="admitted", reason=reasons.ADMITTED, message=message),
     )
-
-
-PREEMPTION_GATED: Final = "AdmissionGated"
-"""Reason of a refusal: preemption is needed, and the preemption gate is closed."""
-
-VICTIMS_STOP: Final = "WaitingForPreemptedWorkloads"
-"""Reason of a refusal: the gate is open, and the jobs of the preempted workloads are still
-stopping."""
 
 
 def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionContext) -> Change:
@@ -151,9 +150,9 @@ def refuse(workload: StoredWorkload, fact: facts.Refused, context: TransitionCon
     reason, message, now = refusal.reason, refusal.message, context.now
     blocked = Type.BLOCKED_ON_PREEMPTION_GATES
     new = with_condition(workload, Type.QUOTA_RESERVED, False, reason, message, now=now)
-    if reason == PREEMPTION_GATED:
-        new = with_condition(new, blocked, True, "PreemptionGated", message, now=now)
-    elif reason != VICTIMS_STOP and is_true(workload, blocked):
+    if reason == reasons.ADMISSION_GATED:
+        new = with_condition(new, blocked, True, reasons.PREEMPTION_GATED, message, now=now)
+    elif reason != reasons.WAITING_FOR_PREEMPTED_WORKLOADS and is_true(workload, blocked):
         # Preemption would not help the workload now, so opening the gate would have no effect.
         new = with_condition(new, blocked, False, reason, message, now=now)
     return applied(new, OutboxEntry(what="pending", reason=reason, message=message))
@@ -173,14 +172,14 @@ def preempt(workload: StoredWorkload, fact: facts.Preempted, context: Transition
         ),
         preemptions=with_preemption(workload.status.preemptions, fact, context.now),
     )
-    return evict(noted, "Preempted", fact.message, context, preempted_as=fact.reason)
+    return evict(noted, reasons.PREEMPTED, fact.message, context, preempted_as=fact.reason)
 
 
 def revoke_reservation(
     workload: StoredWorkload, fact: facts.Revoked, context: TransitionContext
 ) -> Change:
     """T09: ends a reservation that no longer fits into quota."""
-    return withdraw(workload, fact.reason or "QuotaChanged", fact.message, context)
+    return withdraw(workload, fact.reason or reasons.QUOTA_CHANGED, fact.message, context)
 
 
 def break_promise(
@@ -189,8 +188,8 @@ def break_promise(
     """T09 of a promise: the quota promised to a variant until its sibling's job has stopped is no
     longer available, so the migration ends."""
     if workload.status.promised is None:
-        return ignored(workload, "NotReserved", "it holds no quota and has no promise")
-    reason = fact.reason or "QuotaChanged"
+        return ignored(workload, reasons.NOT_RESERVED, "it holds no quota and has no promise")
+    reason = fact.reason or reasons.QUOTA_CHANGED
     kept = with_condition(
         workload, Type.QUOTA_RESERVED, False, reason, fact.message, now=context.now
     )
@@ -205,22 +204,22 @@ def evict_for_cut(
 ) -> Change:
     """T09: evicts an admitted workload that no longer fits into quota, because its ClusterQueue has
     ``onQuotaCut: evict``."""
-    return evict(workload, fact.reason or "QuotaChanged", fact.message, context)
+    return evict(workload, fact.reason or reasons.QUOTA_CHANGED, fact.message, context)
 
 
 def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     """T19: the job of the workload has stopped, so the quota is freed."""
     evicted_at = workload.status.evicted_revision
     if evicted_at and fact.revision not in (evicted_at, workload.status.admitted_revision):
-        return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
+        return ignored(workload, reasons.STALE, f"stopped names revision {fact.revision}")
     return release(workload, context)
 
 
 def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     """T17b: the job of the workload was lost with its runner or node, without an eviction."""
     if fact.revision != workload.status.admitted_revision:
-        return ignored(workload, "Stale", f"stopped names revision {fact.revision}")
-    reason = "NodeFailures"
+        return ignored(workload, reasons.STALE, f"stopped names revision {fact.revision}")
+    reason = reasons.NODE_FAILURES
     message = fact.message or "The job was lost with its runner"
     change = evict(workload, reason, message, context)
     assert change.workload is not None, "an eviction deletes nothing"

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from admittance.api.workload import RequeueState
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.conditions import Type, find
 from admittance.workload.due_times import TimerKind, check_ends, due_times
@@ -23,8 +23,6 @@ from admittance.workload.moves.requests import deactivate
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
-OUT_OF_RETRIES: Final = "RequeuingLimitExceeded"
-OUT_OF_TIME: Final = "MaximumExecutionTimeExceeded"
 TIMER_KINDS: Final = frozenset(str(kind) for kind in TimerKind)
 
 
@@ -32,13 +30,15 @@ def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: Transitio
     """Applies what is due at the timer's time, such as the end of a backoff, if that time is
     over."""
     if fact.kind not in TIMER_KINDS:
-        return ignored(workload, "OtherTimer", f"no workload waits for a timer {fact.kind[:64]}")
+        return ignored(
+            workload, reasons.OTHER_TIMER, f"no workload waits for a timer {fact.kind[:64]}"
+        )
     kind = TimerKind(fact.kind)
     when = due_times(workload, context.now, context.queues).get(kind)
     if when is None:
-        return ignored(workload, "NotWaiting", f"it waits for no time of the kind {kind}")
+        return ignored(workload, reasons.NOT_WAITING, f"it waits for no time of the kind {kind}")
     if context.now < when:
-        return ignored(workload, "TooEarly", f"not before {when.isoformat()}")
+        return ignored(workload, reasons.TOO_EARLY, f"not before {when.isoformat()}")
     match kind:
         case TimerKind.REQUEUE:
             return wake(workload, context)
@@ -69,8 +69,8 @@ def _not_ready(workload: StoredWorkload, context: TransitionContext) -> Change:
     limits = pods_ready_limits(workload.metadata.annotations, context.queues.limits)
     assert limits is not None, "a time is due"
     ready = find(workload, Type.PODS_READY)
-    recovering = ready is not None and ready.reason == "WaitForRecovery"
-    cause = "WaitForRecovery" if recovering else "WaitForStart"
+    recovering = ready is not None and ready.reason == reasons.WAIT_FOR_RECOVERY
+    cause = reasons.WAIT_FOR_RECOVERY if recovering else reasons.WAIT_FOR_START
     wait = limits.recovery if recovering and limits.recovery else limits.timeout
     what = "ready again" if recovering else "ready"
     message = f"Exceeded the PodsReady timeout: not all pods were {what} within {_span(wait)}"
@@ -78,12 +78,12 @@ def _not_ready(workload: StoredWorkload, context: TransitionContext) -> Change:
     count = (state.count or 0) + 1
     if limits.backoff_limit is not None and count > limits.backoff_limit:
         text = f"Deactivated after {limits.backoff_limit} evictions with a requeue: {message}"
-        reason = f"DeactivatedDueTo{OUT_OF_RETRIES}"
-        return deactivate(workload, reason, text, context, cause=OUT_OF_RETRIES)
+        reason = f"{reasons.DEACTIVATED_DUE_TO}{reasons.REQUEUING_LIMIT_EXCEEDED}"
+        return deactivate(workload, reason, text, context, cause=reasons.REQUEUING_LIMIT_EXCEEDED)
     until = rounded_up(context.now + timedelta(seconds=backoff_seconds(count, limits)))
     until = max(until, state.requeue_at or until)
     waiting = with_status(workload, requeue_state=RequeueState(count=count, requeue_at=until))
-    return evict(waiting, "PodsReadyTimeout", message, context, cause=cause)
+    return evict(waiting, reasons.PODS_READY_TIMEOUT, message, context, cause=cause)
 
 
 def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContext) -> Change:
@@ -91,9 +91,13 @@ def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContex
     longest = head(workload).maximum_execution_time_seconds
     ran = total_seconds(workload, context.now)
     message = f"Exceeded the maximum execution time: it ran {ran} s, {longest} s are allowed"
-    reason = f"DeactivatedDueTo{OUT_OF_TIME}"
-    change = deactivate(workload, reason, message, context, cause=OUT_OF_TIME)
-    note = OutboxEntry(what="noted", reason=OUT_OF_TIME, message=message)
+    reason = reasons.DEACTIVATED_DUE_TO_EXECUTION_TIME
+    change = deactivate(
+        workload, reason, message, context, cause=reasons.MAXIMUM_EXECUTION_TIME_EXCEEDED
+    )
+    note = OutboxEntry(
+        what="noted", reason=reasons.MAXIMUM_EXECUTION_TIME_EXCEEDED, message=message
+    )
     return change._replace(outbox=(note, *change.outbox))
 
 
@@ -106,7 +110,7 @@ def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Cha
         "its quota is freed"
     )
     change = wake_if_over(release(workload, context), context)
-    note = OutboxEntry(what="noted", reason="ForcedRelease", message=message)
+    note = OutboxEntry(what="noted", reason=reasons.FORCED_RELEASE, message=message)
     return change._replace(outbox=(note, *change.outbox))
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from admittance.cli.doctor.finding import WRONG, Finding, note, wrong
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import Link
+from admittance.events import reasons
 from admittance.events.requests import (
     PendingQuery,
     PendingReply,
@@ -19,7 +20,6 @@ from admittance.events.requests import (
 
 SHOWN_MAX: Final = 20
 """The greatest number of inactive queues that get a line of their own."""
-STOPPED: Final = "Stopped"
 TODO: Final = "correct the queue or what it names: docs/operations.md#a-queue-is-inactive"
 
 
@@ -44,9 +44,9 @@ def inactive_queues(reply: QueuesReply, pending: Iterable[PendingRow] = ()) -> l
     for one in reply.cluster_queues:
         if not one.active:
             text = f"inactive, {one.pending:,} pending: {one.reason}: {one.message}"
-            blocks = one.pending and one.reason != STOPPED
+            blocks = one.pending and one.reason != reasons.STOPPED
             found.append((wrong if blocks else note)(f"clusterqueue {one.name}", text, TODO))
-    without = [one for one in pending if one.position == 0 and one.reason != STOPPED]
+    without = [one for one in pending if one.position == 0 and one.reason != reasons.STOPPED]
     count = Counter((one.namespace, one.local_queue) for one in without)
     rows = {(one.namespace, one.local_queue): one for one in without}
     for (namespace, queue), row in rows.items():

@@ -15,7 +15,7 @@ from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import sentence
 from admittance.cli.support.times import span, stamp
 from admittance.client.requests.objects import field
-from admittance.events import codec, facts, provisioning
+from admittance.events import codec, facts, provisioning, reasons
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain
 from admittance.events.provisioning import (
@@ -107,8 +107,6 @@ class FactEffects:
         return "" if over == FAILED and isinstance(fact, CapacityRevoked) else over
 
 
-NOTED: Final = "Noted"
-"""Reason of a fact that changes nothing and is only on the log, such as `started`."""
 REFUSED: Final = "submit refused"
 """The event of a submission that became no workload: on the log it is `rejected` with revision 0.
 """
@@ -197,7 +195,7 @@ def without_effect(entry: LogEntry) -> str:
     """Why the workload-controller did not apply the fact; "" if it applied the fact, if a fact of
     this kind never changes a workload, or if the outcome is no longer known.
     """
-    if entry.outcome in ("", "applied") or entry.reason == NOTED:
+    if entry.outcome in ("", "applied") or entry.reason == reasons.NOTED:
         return ""
     return sentence(entry.reason, entry.message) or entry.outcome
 
@@ -225,7 +223,9 @@ def variant_reason(fact: Fact, tag: str) -> tuple[str, str] | None:
         case facts.Assigned(migrates_from=HandedOn() as left):
             numbered = "; ".join(filter(None, (admission_text(fact.admission), numbers(fact))))
             return "", f"{numbered}; takes over from {left.name} once its job has stopped"
-        case facts.Evicted(reason="VariantEvicted", underlying_cause="FlavorMigration"):
+        case facts.Evicted(
+            reason=reasons.VARIANT_EVICTED, underlying_cause=reasons.FLAVOR_MIGRATION
+        ):
             return fact.reason, fact.message or "moves to a better variant"
     return None
 
@@ -249,7 +249,7 @@ def reason_of(fact: Fact) -> tuple[str, str]:
             return "", _planned(plan)
         case facts.Preempted(reason=reason, message=message, by=by):
             return reason, message or (f"by {by}" if by else "")
-        case facts.Rejected(revision=0, reason="AlreadyExists" as reason, message=message):
+        case facts.Rejected(revision=0, reason=reasons.ALREADY_EXISTS as reason, message=message):
             return (
                 reason,
                 f"{message}; that submission was refused, the existing workload is unchanged",
@@ -259,7 +259,7 @@ def reason_of(fact: Fact) -> tuple[str, str]:
         case facts.PodsFailed(retries=retries):
             return "", retries_text(retries)
         case facts.Finished(succeeded=succeeded, reason=reason, message=message):
-            return reason or ("Succeeded" if succeeded else "Failed"), message
+            return reason or (reasons.SUCCEEDED if succeeded else reasons.FAILED), message
         case facts.Admitted(reason=reason, message=message, cluster_queue=queue):
             return reason, message or (f"in {queue}" if queue else "")
         case facts.CheckRequested(check=check, cycle=cycle):

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.client.requests.objects import BucketObject
+from admittance.events import reasons
 from admittance.events.requests import FlavorUsage, QueueStatus
 
 CHECK_CONDITIONS: Final = {
@@ -28,8 +29,8 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     conditions = []
     for row in rows:
         status, reason = CHECK_CONDITIONS.get(row.get("state", "Pending"), ("Unknown", "Pending"))
-        if reason == "Pending" and row.get("reason") == "PreemptionRequired":
-            reason = "PreemptionRequired"
+        if reason == reasons.PENDING and row.get("reason") == reasons.PREEMPTION_REQUIRED:
+            reason = reasons.PREEMPTION_REQUIRED
         condition = {"type": row.get("name", ""), "status": status, "reason": reason}
         condition |= {
             key: row[key] for key in ("message", "lastTransitionTime") if row.get(key) is not None
@@ -90,7 +91,7 @@ def shown_queue(found: BucketObject, counted: QueueStatus | None) -> dict[str, A
     active = {
         "type": "Active",
         "status": "True" if counted.active else "False",
-        "reason": counted.reason or "Ready",
+        "reason": counted.reason or reasons.READY,
         "message": counted.message,
     }
     sharing = {**(status.get("fairSharing") or {})}

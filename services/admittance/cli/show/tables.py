@@ -14,6 +14,7 @@ from admittance.client import kinds
 from admittance.client.kinds import Kind
 from admittance.client.requests.objects import BucketObject, conditions_of, field
 from admittance.client.requests.selection import duration_seconds, started_at
+from admittance.events import reasons
 from admittance.events.requests import LocalUsage, QueueStatus
 from admittance.events.shapes import Admission
 from admittance.workload.phase import Phase, phase
@@ -27,7 +28,6 @@ Reasons = Mapping[tuple[str, str], tuple[str, str]]
 """Reason and message of waiting workloads, by namespace and name."""
 
 NO_REASONS: Final[Reasons] = MappingProxyType({})
-ON_HOLD: Final = "OnHold"
 
 
 class _View(NamedTuple):
@@ -42,18 +42,18 @@ def table(
     counters: Counters,
     *,
     all_namespaces: bool = False,
-    reasons: Reasons = NO_REASONS,
+    waits: Reasons = NO_REASONS,
 ) -> Table:
     """The table of objects of one kind, with a namespace column if several namespaces are shown.
 
-    Variants stand below their parents. ``reasons``: why workloads wait, from the scheduler.
+    Variants stand below their parents. ``waits``: why workloads wait, from the scheduler.
     """
     view = _view(kind)
     columns = view.columns
     if kind is kinds.WORKLOAD:
         lines = arranged(found)
         found = [line.found for line in lines]
-        rows = [_workload_line(line, now, reasons) for line in lines]
+        rows = [_workload_line(line, now, waits) for line in lines]
     else:
         rows = [view.row(one, now, counters) for one in found]
     if all_namespaces and kind.namespaced:
@@ -100,13 +100,13 @@ def _workload(found: BucketObject, now: datetime, _counters: Counters) -> tuple[
     return _workload_line(Line(found, found.workload()), now)
 
 
-def _workload_line(line: Line, now: datetime, reasons: Reasons = NO_REASONS) -> tuple[str, ...]:
+def _workload_line(line: Line, now: datetime, waits: Reasons = NO_REASONS) -> tuple[str, ...]:
     found, workload = line.found, line.workload
     spec = head(workload)
     where = phase(workload, now)
     reason, message = reason_of(workload, now)
-    if where is Phase.PENDING and reason != ON_HOLD:
-        reason, message = reasons.get((found.namespace, found.name), (reason, message))
+    if where is Phase.PENDING and reason != reasons.ON_HOLD:
+        reason, message = waits.get((found.namespace, found.name), (reason, message))
     if line.why and not spec.active and where is Phase.DEACTIVATED:
         reason = line.why
     admission = workload.status.admission

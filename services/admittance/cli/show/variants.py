@@ -12,6 +12,7 @@ from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
 from admittance.cli.support.times import age, span, stamp
 from admittance.client.requests.families import Family, FamilyMember, is_parent, is_variant
+from admittance.events import reasons
 from admittance.family import (
     ActivityReason,
     DesiredState,
@@ -99,9 +100,6 @@ def wish_text(
 
 def _moment(moment: datetime, now: datetime) -> str:
     return f"{stamp(moment)}, in {span((moment - now).total_seconds())}"
-
-
-MIGRATION = "FlavorMigration"
 
 
 def variant_table(family: Family, now: datetime) -> Table:
@@ -234,7 +232,11 @@ def migrations(parent: StoredWorkload) -> int:
     """How often the parent's job has migrated to a better variant, as text."""
     stats = parent.status.scheduling_stats
     counted = stats.evictions if stats is not None else ()
-    return sum(one.count for one in counted if MIGRATION in (one.reason, one.underlying_cause))
+    return sum(
+        one.count
+        for one in counted
+        if reasons.FLAVOR_MIGRATION in (one.reason, one.underlying_cause)
+    )
 
 
 def next_change(family: Family, now: datetime) -> str:

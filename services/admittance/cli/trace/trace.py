@@ -14,6 +14,7 @@ from admittance.cli.support.times import stamp
 from admittance.cli.trace.tree import Placed, trace_table, tree_of
 from admittance.client import kinds
 from admittance.client.requests.objects import lookup
+from admittance.events import reasons
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
 from admittance.traces.builder import TraceBuilder
@@ -21,7 +22,6 @@ from admittance.traces.spans import LoggedFact, Span
 
 BAR_WIDTHS: Final = (12, 40)
 """The least and the greatest width of the bars in the table of spans, in characters."""
-EXISTS: Final = "AlreadyExists"
 NUMBERS: Final = 26
 """How many characters of a line the table of spans needs for its columns of numbers and for the
 gaps between columns.
@@ -67,7 +67,9 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
     if not roots:
         return []
     # A submission that was refused because the workload exists has a trace of its own.
-    roots = [one for one in roots if one.attributes.get("admittance.reason") != EXISTS] or roots
+    roots = [
+        one for one in roots if one.attributes.get("admittance.reason") != reasons.ALREADY_EXISTS
+    ] or roots
     kept = {max(roots, key=lambda one: one.start).span_id}
     # `spans` has no fixed order: ended spans come before their parents, open spans after them. So
     # the loop below searches for children until none is found.
