@@ -8,6 +8,8 @@ STAMP  := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 DATA   ?= .data
 SEEDS  ?= 10000
+COUNT  ?= 60
+SEED   ?= 1
 
 # The tests start many processes; each would compile the code again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough test-pythons test-packages test-deploy up hunt bench chaos-cluster lint schema lock sbom clean
+.PHONY: help install demo test thorough test-pythons test-packages test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +68,9 @@ up: $(STAMP)  ## an embedded deployment that keeps its data in $(DATA)
 
 hunt: $(STAMP)  ## SEEDS stories of the services that ship, on all cores, up to the first broken one
 	cd tests && ../$(BIN)/python -m simulation --seeds $(SEEDS) --figures ../.hunt.json
+
+mutants: $(STAMP)  ## COUNT random changes of the pure cores, and those that no test notices (SEED)
+	nice $(BIN)/python -m tools.mutants --count $(COUNT) --seed $(SEED)
 
 bench: $(STAMP)  ## Kueue's scheduler benchmark against the embedded system
 	$(BIN)/admit bench benchmarks/baseline.yaml
