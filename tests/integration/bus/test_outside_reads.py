@@ -232,3 +232,19 @@ async def test_a_request_for_events_passes_over_few_dead_letters_of_others(
     assert [one.sequence for reply in replies for one in reply.entries] == [said]
     assert replies[0].entries == ()
     assert 3 <= len(replies) <= 5
+
+
+@pytest.mark.servers("real", "simulated")
+async def test_the_newest_messages_of_many_subjects_all_come_however_long_they_are(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "LAST_BYTES", 5_000)
+    names = [f"admit.workload.admitted.ns.w{number}" for number in range(12)]
+    for text in (b"old", b"new"):
+        await bus.publish_all([Outgoing(name, text * 700) for name in names[:10]])
+    pages = [page async for page in history.pages_of_last(bus, names)]
+    assert len(pages) > 1
+    assert max(len(page) for page in pages) <= 4
+    found = await history.last_of_each(bus, names)
+    assert [(one.subject, one.data[:3]) for one in found] == [(one, b"new") for one in names[:10]]
+    assert found == [one for page in pages for one in page]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -17,17 +18,21 @@ from admittance.events.requests import Events, EventsReply
 from admittance.events.subjects import STREAM, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import Consumers
-from admittance.runtime.bus.history import read_messages
+from admittance.runtime.bus.history import StoredMessage, read_messages
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.tasks import cancel_and_wait
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.usage import fold
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, put
 from admittance.workload.stored import StoredWorkload
 from admittance.workload_controller.reading_endpoints import reading_endpoints
+from admittance.workload_controller.usage import log_retention
 from admittance.workload_controller.usage.log_retention import LogRetention
 from admittance.workload_controller.usage.summarizer import UsageSummarizer
 from integration.services.test_usage_summaries import held_seconds, released, total
 from support.builders import NOON
+from support.requests import eventually
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 MANY = 400
@@ -145,7 +150,18 @@ def workload(name: str, revision: int, *also: str) -> StoredWorkload:
     return with_status(stored, conditions=conditions, admitted_revision=revision)
 
 
-async def test_the_admission_of_a_running_workload_stays_on_the_log(bus: Bus) -> None:
+async def of_lagging_replica(bus: Bus, names: Sequence[str]) -> AsyncIterator[list[StoredMessage]]:
+    """An answer that lacks one subject and has an old message of the other."""
+    if "admit.workload.admitted.ns.again" in names:
+        yield await read_messages(bus, ["admit.workload.admitted.ns.again"], limit=1)
+
+
+@pytest.mark.parametrize("is_lagging", [False, True])
+async def test_the_admission_of_a_running_workload_stays_on_the_log(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, is_lagging: bool
+) -> None:
+    if is_lagging:
+        monkeypatch.setattr(log_retention, "pages_of_last", of_lagging_replica)
     controller = Controller(b"secret")
     for name, revision, also in (
         ("runs", 7, ()),
@@ -164,6 +180,30 @@ async def test_the_admission_of_a_running_workload_stays_on_the_log(bus: Bus) ->
     [again] = [one for one in left if one.subject.endswith(".runs")]
     assert again.data == admitted("runs", 7).data
     assert again.headers["traceparent"].startswith("00-a")
+
+
+async def test_a_sum_that_raises_ends_no_leader(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_retention, "CHECK_SECONDS", 0.0)
+    await fill(bus)
+    keeper, usage = retention(bus, await size(bus) // 2)
+    counted, raised = usage.counted, asyncio.Event()
+
+    async def raises_first(end: int) -> int:
+        if not raised.is_set():
+            raised.set()
+            raise KeyError("a bug in the sums")
+        return await counted(end)
+
+    monkeypatch.setattr(usage, "counted", raises_first)
+    running = asyncio.create_task(keeper.run())
+    await eventually(lambda: _is_cut(bus, keeper.bound))
+    await cancel_and_wait(running)
+    [fault] = faults.take()
+    assert fault.step == "bound the log"
+
+
+async def _is_cut(bus: Bus, bound: int) -> bool:
+    return await size(bus) <= bound
 
 
 async def test_events_say_that_earlier_ones_were_removed(bus: Bus) -> None:

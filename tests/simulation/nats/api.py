@@ -160,8 +160,12 @@ class Api:
             return
         if names := asked.get("multi_last"):
             lasts = [message for name in names if (message := stream.last.get(name)) is not None]
+            room = asked.get("max_bytes", 64 << 20)
             for message in sorted(lasts, key=lambda one: one.sequence):
+                if room <= 0:
+                    break
                 placed = header_block(_placed(stream.name, message))
+                room -= len(placed) + len(message.data)
                 server.deliver(reply, reply, "", message.data, placed)
             server.status(reply, "204 EOB" if lasts else "404 Message Not Found")
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -296,21 +296,35 @@ def time_of(stamp: str) -> datetime:
 
 LAST_AT_ONCE: Final = 500
 """The most subjects of which one request reads the newest message; the server takes 1,024."""
+LAST_BYTES: Final = 8 << 20
+"""The bytes after which the server ends an answer with newest messages. Without this limit it ends
+the answer at 64 MiB, and says so nowhere but in a header."""
+
+
+async def pages_of_last(
+    bus: Bus, names: Sequence[str], *, stream: str = subjects.STREAM
+) -> AsyncIterator[list[StoredMessage]]:
+    """The newest message on each of the given subjects, from any replica of the stream, in pages of
+    bounded size; subjects without a message are left out. Raises what `last_by_direct_get` raises.
+    """
+    for start in range(0, len(names), LAST_AT_ONCE):
+        left = dict.fromkeys(names[start : start + LAST_AT_ONCE])
+        while left:
+            request = {"multi_last": list(left), "batch": len(left), "max_bytes": LAST_BYTES}
+            answers = await batched_direct_get(bus, stream, request)
+            if not answers:
+                break  # The other subjects have no message.
+            page = [_message(data, headers) for data, headers in answers]
+            for message in page:
+                del left[message.subject]
+            yield page
 
 
 async def last_of_each(
     bus: Bus, names: Sequence[str], *, stream: str = subjects.STREAM
 ) -> list[StoredMessage]:
-    """The newest message on each of the given subjects, from any replica of the stream; subjects
-    without a message are left out of the result. Raises what `last_by_direct_get` raises.
-    """
-    found: list[StoredMessage] = []
-    for start in range(0, len(names), LAST_AT_ONCE):
-        part = list(names[start : start + LAST_AT_ONCE])
-        request = {"multi_last": part, "batch": len(part)}
-        for data, headers in await batched_direct_get(bus, stream, request):
-            found.append(_message(data, headers))
-    return found
+    """All pages of `pages_of_last` together."""
+    return [one async for page in pages_of_last(bus, names, stream=stream) for one in page]
 
 
 async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> StoredMessage | None:

@@ -10,7 +10,7 @@ whose epoch is removed takes its domain again with its next decision, as after t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -25,11 +25,12 @@ from admittance.events.subjects import STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import list_consumers
-from admittance.runtime.bus.history import StoredMessage, last_of_each, next_from_leader
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.bus.history import StoredMessage, last, next_from_leader, pages_of_last
+from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.telemetry.findings import NOTE, OK, WRONG, size_of
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import gauge
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.usage.retention import PATIENCE, LogReader, LogSize, removal
 from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.usage.summarizer import SERVICE, UsageSummarizer
@@ -41,7 +42,6 @@ removes them one by one only by age or by subject; the first part of a stream go
 STEP_PAUSE_SECONDS: Final = 0.05
 PURGE_SECONDS: Final = 30.0
 ROUNDS_MAX: Final = 20
-CARRIED_AT_ONCE: Final = 500
 KEPT_HEADERS: Final = (HEADER_SCHEMA, HEADER_TRACE)
 
 LOG_BYTES: Final = gauge("log_bytes", "Bytes of the log, while ADMIT_LOG_BYTES bounds them")
@@ -79,6 +79,10 @@ class LogRetention:
             except (Refused, Unavailable) as error:
                 if self._throttle.due(clock.monotonic()):
                     log.warning("log_not_compacted", reason=str(error))
+            except AdmittanceError:
+                raise
+            except Exception as error:
+                faults.record(SERVICE, "bound the log", f"stream {STREAM}", error)
             await asyncio.sleep(CHECK_SECONDS)
 
     async def check(self) -> None:
@@ -125,18 +129,29 @@ class LogRetention:
     async def _carry(self, through: int) -> None:
         """Publishes the facts `Admitted` up to ``through`` of workloads that are admitted again."""
         admitted = self._admitted()
-        names = list(admitted)
-        for start in range(0, len(names), CARRIED_AT_ONCE):
-            part = names[start : start + CARRIED_AT_ONCE]
-            found = [
-                message
-                for message in await last_of_each(self._bus, part)
-                if message.sequence <= through
-                and _revision(message.data) == admitted[message.subject]
-            ]
-            for outcome in await self._bus.publish_all([self._again(one) for one in found]):
-                if isinstance(outcome, Refused):
-                    raise outcome
+        left = dict(admitted)
+        async for page in pages_of_last(self._bus, list(admitted)):
+            await self._publish_again(page, through, admitted)
+            for message in page:
+                if _revision(message.data) == admitted[message.subject]:
+                    del left[message.subject]
+        # A replica that lags does not have the newest facts.
+        for subject in left:
+            newest = await last(self._bus, subject)
+            if newest is not None:
+                await self._publish_again([newest], through, admitted)
+
+    async def _publish_again(
+        self, found: Sequence[StoredMessage], through: int, admitted: Mapping[str, int]
+    ) -> None:
+        again = [
+            self._again(message)
+            for message in found
+            if message.sequence <= through and _revision(message.data) == admitted[message.subject]
+        ]
+        for outcome in await self._bus.publish_all(again):
+            if isinstance(outcome, Refused):
+                raise outcome
 
     def _admitted(self) -> dict[str, int]:
         """The revision of the admission of each admitted workload, by the subject of its fact."""
