@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -17,9 +18,11 @@ from admittance.events.reading_requests import Usage, UsageReply
 from admittance.events.subjects import RELEASES, SUMMARIES, SUMMARY, subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.history import read_messages
+from admittance.runtime.bus.history import StoredMessage, read_in_order, read_messages
 from admittance.runtime.errors import Refused, StaleRevision
 from admittance.usage.runs import run_of
+from admittance.workload_controller.usage import endpoint
+from admittance.workload_controller.usage import summarizer as summarizer_module
 from admittance.workload_controller.usage.endpoint import UsageEndpoint
 from admittance.workload_controller.usage.summarizer import UsageSummarizer
 from support.builders import a_manifest, an_admission
@@ -52,9 +55,9 @@ def released(number: int, **fields: Any) -> Outgoing:
 
 
 async def usage(bus: Bus, summarizer: UsageSummarizer, *by: str, namespace: str = "") -> UsageReply:
-    endpoint = UsageEndpoint(bus, Controller(b"secret"), summarizer)
+    answering = UsageEndpoint(bus, Controller(b"secret"), summarizer)
     subject = f"admit.api.usage.{namespace}" if namespace else "admit.api.usage"
-    handler = endpoint.endpoints()[f"{subject.removesuffix(namespace)}*" if namespace else subject]
+    handler = answering.endpoints()[f"{subject.removesuffix(namespace)}*" if namespace else subject]
     begin = (clock.now() - timedelta(days=40)).date().isoformat()
     reply = await handler(msgspec.json.encode(Usage(by=by, since=begin)), subject)
     assert isinstance(reply, UsageReply)
@@ -118,6 +121,50 @@ async def test_of_two_leaders_the_late_one_stores_nothing(bus: Bus) -> None:
     assert await total(bus, late) == (3, "30")
 
 
+@pytest.mark.parametrize(("page", "new", "runs"), [(1, 0, 1), (2, 2, 2)])
+async def test_a_replica_of_the_log_that_lags_changes_no_sum(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, page: int, new: int, runs: int
+) -> None:
+    await bus.publish_all([released(0)])
+    await UsageSummarizer(bus).fold_now()
+    await bus.publish_all([released(new)])
+    pages = count(1)
+
+    async def without_the_newest(*args: Any, **options: Any) -> tuple[list[StoredMessage], bool]:
+        return ([], True) if next(pages) == page else await read_in_order(*args, **options)
+
+    monkeypatch.setattr(summarizer_module, "read_in_order", without_the_newest)
+    monkeypatch.setattr(summarizer_module, "LAG_PAUSE_SECONDS", 0.0)
+    assert (await total(bus, UsageSummarizer(bus)))[0] == runs
+
+
+async def test_an_answer_has_what_a_replica_that_lags_lacks(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summarizer = UsageSummarizer(bus)
+    await bus.publish_all([released(0)])
+    await summarizer.fold_now()
+    old = await read_messages(bus, [f"{SUMMARY}>"], stream=SUMMARIES)
+    await bus.publish_all([released(2), released(1)])
+
+    async def lagging(_: Bus, filters: list[str], **asked: Any) -> list[StoredMessage]:
+        return [
+            one
+            for one in old
+            if one.sequence > asked.get("after", 0) and _matches(filters[0], one.subject)
+        ]
+
+    monkeypatch.setattr(endpoint, "read_messages", lagging)
+    assert (await total(bus, summarizer))[0] == 3
+    own = await usage(bus, summarizer, "namespace", namespace="ns")
+    assert [(one.group, one.runs) for one in own.sums] == [(("ns",), 1)]
+
+
+def _matches(pattern: str, subject: str) -> bool:
+    pairs = zip(pattern.split("."), subject.split("."), strict=True)
+    return all(wanted in ("*", part) for wanted, part in pairs)
+
+
 async def test_a_summary_that_cannot_be_read_is_set_aside(bus: Bus) -> None:
     summarizer = UsageSummarizer(bus)
     await bus.publish_all([released(0)])
@@ -171,14 +218,15 @@ async def test_usage_of_a_live_system_includes_what_runs_now(cluster: Cluster, b
 
 
 async def test_a_wrong_question_is_answered_with_a_sentence(bus: Bus) -> None:
-    endpoint = UsageEndpoint(bus, Controller(b"secret"), UsageSummarizer(bus))
-    handler = endpoint.endpoints()["admit.api.usage"]
+    answering = UsageEndpoint(bus, Controller(b"secret"), UsageSummarizer(bus))
+    handler = answering.endpoints()["admit.api.usage"]
     for request, said in (
         (Usage(by=("colour",)), '"colour" is not one of cluster-queue, namespace, queue, user'),
-        (Usage(by=("user", "user")), "a word is there twice"),
+        (Usage(by=("user", "user")), "user is named twice"),
         (Usage(since="yesterday"), '"yesterday" is not a day like 2026-11-26'),
         (Usage(since="2026-02-01", until="2026-01-01"), "is after the last day"),
         (Usage(since="1970-01-01"), "more than 20 years"),
+        (Usage(since="9998-01-01", until="9999-01-01"), "9998-01-01 has not begun: in UTC it is"),
     ):
         reply = await handler(msgspec.json.encode(request), "admit.api.usage")
         assert isinstance(reply, UsageReply)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
@@ -16,13 +17,20 @@ from admittance.events.reading_requests import Usage, UsageReply, UsageSum
 from admittance.events.subjects import SUMMARIES, SUMMARY
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import StoredMessage, read_messages
+from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.nats import micro
 from admittance.usage.periods import DAY_SECONDS, Period, day_of, first_second, periods_between
 from admittance.usage.report import BY, By, Group, UsageReport
 from admittance.usage.runs import Run, amounts_of, whole_seconds
-from admittance.usage.summary import Counts, decode_summary, key_of, shares_of
+from admittance.usage.summary import (
+    Counts,
+    Summary,
+    SummaryKey,
+    decode_summary,
+    key_of,
+    shares_of,
+)
 from admittance.workload.phase import holds_quota
 from admittance.workload.quota_release import reserved_at
 from admittance.workload.stored import PARENT, StoredWorkload, head
@@ -34,6 +42,7 @@ BETWEEN: Final = 500
 """After so many workloads other tasks run."""
 ASKED_AT_ONCE: Final = 8
 YEARS_MAX: Final = 20
+Summaries: TypeAlias = dict[SummaryKey, Summary]
 
 
 class UsageEndpoint:
@@ -54,7 +63,7 @@ class UsageEndpoint:
         namespace = plain(within[0]) if within else ""
         now = clock.now()
         try:
-            by = _words(request.by)
+            by = _grouping(request.by)
             first, last = _days(request, now)
         except ValueError as error:
             return UsageReply(error=str(error))
@@ -65,12 +74,13 @@ class UsageEndpoint:
         report = UsageReport(by)
         where = token(namespace) if namespace else "*"
         periods = periods_between(first, last)
+        kept = self._kept(namespace)
         for start in range(0, len(periods), ASKED_AT_ONCE):
             part = periods[start : start + ASKED_AT_ONCE]
-            for found in await asyncio.gather(*(self._stored(one, where) for one in part)):
-                for message in found:
-                    summary = decode_summary(message.data, message.sequence)
-                    report.add(key_of(message.subject), summary.rows.items())
+            pages = await asyncio.gather(*(self._stored(one, where) for one in part))
+            for period, stored in zip(part, pages, strict=True):
+                for about, summary in _newest(stored, kept.get(period, {})).items():
+                    report.add(about, summary.rows.items())
             await asyncio.sleep(0)
         running = await self._add_running(report, namespace, (first, last), now)
         sums = [
@@ -87,18 +97,29 @@ class UsageEndpoint:
             more=len(sums) > after + limit,
         )
 
-    async def _stored(self, period: Period, where: str) -> list[StoredMessage]:
-        """The summaries of a period, in one namespace or in all (``*``)."""
+    async def _stored(self, period: Period, where: str) -> Summaries:
+        """The summaries of a period, in one namespace or in all (``*``), from any replica."""
         pattern = f"{SUMMARY}{period.span}.{period.name}.*.{where}"
-        found: list[StoredMessage] = []
-        while True:
-            after = found[-1].sequence if found else 0
-            page = await read_messages(
-                self._bus, [pattern], after=after, limit=PAGE, stream=SUMMARIES
-            )
-            found += page
-            if not page:
-                return [one for one in found if _is_readable(one)]
+        found: Summaries = {}
+        after = 0
+        while page := await read_messages(
+            self._bus, [pattern], after=after, limit=PAGE, stream=SUMMARIES
+        ):
+            after = page[-1].sequence
+            # The leader reports a summary that cannot be read when it loads it.
+            for message in page:
+                with suppress(Unreadable):
+                    about = key_of(message.subject)
+                    found[about] = decode_summary(message.data, message.sequence)
+        return found
+
+    def _kept(self, namespace: str) -> dict[Period, Summaries]:
+        """The summaries in memory, by period, since a replica that lags lacks the newest ones."""
+        found: dict[Period, Summaries] = {}
+        for about, summary in self._summarizer.kept.items():
+            if not namespace or about.namespace == namespace:
+                found.setdefault(about.period, {})[about] = summary
+        return found
 
     async def _begins(self, where: str) -> str:
         """The first month with a summary; "": there is none."""
@@ -132,14 +153,14 @@ class UsageEndpoint:
         return running
 
 
-def _is_readable(message: StoredMessage) -> bool:
-    """Whether the summary can be read; the leader reports one that cannot be when it loads it."""
-    try:
-        key_of(message.subject)
-        decode_summary(message.data, message.sequence)
-    except Unreadable:
-        return False
-    return True
+def _newest(stored: Summaries, kept: Summaries) -> Summaries:
+    """Of each summary the newer one of two."""
+    newer = {
+        about: summary
+        for about, summary in kept.items()
+        if about not in stored or stored[about].revision <= summary.revision
+    }
+    return stored | newer
 
 
 def _open_run(workload: StoredWorkload, begin: int, end: int) -> Run | None:
@@ -195,12 +216,12 @@ def _decimal(resource: str, used: int) -> str:
     return f"{whole}.{milli:03}".rstrip("0").rstrip(".") if milli else str(whole)
 
 
-def _words(by: Sequence[str]) -> tuple[By, ...]:
+def _grouping(by: Sequence[str]) -> tuple[By, ...]:
     for word in by:
         if word not in BY:
             raise ValueError(f'"{word}" is not one of {", ".join(BY)}')
-    if len(set(by)) < len(by):
-        raise ValueError(f"a word is there twice in {','.join(by)}")
+        if by.count(word) > 1:
+            raise ValueError(f"{word} is named twice")
     return cast("tuple[By, ...]", tuple(by))
 
 
@@ -210,6 +231,8 @@ def _days(request: Usage, now: datetime) -> tuple[date, date]:
     first = _day(request.since) if request.since else last.replace(day=1)
     if first > last:
         raise ValueError(f"the first day {first} is after the last day {last}")
+    if first > today:
+        raise ValueError(f"the first day {first} has not begun: in UTC it is {today}")
     if last.year - first.year > YEARS_MAX:
         raise ValueError(f"from {first} to {last} are more than {YEARS_MAX} years")
     return first, min(last, today)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final
@@ -14,13 +14,19 @@ from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import RELEASES, STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import StoredMessage, next_from_leader, read_in_order
+from admittance.runtime.bus.history import (
+    StoredMessage,
+    newest_sequence,
+    next_from_leader,
+    read_in_order,
+)
 from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.usage.fold import UsageFold
 from admittance.usage.runs import Run, run_of
+from admittance.usage.summary import Summary, SummaryKey
 from admittance.workload_controller.usage.summary_store import SummaryStore
 
 SERVICE: Final = "workload-controller"
@@ -31,6 +37,9 @@ AGAIN_SECONDS: Final = 5.0
 """Seconds before a fold is tried again, when the bus did not store it."""
 FAULT_SECONDS: Final = 60.0
 """Seconds before a fold is tried again, when a bug ended it."""
+LAG_SECONDS: Final = 10.0
+"""How long a fold waits for a replica of the log that lags."""
+LAG_PAUSE_SECONDS: Final = 0.05
 PAGE: Final = 500
 DIRTY_MAX: Final = 500
 """How many changed summaries are stored at once while many facts wait."""
@@ -57,6 +66,11 @@ class UsageSummarizer:
     def folded(self) -> int:
         """Every run up to this sequence of the log is folded and stored."""
         return self.store.position.through
+
+    @property
+    def kept(self) -> Mapping[SummaryKey, Summary]:
+        """The summaries in memory, which are as new as those of the stream's leader."""
+        return self._fold.summaries if self._fold is not None else {}
 
     def wake(self) -> None:
         """Says that facts came."""
@@ -127,17 +141,27 @@ class UsageSummarizer:
         if position.through > self._end:
             log.warning("usage_beyond_log", position=position.through, end=self._end)
         fold = UsageFold(min(position.through, self._end))
-        after, whole = position.again, False
-        while not whole and after < fold.position:
+        after, give_up_at = position.again, clock.monotonic() + LAG_SECONDS
+        while after < fold.position:
             page, whole = await self._page(after)
             for run in _runs(page):
                 if run.sequence <= fold.position:
                     fold.recall(run)
-            after = page[-1].sequence if page else fold.position
+            after = page[-1].sequence if page else after
+            if whole and after < fold.position:
+                # The pages come from any replica, and a second report of a run that is not recalled
+                # would count twice.
+                following = await next_from_leader(self._bus, STREAM, after, RELEASES)
+                if following is None or following.sequence > fold.position:
+                    break
+                if clock.monotonic() >= give_up_at:
+                    raise Unavailable(f"a replica of the log lacks message {following.sequence}")
+                await asyncio.sleep(LAG_PAUSE_SECONDS)
         return fold
 
     async def _fold_all(self, fold: UsageFold) -> None:
-        whole = False
+        end = await newest_sequence(self._bus, [RELEASES])
+        give_up_at, whole = clock.monotonic() + LAG_SECONDS, False
         while not whole:
             page, whole = await self._page(fold.position)
             runs = _runs(page)
@@ -149,6 +173,10 @@ class UsageSummarizer:
             if whole or len(fold.dirty) > DIRTY_MAX:
                 await self.store.store(fold)
                 fold.forget(KEPT_MAX)
+            if whole and fold.position < end and clock.monotonic() < give_up_at:
+                # The replica that answered lags.
+                await asyncio.sleep(LAG_PAUSE_SECONDS)
+                whole = False
 
     async def _page(self, after: int) -> tuple[list[StoredMessage], bool]:
         return await read_in_order(
