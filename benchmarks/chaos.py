@@ -42,6 +42,7 @@ from benchmarks.chaos_jobs import (
     read_log,
     submission_of,
     unfinished_of,
+    wrong_sums,
 )
 from benchmarks.faults import KINDS
 from benchmarks.trail import read_trail, replay
@@ -137,13 +138,14 @@ async def run_chaos(jobs: int, seed: int, *, locked: bool = False) -> list[str]:
                 seconds = clock.monotonic() - started
                 unfinished = await unfinished_of(bus)
                 told = await read_log(bus)
+                wrong = await wrong_sums(bus)
             finally:
                 await bus.close()
         finally:
             await deployment.end()
         found = read_trail(_lines(trail))
     booked = replay(told, {f"chaos-{n}": QUOTA_MILLI for n in range(QUEUES)})
-    broken = broken_promises(jobs, unfinished, found, booked)
+    broken = broken_promises(jobs, unfinished, found, booked) + wrong
     story = (
         f"{jobs} jobs in {seconds:.0f} s through {deployment.kills} kills of services and "
         f"{deployment.server_kills} of the server: {len(found.ended)} ended, {found.started} runs "
@@ -152,7 +154,10 @@ async def run_chaos(jobs: int, seed: int, *, locked: bool = False) -> list[str]:
     )
     if broken:
         raise SetupError("; ".join([story, *broken]))
-    return [story, "all finished, none lost, none twice at once, quota never exceeded"]
+    return [
+        story,
+        "all finished, none lost, none twice at once, quota never exceeded, usage summed right",
+    ]
 
 
 async def _submit(bus: Bus, jobs: int, trail: Path) -> None:

@@ -180,6 +180,7 @@ async def run_cluster_chaos(
                 seconds = clock.monotonic() - began
                 times = await _times(bus)
                 told = await chaos_jobs.read_log(bus)
+                wrong = await chaos_jobs.wrong_sums(bus)
             finally:
                 await bus.close()
             ended = fleet.ended() + fleet.crashed()
@@ -191,6 +192,7 @@ async def run_cluster_chaos(
     booked = replay(told, {f"chaos-{n}": chaos_jobs.QUOTA_MILLI for n in range(chaos_jobs.QUEUES)})
     stalls = longest_stalls(struck, times)
     broken = chaos_jobs.broken_promises(flow.jobs, unfinished, found, booked) + ended
+    broken += wrong
     broken += too_long(stalls, plan.stall_max)
     lines = [
         f"{flow.jobs} jobs in {seconds:.0f} s on {plan.servers} servers through {len(struck)} "
@@ -202,7 +204,7 @@ async def run_cluster_chaos(
         raise SetupError("\n".join([*lines, *broken]))
     return [
         *lines,
-        "all finished, none lost, none twice at once, quota never exceeded, "
+        "all finished, none lost, none twice at once, quota never exceeded, usage summed right, "
         "no process ended by itself",
     ]
 

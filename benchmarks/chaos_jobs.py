@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,11 +15,15 @@ from admittance.bench.generator import BenchPlan, PlannedQueue
 from admittance.cli.support import services
 from admittance.events import codec
 from admittance.events.base import Fact
+from admittance.events.reading_requests import Usage, UsageReply, UsageSum
 from admittance.events.requests import Events, EventsReply
+from admittance.events.subjects import RELEASES
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, streams
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Unavailable
+from admittance.usage.runs import Run, run_of
 from admittance.workload import stored
 from admittance.workload.phase import phase
 from benchmarks.trail import Replay, Trail
@@ -30,6 +35,7 @@ QUOTA_MILLI: Final = 4000
 SCRIPT: Final = 'echo "start $JOB $$" >>"$TRAIL"; sleep 0.5; echo "end $JOB $$" >>"$TRAIL"'
 
 _events = msgspec.json.Decoder(EventsReply)
+_usage = msgspec.json.Decoder(UsageReply)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -111,3 +117,56 @@ async def read_log(bus: Bus, *, timeout: float = 60.0) -> list[Fact]:
             after = entry.sequence
         if reply.complete:
             return told
+
+
+async def wrong_sums(bus: Bus, *, timeout: float = 60.0) -> list[str]:
+    """A sentence for each ClusterQueue whose sums of usage differ from the plain sums of the facts
+    on the log."""
+    runs = await _runs(bus)
+    plain: dict[str, Counter[str]] = {}
+    for run in runs:
+        sums = plain.setdefault(run.cluster_queue, Counter())
+        sums.update({"runs": int(run.admitted and bool(run.outcome)), run.outcome: 1})
+        for _, resource, booked in run.amounts:
+            sums[resource] += booked * (run.until - run.since)
+    since = min((run.since for run in runs), default=0)
+    day = clock.from_nanoseconds(since * 1_000_000_000).date().isoformat()
+    request = _encode(Usage(by=("cluster-queue",), since=day))
+    deadline = clock.monotonic() + timeout
+    reply = _usage.decode(await generator.ask(bus, "admit.api.usage", request, deadline))
+    if reply.error:
+        raise Unavailable(reply.error)
+    told = {one.group[0]: _told(one) for one in reply.sums}
+    expected = {
+        queue: {name: count for name, count in sums.items() if name and count}
+        for queue, sums in plain.items()
+    }
+    return [
+        f"usage of {queue}: {told.get(queue)} in place of {expected.get(queue)}"
+        for queue in sorted(told.keys() | expected.keys())
+        if told.get(queue) != expected.get(queue)
+    ]
+
+
+async def _runs(bus: Bus) -> list[Run]:
+    """The runs that the log reports. Of two reports about one admission the later one counts."""
+    found: dict[tuple[str, int], Run] = {}
+    after = 0
+    while page := await read_messages(bus, [RELEASES], after=after):
+        for one in page:
+            run = run_of(one.data, one.sequence)
+            found[run.key] = run
+        after = page[-1].sequence
+    return list(found.values())
+
+
+def _told(one: UsageSum) -> dict[str, int]:
+    """The counts of a sum that are not 0; of ``cpu`` the milliseconds."""
+    counts = {
+        "runs": one.runs,
+        "finished": one.finished,
+        "failed": one.failed,
+        "evicted": one.evicted,
+        "cpu": round(float(one.resource_seconds.get("cpu", "0")) * 1000),
+    }
+    return {name: count for name, count in counts.items() if count}
