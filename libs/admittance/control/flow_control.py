@@ -71,11 +71,11 @@ def _where(workload: StoredWorkload) -> tuple[str, str] | None:
 IN_FLIGHT_MAX: Final = 64
 """The most facts of people that are published and not yet applied."""
 IN_FLIGHT_BYTES: Final = 256 * 1024
-"""The bytes of facts of people that are published and not yet applied, after which no further large
-one is published: the services need a tenth of a second for a manifest of 440 KB, and a fact of
-another namespace would wait for 64 of them."""
+"""While large facts of so many bytes are published and not yet applied, no further large one is
+published: the services need a tenth of a second for a manifest of 440 KB, and a fact of another
+namespace would wait for 64 of them."""
 SMALL_BYTES: Final = 16 * 1024
-"""The most bytes of a fact that does not wait because large facts are in flight."""
+"""A fact of more bytes is large."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 """The most bytes of requests of one namespace that wait to be published."""
 ALL_WAITING_BYTES_MAX: Final = 4 * WAITING_BYTES_MAX
@@ -125,6 +125,11 @@ def _weight(request: UserRequest) -> int:
     return request.size + REQUEST_BYTES
 
 
+def _large(request: UserRequest) -> int:
+    """The bytes of a large fact; 0: the fact is small."""
+    return request.size if request.size > SMALL_BYTES else 0
+
+
 class FlowControl:
     """The requests of people between their arrival and their effect.
 
@@ -138,7 +143,8 @@ class FlowControl:
         self._bytes: Counter[str] = Counter()
         self._all_bytes = 0
         self._taken = 0
-        self._flying = 0
+        self._large_bytes = 0
+        """The bytes of the large facts in flight."""
         self._unapplied: list[tuple[int, UserRequest]] = []
         self._applied = 0
         self._entering: Counter[tuple[str, str]] = Counter()
@@ -158,13 +164,13 @@ class FlowControl:
 
     def take(self) -> list[UserRequest]:
         """The requests to publish now: one request of each namespace in turn, until `IN_FLIGHT_MAX`
-        facts are in flight. While `IN_FLIGHT_BYTES` are in flight, namespaces whose next request is
-        large are left out, and keep their order."""
+        facts are in flight. While large facts of `IN_FLIGHT_BYTES` are in flight, namespaces whose
+        next request is large are left out, and keep their order."""
         found: list[UserRequest] = []
         left_out: list[tuple[str, deque[UserRequest]]] = []
         while self._waiting and self._taken + len(self._unapplied) < IN_FLIGHT_MAX:
             namespace, requests = self._waiting.popitem(last=False)
-            if requests[0].size > SMALL_BYTES and self._flying >= IN_FLIGHT_BYTES:
+            if _large(requests[0]) and self._large_bytes >= IN_FLIGHT_BYTES:
                 left_out.append((namespace, requests))
                 continue
             request = requests.popleft()
@@ -175,7 +181,7 @@ class FlowControl:
             else:
                 del self._bytes[namespace]
             self._taken += 1
-            self._flying += request.size
+            self._large_bytes += _large(request)
             found.append(request)
         for namespace, requests in reversed(left_out):
             self._waiting[namespace] = requests
@@ -186,30 +192,30 @@ class FlowControl:
         """Records that the fact of the request is stored on the log."""
         self._taken -= 1
         if sequence <= self._applied:
-            self._landed(request)
+            self._end(request)
         else:
             heappush(self._unapplied, (sequence, request))
 
     def dropped(self, request: UserRequest) -> None:
         """Records that the fact of the request was refused by the log, or was not acknowledged."""
         self._taken -= 1
-        self._landed(request)
+        self._end(request)
 
     def applied(self, through: int) -> None:
         """Records that every fact of the log up to the sequence ``through`` is applied."""
         self._applied = through
         while self._unapplied and self._unapplied[0][0] <= through:
             _, request = heappop(self._unapplied)
-            self._landed(request)
+            self._end(request)
 
     @property
     def waiting(self) -> int:
         """How many requests wait for their turn."""
         return sum(map(len, self._waiting.values()))
 
-    def _landed(self, request: UserRequest) -> None:
+    def _end(self, request: UserRequest) -> None:
         """Records that the request is not in flight any more."""
-        self._flying -= request.size
+        self._large_bytes -= _large(request)
         self._count(request, -1)
 
     def _count(self, request: UserRequest, amount: int) -> None:

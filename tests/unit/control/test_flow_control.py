@@ -10,6 +10,7 @@ from admittance.api.configuration import UserLimits
 from admittance.control.flow_control import (
     ALL_WAITING_BYTES_MAX,
     FACT_BYTES_MAX,
+    IN_FLIGHT_BYTES,
     IN_FLIGHT_MAX,
     REQUEST_BYTES,
     SMALL_BYTES,
@@ -74,6 +75,21 @@ def test_large_facts_of_a_namespace_leave_a_quiet_one_its_turn() -> None:
     assert control.take() == [large[1]]
     control.dropped(large[1])
     assert control.take() == [large[-1], large[2]], "namespaces take turns"
+
+
+def test_large_fact_does_not_wait_for_a_stream_of_small_ones() -> None:
+    control = flow()
+    small = 10_000
+    for _ in range(3 * IN_FLIGHT_MAX):
+        control.arrive(asks("flood", size=small), 0)
+    flight = control.take()
+    assert sum(one.size for one in flight) > IN_FLIGHT_BYTES
+    large = asks("other", size=SMALL_BYTES + 1)
+    control.arrive(large, 0)
+    control.dropped(flight[0])
+    control.arrive(asks("flood", size=small), 0)
+    control.dropped(flight[1])
+    assert large in control.take()
 
 
 def test_quiet_namespace_is_next_when_the_first_fact_is_applied() -> None:
