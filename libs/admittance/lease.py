@@ -183,9 +183,12 @@ class LeaseState:
         self._held.pop(domain, None)
 
     def drop(self, domain: str) -> None:
-        """Removes a domain that no longer exists."""
+        """Removes a domain that no longer exists. If the domain exists again later, its newest
+        epoch must be read from the log before the domain is taken."""
         self._held.pop(domain, None)
         self._taking.discard(domain)
+        self._epochs.pop(domain, None)
+        self._echoes.pop(domain, None)
 
     def _heir(self, domain: str) -> str:
         # Highest random weight: every live instance computes the same heir without messages, and

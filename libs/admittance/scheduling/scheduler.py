@@ -138,6 +138,8 @@ class Scheduler:
                 workload_updates.undo(state, workload, found, self._state.now)
             found.owned = False
             state.busy.pop(found, None)
+            if not found.queues and not found.in_flight:
+                del state.domains[domain]
 
     def domains(self) -> set[str]:
         """Returns the names of all domains that have a ClusterQueue."""

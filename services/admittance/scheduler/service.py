@@ -267,13 +267,15 @@ class SchedulerService:
     # Leading. -----------------------------------------------------------------------
 
     async def lead(self) -> None:
-        """Takes the lead of domains without a live leader, when such domains appear."""
+        """Takes the lead of domains without a live leader, when such domains appear, and gives up
+        domains whose last ClusterQueue is gone."""
         await self._loaded.wait()
         await self._leading.watching.wait()
         throttle = LogThrottle()
         while True:
             self._leading.changed.clear()
             domains = self._core.domains()
+            self._leading.drop_others(domains)
             held = set(self._leading.lease.leads())
             for domain in self._core.owned() - held:
                 self._core.disown(domain)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from admittance.events.requests import Delete, DeleteReply
 from admittance.events.system import Epoch
 from admittance.lease import CONTROLLER
 from admittance.retry_timer.service import run as run_timer
@@ -25,7 +27,7 @@ from simulation.nats.network import SimulatedConnection
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.nats.leases import take_epoch
-from support.requests import apply, eventually, health, queues, submit, workload
+from support.requests import apply, ask, eventually, health, queues, submit, workload
 from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -85,6 +87,49 @@ async def test_a_recreated_domain_may_have_an_earlier_leader(cluster: Cluster, b
     await eventually(lambda: _leads(bus, "me", "queue-old"))
     assert (await read_epoch(bus, "queue-old"))[0] > epoch
     assert "another process" not in cluster.processes[1].log
+
+
+async def _deleted(bus: Bus, request: Delete) -> bool:
+    subject = f"admit.api.delete{'.ns' if request.namespace else ''}"
+    reply: DeleteReply = await ask(bus, subject, request, DeleteReply)
+    return not reply.error
+
+
+async def test_a_scheduler_gives_up_the_domain_of_a_deleted_queue(
+    cluster: Cluster, bus: Bus
+) -> None:
+    await cluster.start("workload-controller")
+    for instance in ("me", "you"):
+        await cluster.start("scheduler", instance)
+    await apply(bus, *queues("cq", cpu=4))
+
+    async def led() -> list[str]:
+        answers = [one for one in await health(bus) if one.service == "scheduler"]
+        return sorted(domain for one in answers for domain in one.leads)
+
+    async def leads(*domains: str) -> None:
+        async def so() -> bool:
+            return await led() == sorted(domains)
+
+        await eventually(so)
+
+    await leads("queue-cq")
+    for name in ("first", "second"):
+        await apply(bus, *queues("old", cpu=4))
+        await leads("queue-cq", "queue-old")
+        await submit(bus, [a_manifest(name, queue="lq-old")])
+        await eventually(lambda name=name: _admitted(bus, name))
+        said = {"namespace": "ns", "name": name, "revision": 0, "succeeded": True}
+        data = json.dumps(said).encode()
+        await bus.publish(Outgoing(f"admit.workload.finished.ns.{name}", data))
+        for request in (
+            Delete(kind="LocalQueue", namespace="ns", name="lq-old"),
+            Delete(kind="ClusterQueue", name="old"),
+        ):
+            await eventually(lambda request=request: _deleted(bus, request))
+        await leads("queue-cq")
+    await submit(bus, [a_manifest("after", queue="lq-cq")])
+    await eventually(lambda: _admitted(bus, "after"))
 
 
 async def test_a_foreign_epoch_does_not_end_the_instance_it_names(

@@ -127,3 +127,16 @@ def test_an_epoch_that_arrives_during_the_log_query_is_kept() -> None:
     taken(me, 7)
     assert not me.forgotten(D, 0)
     assert me.held(D) == 7
+
+
+def test_a_domain_that_is_gone_is_given_up_and_taken_again_as_the_log_says() -> None:
+    me = LeaseState("me")
+    taken(me, 7)
+    me.echoed(D, 7)
+    me.drop(D)
+    assert (me.leads(), me.fence(D), me.owner(D), me.known(D)) == ([], None, "", 0)
+    # The queue was created again: the epoch is read from the log.
+    me.epoch_seen(D, 7, "me")
+    assert me.domains_to_take([D]) == [Takeover(D, 7)]
+    assert me.took(D, 9)
+    assert me.fence(D) is None, "the echo of the earlier barrier does not count"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
@@ -263,6 +263,16 @@ class LeaderElector:
         self.lease.lost(domain)
         self.changed.set()
         await self._read([domain])
+
+    def drop_others(self, domains: Set[str]) -> None:
+        """Gives up and forgets every domain that is not among the given ones, because the domain no
+        longer exists. Call `drop_others` only while no `take` runs."""
+        for domain in self._known - domains:
+            self._known.discard(domain)
+            self._newest.pop(domain, None)
+            self._takes.pop(domain, None)
+            self._missed.discard(domain)
+            self.lease.drop(domain)
 
     def echoed(self, domain: str, epoch: int) -> bool:
         """Records that the barrier of the domain's epoch was echoed. Returns True if this instance
