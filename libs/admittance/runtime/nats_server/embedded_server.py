@@ -14,7 +14,6 @@ Files of the folder:
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import re
 import shutil
@@ -34,6 +33,7 @@ import structlog
 from admittance.access.server_config import quoted
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
+from admittance.runtime.nats_server import pid_lock
 from admittance.runtime.nats_server.own_folder import own_folder
 from admittance.runtime.nats_server.server_accounts import move_streams
 from admittance.runtime.nats_server.store_guard import lock_store, servers_of, serves, spawn
@@ -308,25 +308,19 @@ class EmbeddedServer:
         try:
             own_folder(self.data_dir)
             (self.data_dir / "nats").mkdir(exist_ok=True)
-            descriptor = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            self._lock = pid_lock.lock(self.data_dir / "lock")
+        except pid_lock.Held as held:
+            raise SetupError(
+                f"another `admit up` (pid {held.pid}) uses {self.data_dir}: "
+                "end it, or choose another folder with --data-dir"
+            ) from None
         except OSError as error:
             raise SetupError(
                 f"cannot write to the data folder {self.data_dir} ({error.strerror}): "
                 "choose another with --data-dir"
             ) from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(descriptor)
-            raise SetupError(
-                f"another `admit up` (pid {holder}) uses {self.data_dir}: "
-                "end it, or choose another folder with --data-dir"
-            ) from None
-        self._lock = descriptor
-        try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            pid_lock.write_pid(self._lock, os.getpid())
             free = shutil.disk_usage(self.data_dir).free
         except OSError as error:
             self.release_folder()

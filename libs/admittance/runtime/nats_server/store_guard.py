@@ -7,7 +7,6 @@ nats-server itself takes no lock.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import IO, Final
 import psutil
 
 from admittance.runtime.errors import SetupError
+from admittance.runtime.nats_server import pid_lock
 
 STORE_LOCK: Final = "nats.lock"
 
@@ -58,17 +58,13 @@ def servers_of(config: Path) -> Iterator[psutil.Process]:
 def lock_store(folder: Path) -> int:
     """Locks the store of the data folder. Returns the descriptor of the lock, for the server to
     inherit. Raises SetupError if a server has the lock, and OSError."""
-    descriptor = os.open(folder / STORE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-        os.close(descriptor)
+        return pid_lock.lock(folder / STORE_LOCK)
+    except pid_lock.Held as held:
         raise SetupError(
-            f"a nats-server (pid {pid}) of an earlier start still uses the streams of {folder}: "
-            "end it, then start again"
+            f"a nats-server (pid {held.pid}) of an earlier start still uses the streams of "
+            f"{folder}: end it, then start again"
         ) from None
-    return descriptor
 
 
 def spawn(
@@ -88,9 +84,7 @@ def spawn(
         )
     except OSError as error:
         raise SetupError(f"cannot start {command[0]}: {error.strerror}") from None
-    with suppress(
-        OSError
-    ):  # The next start then says "unknown"; a full disk is reported elsewhere.
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{child.pid}\n".encode(), 0)
+    # Without a pid the next start says "unknown". A full disk is reported elsewhere.
+    with suppress(OSError):
+        pid_lock.write_pid(lock, child.pid)
     return child
