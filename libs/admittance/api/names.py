@@ -26,6 +26,7 @@ _SUBDOMAIN = re.compile(SUBDOMAIN_PATTERN, re.ASCII)
 _QUALIFIED = re.compile(QUALIFIED_PATTERN, re.ASCII)
 _LABEL_VALUE = re.compile(LABEL_VALUE_PATTERN, re.ASCII)
 _KIND = re.compile(KIND_PATTERN, re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
 _ANNOTATIONS_MAX: Final = 256 * 1024
 
 
@@ -98,6 +99,24 @@ def kind_error(kind: str) -> str:
     """The error in the name of a kind."""
     valid = len(kind) <= LABEL_MAX and _KIND.fullmatch(kind) is not None
     return "" if valid else f"{shown(kind)} is not a kind: letters, digits and '-'"
+
+
+def variable_error(name: str) -> str:
+    """The error in the name of a variable, as Kubernetes and shells take it."""
+    if _VARIABLE.fullmatch(name):
+        return ""
+    return (
+        f"{shown(name)} is not the name of a variable: letters, digits, _ . and -, and no digit "
+        "first"
+    )
+
+
+def image_error(image: str) -> str:
+    """The error in the name of an image: engines would take it as an option or refuse it, or it
+    would be expanded."""
+    if image.isprintable() and " " not in image and "$" not in image and image[:1] not in ("", "-"):
+        return ""
+    return f"{shown(image)} is not the name of an image: no spaces, no $, and no - first"
 
 
 def code_of(error: str) -> str:

@@ -166,6 +166,7 @@ class Client:
             else:
                 if not command:
                     raise BadInput(LISTS["command"])
+                submissions.check_container(image, env or {})
                 if key is not None:
                     if name is not None:
                         raise BadInput(submissions.NAME_AND_KEY)
@@ -174,7 +175,7 @@ class Client:
                     command=command,
                     queue=queue,
                     name=name,
-                    requests=submissions.requests_of(cpu=cpu, memory=memory, gpu=gpu),
+                    requests=submissions.requests_of(cpu, memory, gpu),
                     count=count,
                     priority=priority,
                     priority_class=priority_class,

@@ -15,8 +15,10 @@ from admittance.cli.commands.program import invoke
         (["--cpu", "0.0001"], '--cpu "0.0001" is not a multiple of a thousandth of a cpu'),
         (["--max-time", "0.4s"], '--max-time "0.4s" must be a whole number of seconds, at least 1'),
         (["--max-time", "90.5"], '--max-time "90.5" must be a whole number of seconds'),
-        (["--env", "1A=b"], '--env "1A" is not the name of a variable'),
-        (["--env", "A B=c"], '--env "A B" is not the name of a variable'),
+        (["--env", "1A=b"], "--env '1A' is not the name of a variable"),
+        (["--env", "A B=c"], "--env 'A B' is not the name of a variable"),
+        (["--image", "a b"], "--image 'a b' is not the name of an image: no spaces"),
+        (["--image", "-v/:/host"], "--image '-v/:/host' is not the name of an image"),
         (["--env", "A=1", "--env", "A=2"], "--env A is given twice, as '1' and as '2'"),
         (["--label", "a=1", "--label", "a=2"], "--label a is given twice, as '1' and as '2'"),
     ],
@@ -26,3 +28,11 @@ def test_a_value_that_would_count_as_another_is_refused(
 ) -> None:
     assert invoke(["submit", *options, "--", "true"]) == 2
     assert capsys.readouterr().err.startswith(f"error: {said}")
+
+
+def test_an_option_for_commands_is_refused_beside_a_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for option in (["--cpu", "1"], ["--anyway"], ["--count", "2"], ["--max-time", "5m"]):
+        assert invoke(["submit", "-f", "x.yaml", *option]) == 2
+        assert "leave out the other options, except -q" in capsys.readouterr().err

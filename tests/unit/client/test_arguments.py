@@ -107,6 +107,12 @@ SAID: dict[str, Callable[[Client], object]] = {
         lambda c: c.events(since=NAIVE)
     ),
     "cpu [1] is not a text or a number": lambda c: c.submit(["x"], cpu=[1]),  # type: ignore[arg-type]
+    "image 'a b' is not the name of an image: no spaces, no $, and no - first": (
+        lambda c: c.submit(["x"], image="a b")
+    ),
+    "env '1A' is not the name of a variable: letters, digits, _ . and -, and no digit first": (
+        lambda c: c.submit(["x"], env={"1A": "b"})
+    ),
     "env: 1 is not a text": lambda c: c.submit(["x"], env={"A": 1}),  # type: ignore[dict-item]
     "env ['A=1'] is not a dict": lambda c: c.submit(["x"], env=["A=1"]),  # type: ignore[arg-type]
     "flavors 'spot' is not a list": lambda c: c.submit(["x"], flavors="spot"),

@@ -154,7 +154,7 @@ def test_an_image_alone_is_enough_for_an_engine() -> None:
     assert plan.sets[0].main[0].argv[-1] == "hello"
 
 
-@pytest.mark.parametrize("image", ["--privileged", "-v/:/host", "$(IMAGE)"])
+@pytest.mark.parametrize("image", ["--privileged", "-v/:/host", "$(IMAGE)", "a b"])
 def test_an_option_of_the_engine_is_not_an_image(image: str) -> None:
     with pytest.raises(CannotRun, match="is not the name of an image"):
         plan_docker(admitted({"name": "c", "image": image}), given={}, docker="docker", mark="m")

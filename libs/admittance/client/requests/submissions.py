@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.names import image_error, variable_error
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
 from admittance.api.reading.objects import encode
@@ -82,6 +83,18 @@ def check_whole(resource: str, typed: str | None, option: str) -> None:
     if exact.denominator != 1:
         least = "a thousandth of a cpu" if resource == "cpu" else "1"
         raise BadInput(f'{option} "{typed}" is not a multiple of {least}')
+
+
+def check_container(
+    image: str, env: Mapping[str, str], *, spelled: tuple[str, str] = ("image", "env")
+) -> None:
+    """Raises BadInput for an image and names of variables that no container can have. ``spelled``:
+    how the program names the two."""
+    if image and (error := image_error(image)):
+        raise BadInput(f"{spelled[0]} {error}")
+    for name in env:
+        if error := variable_error(name):
+            raise BadInput(f"{spelled[1]} {error}")
 
 
 async def workload_of_command(
@@ -326,10 +339,12 @@ async def _refuse_unknown_flavors(
         )
 
 
-def requests_of(**given: str | float | None) -> dict[str, str]:
-    """The requests of a command by resource, from ``cpu``, ``memory`` and ``gpu``. Raises
-    BadInput for an amount that would be rounded up."""
-    named = {"cpu": given.get("cpu"), "memory": given.get("memory"), GPU: given.get("gpu")}
+def requests_of(
+    cpu: str | float | None, memory: str | int | None, gpu: str | int | None
+) -> dict[str, str]:
+    """The requests of a command by resource. Raises BadInput for an amount that would be rounded
+    up."""
+    named = {"cpu": cpu, "memory": memory, GPU: gpu}
     asked = {resource: str(amount) for resource, amount in named.items() if amount is not None}
     for resource, amount in asked.items():
         check_whole(resource, amount, "gpu" if resource == GPU else resource)

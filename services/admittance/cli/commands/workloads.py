@@ -17,7 +17,7 @@ from admittance.cli.commands.arguments import (
     workload_options_with_output,
 )
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.options import Call, key_values, run, variables, with_options
+from admittance.cli.support.options import Call, key_values, run, with_options
 from admittance.cli.support.times import seconds_of, whole_seconds
 
 PANEL = "Workloads"
@@ -92,7 +92,7 @@ def submit(
     """Submit a workload: a command after --, or manifests with -f."""
     from admittance.api.reading.from_job import GPU
     from admittance.cli import submit
-    from admittance.client.requests.submissions import CommandOptions, check_whole
+    from admittance.client.requests.submissions import CommandOptions, check_container, check_whole
 
     wish = None
     described = (queue, name, cpu, memory, gpu, priority, priority_class, env, label, flavor, image)
@@ -100,7 +100,8 @@ def submit(
         if command:
             raise BadInput("either a command after --, or -f; not both")
         others = described[1:]
-        if any(word is not None for word in others) or count != 1 or max_time is not None:
+        described_here = any(word is not None for word in others) or anyway
+        if described_here or count != 1 or max_time is not None:
             raise BadInput(
                 "with -f the whole workload comes from the manifest; leave out the other options, "
                 "except -q"
@@ -111,6 +112,8 @@ def submit(
         asked = {"cpu": cpu, "memory": memory, GPU: gpu}
         for resource, option in (("cpu", "--cpu"), ("memory", "--memory"), (GPU, "--gpu")):
             check_whole(resource, asked[resource], option)
+        variables = key_values(env, "--env")
+        check_container(image or "", variables, spelled=("--image", "--env"))
         wish = CommandOptions(
             command=command,
             queue=queue,
@@ -120,7 +123,7 @@ def submit(
             priority=priority,
             priority_class=priority_class,
             image=image or "",
-            env=variables(env, "--env"),
+            env=variables,
             labels=key_values(label, "--label"),
             flavors=flavor or (),
             max_seconds=None if max_time is None else whole_seconds(max_time, "--max-time"),

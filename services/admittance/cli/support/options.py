@@ -4,7 +4,6 @@ The options may stand before or after the command name; an option after the name
 """
 
 import os
-import re
 import signal
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import closing, suppress
@@ -306,22 +305,6 @@ def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
             raise BadInput(f'{option} "{word}" is not KEY=VALUE')
         if found.setdefault(key, value) != value:
             raise BadInput(f"{option} {key} is given twice, as {found[key]!r} and as {value!r}")
-    return found
-
-
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
-
-
-def variables(words: Iterable[str] | None, option: str) -> dict[str, str]:
-    """``NAME=VALUE`` words as a dict. Raises BadInput for a name that Kubernetes and shells do not
-    take as one of a variable."""
-    found = key_values(words, option)
-    for name in found:
-        if not _VARIABLE.fullmatch(name):
-            raise BadInput(
-                f'{option} "{name}" is not the name of a variable: letters, digits, _ . and -, '
-                "and no digit first"
-            )
     return found
 
 

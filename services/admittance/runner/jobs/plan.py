@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from admittance.api.names import image_error
 from admittance.api.pods import Container, PodTemplate
 from admittance.api.reading.from_job import literal
 from admittance.api.validation.containers import check_containers
@@ -311,8 +312,8 @@ def _checked_image(container: Container, rules: JobRules) -> str:
     image = container.image
     if not image:
         raise CannotRun(f"container {container.name} names no image")
-    if image.startswith("-") or "$" in image:
-        raise CannotRun(f"container {container.name}: {image} is not the name of an image")
+    if error := image_error(image):
+        raise CannotRun(f"container {container.name}: {error}")
     rules.check_image(image)
     return image
 
