@@ -319,6 +319,7 @@ class Program(ABC):
 
         following = asyncio.ensure_future(follow())
         bus.nc.on_denied.append(on_denied)
+        bus.logs_denials = False
         try:
             yield ended
         finally:

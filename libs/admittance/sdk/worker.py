@@ -22,6 +22,7 @@ import structlog
 
 from admittance.events.codec import Undecodable, decode
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import PASSING
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.sdk.outbox import Outbox
@@ -66,6 +67,7 @@ class Worker(ABC, Generic[P]):
             room=max(4, 2 * program.concurrency),
             progress_seconds=progress_seconds,
         )
+        self._has_started = False
         self._stopping = False
 
     # Methods that a subclass defines. -----------------------------------------------------
@@ -106,7 +108,7 @@ class Worker(ABC, Generic[P]):
         program = self._program
         program.report_through(self.report)
         await run_until_stopped(
-            self._start(),
+            self._start(stop),
             (
                 self._outbox.run(),
                 self._consumer.keep(),
@@ -127,8 +129,14 @@ class Worker(ABC, Generic[P]):
         self._program.metrics.beat()
         return self._heartbeat()
 
-    async def _start(self) -> None:
+    async def _start(self, stop: asyncio.Event) -> None:
         await self._consumer.start()
+        with suppress(*PASSING):
+            # The server refuses what this login may not do before it answers the ping.
+            await self._bus.nc.flush()
+        if stop.is_set():
+            return
+        self._has_started = True
         log.info(f"{self._log_name}_started", **{self._program.log_field: self._program.name})
 
     async def _leave(self) -> None:
@@ -150,7 +158,8 @@ class Worker(ABC, Generic[P]):
         # their deliveries.
         await asyncio.sleep(0)
         await self._consumer.stop()
-        log.info(f"{self._log_name}_ended", handed_back=self._consumer.held)
+        if self._has_started:
+            log.info(f"{self._log_name}_ended", handed_back=self._consumer.held)
 
     def _on_message(self, message: IncomingMessage) -> None:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from admittance.access.users import User
 from admittance.checks import AdmissionCheckController, Ready
@@ -68,8 +69,12 @@ async def url(
 async def test_a_program_without_a_login_ends_with_the_command_that_makes_one(
     url: str, program: Program, command: str
 ) -> None:
-    with pytest.raises(SetupError, match="ADMIT_NATS_CREDS=FILE") as ended:
+    with (
+        pytest.raises(SetupError, match="ADMIT_NATS_CREDS=FILE") as ended,
+        capture_logs() as logged,
+    ):
         await within(program.serve(url))
+    assert logged == []
     why = r"the login that it uses may not read its requests|nats://\S+ demands credentials"
     said = (
         rf"the \w+ \S+ has no login of its own, and ({why}): make one with `{re.escape(command)}`, "
@@ -89,8 +94,12 @@ async def test_a_check_with_the_login_of_an_admin_ends_with_the_command_that_mak
     server = ConfiguredServer(tmp_path / "server", users + 'jetstream { store_dir: "STORE" }\n')
     await server.start()
     try:
-        with pytest.raises(SetupError, match="ADMIT_NATS_CREDS=FILE") as ended:
+        with (
+            pytest.raises(SetupError, match="ADMIT_NATS_CREDS=FILE") as ended,
+            capture_logs() as logged,
+        ):
             await within(a_check().serve(server.url(), creds=str(creds)))
     finally:
         server.stop()
     assert CHECK in str(ended.value)
+    assert logged == []

@@ -82,7 +82,8 @@ message of another batch, and for its last."""
 
 class Bus:
     """One connection to the bus, made by `connect`. ``reconnected``: functions to call after each
-    reconnect; ``login_refused``: functions to call when this login may not connect again.
+    reconnect; ``login_refused``: functions to call when this login may not connect again;
+    ``logs_denials``: False if the program ends with an error at the first missing right.
     """
 
     nc: Connection
@@ -93,6 +94,7 @@ class Bus:
         self.heartbeat_seconds = HEARTBEAT_SECONDS
         self.refused: AccessDenied | None = None
         """Why the server refuses to let this login connect again; None while it is connected."""
+        self.logs_denials = True
         self._up = asyncio.Event()
         self._closing = False
         self._inbox = ""
@@ -148,6 +150,8 @@ class Bus:
         # Each attempt to reconnect may fail with the same error, which is logged once a minute. A
         # missing permission is logged once, and `admit doctor` shows the missing permission later.
         text, denied = repr(error), isinstance(error, PermissionDenied)
+        if denied and not self.logs_denials:
+            return
         throttle = LogThrottle(float("inf")) if denied else LogThrottle()
         if self._throttles.setdefault(text, throttle).due(clock.monotonic()):
             log.warning("permission_denied" if denied else "bus_error", error=str(error) or text)
