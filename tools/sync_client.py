@@ -1,4 +1,5 @@
-"""Writes `admittance.client.sync_client`: the methods of `Client` and `Job` without ``await``.
+"""Writes `sync_client` and `sync_job` of `admittance.client`: the methods of `Client` and `Job`
+without ``await``.
 
 ``python -m tools.sync_client``. Signatures and docstrings are those of `client.py` and `job.py`.
 """
@@ -14,12 +15,11 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "libs" / "admittance" / "client"
-TARGET: Final = FOLDER / "sync_client.py"
-SOURCES: Final = {"Job": FOLDER / "job.py", "Client": FOLDER / "client.py"}
+NAMES: Final = ("Job", "Client")
 
-HEAD: Final = '''"""`SyncClient` and `SyncJob`: `Client` and `Job` for programs without a loop.
+HEAD: Final = '''"""`Sync{name}`: `{name}` for programs without a loop.
 
-Made by ``python -m tools.sync_client``; edit `client.py` and `job.py` instead.
+Made by ``python -m tools.sync_client``; edit `{source}` instead.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from __future__ import annotations
 {imports}
 
 
-class SyncJob:
-    """{job}"""
+class Sync{name}:
+    """{about}"""
+'''
+
+JOB: Final = """
 
     def __init__(self, thread: LoopThread, job: Job) -> None:
         self._thread = thread
@@ -37,11 +40,9 @@ class SyncJob:
     def __repr__(self) -> str:
         return f"<{{type(self).__name__}} {{self.namespace}}/{{self.name}}>"
 
-{job_methods}
+{methods}"""
 
-class SyncClient:
-    """{client}"""
-
+CLIENT: Final = '''
     def __init__(self, thread: LoopThread, client: Client) -> None:
         self._thread = thread
         self._inner = client
@@ -57,9 +58,9 @@ class SyncClient:
         """{close}"""
         self._thread.end()
 
-{client_methods}'''
+{methods}'''
 
-CLIENT: Final = """A connection to the system, as `Client` is, whose methods return results
+ABOUT_CLIENT: Final = """A connection to the system, as `Client` is, whose methods return results
     without ``await``. `connect` makes one; it is closed at the end of ``with``, or when Python
     ends.
 
@@ -72,6 +73,7 @@ from admittance.client.calls import LoopThread
 from admittance.client.client import Client
 from admittance.client.job import Job
 """
+SYNC_JOB: Final = "from admittance.client.sync_job import SyncJob\n"
 
 
 def methods(cls: ast.ClassDef) -> Iterator[str]:
@@ -121,38 +123,40 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return whole + "".join(f"        {line.removeprefix(' ' * 8)}\n" for line in body.split("\n"))
 
 
-def written() -> str:
+def target(name: str) -> Path:
+    """The module with the class ``Sync<name>``."""
+    return FOLDER / f"sync_{name.lower()}.py"
+
+
+def written(name: str) -> str:
     """The text of the module, before it is formatted."""
-    trees = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
-    classes = {
-        name: next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
-        for name, tree in trees.items()
-    }
+    source = FOLDER / f"{name.lower()}.py"
+    tree = ast.parse(source.read_text())
+    cls = next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
     imports = "".join(
         f"{ast.unparse(one)}\n"
-        for tree in trees.values()
         for one in tree.body
         if isinstance(one, ast.Import | ast.ImportFrom) and "__future__" not in ast.unparse(one)
     )
-    job = ast.get_docstring(classes["Job"], clean=False)
     close = next(
-        ast.get_docstring(one, clean=False)
-        for one in classes["Client"].body
-        if isinstance(one, ast.AsyncFunctionDef) and one.name == "close"
+        (one for one in cls.body if isinstance(one, ast.AsyncFunctionDef) and one.name == "close"),
+        None,
     )
-    return HEAD.format(
-        imports=IMPORTS + imports,
-        job=job,
-        close=close,
-        client=CLIENT,
-        job_methods="\n".join(methods(classes["Job"])),
-        client_methods="\n".join(methods(classes["Client"])),
+    head = HEAD.format(
+        name=name,
+        source=source.name,
+        imports=IMPORTS + (SYNC_JOB if name == "Client" else "") + imports,
+        about=ABOUT_CLIENT if name == "Client" else ast.get_docstring(cls, clean=False),
+    )
+    return head + {"Job": JOB, "Client": CLIENT}[name].format(
+        close=ast.get_docstring(close, clean=False) if close is not None else "",
+        methods="\n".join(methods(cls)),
     )
 
 
-def formatted(text: str) -> str:
-    """The text as ruff leaves it, without imports that it does not use."""
-    name = str(TARGET.relative_to(ROOT))
+def formatted(text: str, path: Path) -> str:
+    """The text of the module as ruff leaves it, without imports that it does not use."""
+    name = str(path.relative_to(ROOT))
     ruff = [sys.executable, "-m", "ruff"]
     for words in (
         ["check", "--fix", "--quiet", "--select", "F401,I", "--stdin-filename", name, "-"],
@@ -166,4 +170,5 @@ def formatted(text: str) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(formatted(written()))
+    for each in NAMES:
+        target(each).write_text(formatted(written(each), target(each)))

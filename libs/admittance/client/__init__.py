@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from admittance.client.job import Job
     from admittance.client.requests.objects import BucketObject, Change
     from admittance.client.requests.waits import Result
-    from admittance.client.sync_client import SyncClient, SyncJob
+    from admittance.client.sync_client import SyncClient
+    from admittance.client.sync_job import SyncJob
     from admittance.runtime.nats.connection_options import ConnectionOptions
 
 __all__ = [
@@ -65,7 +66,7 @@ _HOMES = {
     "Job": "admittance.client.job",
     "Result": "admittance.client.requests.waits",
     "SyncClient": "admittance.client.sync_client",
-    "SyncJob": "admittance.client.sync_client",
+    "SyncJob": "admittance.client.sync_job",
 }
 """The module of each public name that is not an error."""
 

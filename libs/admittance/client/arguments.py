@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -65,6 +65,7 @@ _WORDS: Final[Mapping[object, str]] = {
     int: "a whole number",
     float: "a number",
     datetime: "a datetime",
+    date: "a date",
     Mapping: "a dict",
     Sequence: "a list",
     Iterable: "a list",
@@ -185,6 +186,9 @@ def _is_a(value: object, kind: Any) -> bool:
         return isinstance(value, (int, kind)) and not isinstance(value, bool)
     if kind is datetime:
         return isinstance(value, datetime) and value.tzinfo is not None
+    if kind is date:
+        # A datetime is a date of Python, but its day depends on its time zone.
+        return isinstance(value, date) and not isinstance(value, datetime)
     if kind in (Sequence, Iterable):
         return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
     return isinstance(value, kind)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from datetime import datetime
-from types import TracebackType
+from datetime import date, datetime
 from typing import Any, Final
 
 from admittance.client import opening
-from admittance.client.arguments import LISTS, at_least, checked_methods, not_default, words
+from admittance.client.arguments import at_least, checked_methods, not_default, words
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
@@ -31,6 +30,7 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.manifests import Manifests, only_run
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.submissions import CommandOptions
+from admittance.events.reading_requests import UsageReply
 from admittance.events.requests import (
     Applied,
     DeleteReply,
@@ -96,12 +96,7 @@ class Client:
     async def __aenter__(self) -> Client:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -164,15 +159,9 @@ class Client:
                 workload, told = only_run(manifest, space, queue, link.user, key)
                 fit = None
             else:
-                if not command:
-                    raise BadInput(LISTS["command"])
-                submissions.check_container(image, env or {})
-                if key is not None:
-                    if name is not None:
-                        raise BadInput(submissions.NAME_AND_KEY)
-                    name = submissions.name_of_key(space, link.user, key)
+                told = ()
                 options = CommandOptions(
-                    command=command,
+                    command=command or (),
                     queue=queue,
                     name=name,
                     requests=submissions.requests_of(cpu, memory, gpu),
@@ -185,11 +174,9 @@ class Client:
                     max_seconds=max_seconds,
                     flavors=flavors,
                 )
-                workload = await submissions.workload_of_command(link, options, space)
-                told = ()
-                if key is not None and await submissions.is_present(link, workload, key):
-                    anyway = True
-                fit = await submissions.refuse_misfit(link, workload, anyway=anyway)
+                workload, fit = await submissions.fitting_command(
+                    link, options, space, key=key, anyway=anyway
+                )
             created = await submissions.submit(link, workload, key or "")
             meta = workload.metadata
             told = (*told, *await warnings.about(link, workload, fit))
@@ -468,6 +455,26 @@ class Client:
         async with self._calls.call() as link:
             query = Queues(cluster_queue=cluster_queue, cohort=cohort)
             return await questions.queues_that_exist(link, query, namespace)
+
+    async def usage(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> UsageReply:
+        """How much quota workloads held, for how long, and what came of them: a sum for each value
+        of the words ``by``, or one of all.
+
+        ``by``: cluster-queue, namespace, queue, user, flavor. ``since``, ``until``: the first and
+        the last day, in UTC; by default the first of the month of the last day, and today.
+        """
+        async with self._calls.call() as link:
+            questions.check_by(words(by))
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
+            return await questions.usage(link, words(by), since, until, space)
 
     # ------------------------------------------------------------------------------------
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tools.sync_client import TARGET, formatted, written
+from tools.sync_client import NAMES, formatted, target, written
 
 from admittance.client import Client, Job, SyncClient, SyncJob
 
 
 def test_the_sync_client_is_made_from_the_client() -> None:
-    assert TARGET.read_text() == formatted(written())
+    for name in NAMES:
+        assert target(name).read_text() == formatted(written(name), target(name))
 
 
 def test_the_sync_client_has_every_method_of_the_client() -> None:

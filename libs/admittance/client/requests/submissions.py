@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
 from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, Workload
 from admittance.client import kinds
+from admittance.client.arguments import LISTS
 from admittance.client.errors import BadInput, NotAllowed, NotFound, Refused, RequestFailed
 from admittance.client.requests import changes
 from admittance.client.requests.link import Link
@@ -349,6 +351,25 @@ def requests_of(
     for resource, amount in asked.items():
         check_whole(resource, amount, "gpu" if resource == GPU else resource)
     return asked
+
+
+async def fitting_command(
+    link: Link, options: CommandOptions, namespace: str, *, key: str | None, anyway: bool
+) -> tuple[Workload, FitReply | None]:
+    """The workload of a command, named by the key if there is one, and the scheduler's answer about
+    it. Raises BadInput, and what `refuse_misfit` raises; a command that was submitted with the key
+    before is not refused again."""
+    if not options.command:
+        raise BadInput(LISTS["command"])
+    check_container(options.image, options.env)
+    if key is not None:
+        if options.name is not None:
+            raise BadInput(NAME_AND_KEY)
+        options = dataclasses.replace(options, name=name_of_key(namespace, link.user, key))
+    workload = await workload_of_command(link, options, namespace)
+    if key is not None and await is_present(link, workload, key):
+        anyway = True
+    return workload, await refuse_misfit(link, workload, anyway=anyway)
 
 
 # Submitting, once however often it is repeated. -----------------------------------------
