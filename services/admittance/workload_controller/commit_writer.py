@@ -403,8 +403,9 @@ GUARD_KEY: Final = "_admittance.manifests"
 
 GUARD_PAUSE_SECONDS: Final = 0.02
 GUARD_ANSWER_SECONDS: Final = 1.0
+GUARD_ANSWER_SECONDS_MAX: Final = 10.0
 """How long the first move of the guard waits for an answer, since a leader of the bucket that is
-lost never gives one; each further attempt waits twice as long.
+lost never gives one; each further attempt waits twice as long, up to the longest wait.
 """
 
 
@@ -438,7 +439,7 @@ class WriteGuard:
             except StaleRevision:
                 pass
             except Unavailable:
-                patience *= 2
+                patience = min(2 * patience, GUARD_ANSWER_SECONDS_MAX)
                 # The attempt is repeated: until the guard is moved, the bucket could still store an
                 # earlier write.
                 await asyncio.sleep(GUARD_PAUSE_SECONDS)

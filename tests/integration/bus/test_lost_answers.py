@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 from nats.aio.client import Srv
 
+from admittance.control.commit import Put
 from admittance.runtime import clock
 from admittance.runtime.bus import bus as bus_module
 from admittance.runtime.bus import history
 from admittance.runtime.bus.bucket import get, get_directly, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.puller import Puller
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import Refused, StaleRevision, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import echo_key, write_echoes
 from admittance.runtime.leader.leader_elector import LeaderElector
@@ -26,7 +27,7 @@ from admittance.runtime.nats.connection import Connection
 from admittance.runtime.nats.opening import CLUSTER_PING_SECONDS, PING_SECONDS
 from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload_controller import commit_writer
-from admittance.workload_controller.commit_writer import GUARD_KEY, WriteGuard
+from admittance.workload_controller.commit_writer import GUARD_KEY, WorkloadWriter, WriteGuard
 from support.servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus
@@ -88,6 +89,40 @@ async def test_the_guard_moves_at_the_second_attempt_without_an_answer(bus: Bus)
     found = await get(bus, GUARD_KEY)
     assert found is not None
     assert found.value == b"7"
+
+
+def puts() -> list[Outgoing]:
+    return [put_message(key, b"new", expected=0) for key in ("workload.a.one", "workload.a.two")]
+
+
+@pytest.mark.usefixtures("_first_is_lost")
+async def test_a_batch_of_puts_without_an_answer_is_sent_again(bus: Bus) -> None:
+    assert await within(bus.atomic(puts())) == 2
+
+
+@pytest.mark.usefixtures("_first_is_lost")
+async def test_a_family_is_written_at_the_second_attempt_without_an_answer(bus: Bus) -> None:
+    writer = WorkloadWriter(bus, finished_seconds=60.0)
+    group = [Put(f"workload.a.{name}", 0, None, 1, group=1) for name in ("parent", "variant")]
+    outcomes = await within(writer.write(group))
+    assert [outcome for _, outcome in outcomes] == [1, 2]
+
+
+async def test_of_a_batch_whose_first_copy_was_stored_without_an_answer_nothing_is_known(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, lost = bus._send_batch, [True]
+
+    async def loses_first_answer(*arguments: Any, **named: Any) -> int | Refused | None:
+        answer = await send(*arguments, **named)
+        return None if lost and not lost.clear() else answer
+
+    monkeypatch.setattr(bus, "_send_batch", loses_first_answer)
+    with pytest.raises(Unavailable, match="it is unknown whether"):
+        await within(bus.atomic(puts()))
+    # Without a lost answer it is known that nothing is stored.
+    with pytest.raises(StaleRevision):
+        await within(bus.atomic(puts()))
 
 
 @pytest.mark.usefixtures("_first_is_lost")

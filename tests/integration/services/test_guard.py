@@ -8,10 +8,11 @@ import pytest
 
 from admittance.events.facts import Deactivated
 from admittance.runtime.bus import bucket
-from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import StaleRevision, Superseded
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.errors import StaleRevision, Superseded, Unavailable
 from admittance.workload.bucket_reader import read
 from admittance.workload.stored import head
+from admittance.workload_controller import commit_writer
 from admittance.workload_controller.commit_writer import CommitWriter, WorkloadWriter, WriteGuard
 from admittance.workload_controller.journal import (
     HistoryRecorder,
@@ -64,6 +65,24 @@ async def test_an_epoch_that_is_not_in_the_log_supersedes_no_leader(bus: Bus) ->
     guard = WriteGuard(bus, 1)
     await guard.take()
     await guard.write([bucket.put_message(KEY, b"1", expected=0)])
+
+
+async def test_a_guard_never_waits_long_for_one_answer(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, waits = bus.publish, list[float]()
+
+    async def refused_for_hours(message: Outgoing, *, timeout: float) -> int:
+        waits.append(timeout)
+        if len(waits) < 2_000:
+            raise Unavailable("no connection")
+        return await publish(message)
+
+    monkeypatch.setattr(bus, "publish", refused_for_hours)
+    monkeypatch.setattr(commit_writer, "GUARD_PAUSE_SECONDS", 0.0)
+    await WriteGuard(bus, 1).take()
+    assert waits[:5] == [1.0, 2.0, 4.0, 8.0, 10.0]
+    assert max(waits) == 10.0
 
 
 async def test_the_leader_writes_back_a_workload_that_became_unreadable(bus: Bus) -> None:

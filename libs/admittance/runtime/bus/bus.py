@@ -22,12 +22,14 @@ from admittance.runtime.errors import (
     Busy,
     Refused,
     Repeated,
+    StaleRevision,
     TooBig,
     Unavailable,
     refusal,
 )
 from admittance.runtime.nats.connection import Connection, PermissionDenied
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.runtime.nats.jetstream import BATCH_MAX as BATCH_MAX
 from admittance.runtime.nats.jetstream import EXPECTED as EXPECTED
 from admittance.runtime.nats.jetstream import FENCE as FENCE
 from admittance.runtime.nats.jetstream import MESSAGE_ID as MESSAGE_ID
@@ -36,6 +38,8 @@ from admittance.runtime.nats.jetstream import (
     PendingAcks,
     answer_to,
     ask_jetstream,
+    check_batch,
+    expects_revision,
     fence_groups,
     is_unknown,
     only_fences,
@@ -49,8 +53,6 @@ from admittance.runtime.nats.protocol import frame
 from admittance.runtime.tasks import task_group
 from admittance.runtime.telemetry.logger import LogThrottle, logger
 
-BATCH_MAX: Final = 1000
-"""The most messages in one atomic batch; the server's limit."""
 WINDOW: Final = 1000
 """The most messages of one `publish_all` that are in flight at once. More messages in flight are
 not faster, and the server's queue per stream holds 10,000 messages of all clients together.
@@ -283,36 +285,30 @@ class Bus:
     async def atomic(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> int:
         """Publishes all messages or none, to one stream. Returns the sequence of the last message.
 
-        Every message may expect its own revision; a StaleRevision does not say which revision was
-        wrong. A batch may have at most `BATCH_MAX` messages. Raises Refused or Unavailable if the
-        messages are not stored.
+        Every message may expect its own revision; a StaleRevision does not say which one was wrong.
+        A batch that expects a revision cannot be stored twice, so it is sent again every
+        `RESEND_SECONDS` until an answer comes. A batch may have at most `BATCH_MAX` messages.
+        Raises Refused if the messages are not stored, and Unavailable if that is unknown.
         """
-        if not messages:
-            raise ValueError("an atomic batch needs at least one message")
+        check_batch(messages)
         if len(messages) == 1:
             return await self.publish(messages[0], timeout=timeout)
-        expecting = [m.subject for m in messages if m.headers and EXPECTED in m.headers]
-        if len(expecting) != len(set(expecting)) and not only_fences(messages):
-            # The server would refuse such a batch as busy (10164) at every attempt.
-            raise ValueError("a batch expects two revisions of one key")
-        if len(messages) > BATCH_MAX:
-            raise TooBig(0, f"{len(messages)} messages in one batch, {BATCH_MAX} are allowed")
         deadline = clock.monotonic() + timeout
-        pause = 0.005
+        pause, resend, is_unsure = 0.005, any(map(expects_revision, messages)), False
+        unsure = Unavailable(f"it is unknown whether the batch of {messages[0].subject} was stored")
         async with self._batches:
             while True:
                 await self.connected(max(0.0, deadline - clock.monotonic()))
-                answer = await self._send_batch(messages, deadline)
-                if answer is None:
-                    raise Unavailable("the connection broke while a batch was committed")
+                answer = await self._send_batch(messages, deadline, resend=resend)
                 if isinstance(answer, int):
                     return int(answer)
-                if not isinstance(answer, Busy):
-                    raise answer
-                if clock.monotonic() + pause > deadline:
-                    if is_unknown(answer):
-                        raise Unavailable(f"no stream answered in time for {messages[0].subject}")
-                    raise answer
+                if answer is None or (isinstance(answer, Busy) and is_unknown(answer)):
+                    is_unsure = True
+                elif not isinstance(answer, Busy):
+                    raise unsure if is_unsure and isinstance(answer, StaleRevision) else answer
+                is_over = clock.monotonic() + pause > deadline
+                if is_over or (answer is None and not resend):
+                    raise unsure if is_unsure or answer is None else answer
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 0.2)
 
@@ -389,8 +385,9 @@ class Bus:
         """With ``resend``, the method returns None if no answer has come after `RESEND_SECONDS`."""
         batch = chance.token_hex(12)
         acks = PendingAcks(messages[-1:], fenced=only_fences(messages))
-        if resend:
-            acks.give_up_at = clock.monotonic() + RESEND_SECONDS
+        again = clock.monotonic() + RESEND_SECONDS
+        if resend and again < deadline:
+            acks.give_up_at = again
         blobs: list[bytes] = []
         limit = self.nc.max_payload
         for number, message in enumerate(messages, 1):

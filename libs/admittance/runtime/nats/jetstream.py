@@ -25,6 +25,7 @@ from admittance.runtime.errors import (
     NoAnswer,
     NoResponders,
     Refused,
+    TooBig,
     Unavailable,
     refusal,
 )
@@ -59,12 +60,34 @@ def repeatable(message: Outgoing) -> bool:
     )
 
 
+def expects_revision(message: Outgoing) -> bool:
+    """Whether the message expects a revision of its own key, which changes when it is stored."""
+    headers = message.headers
+    return headers is not None and EXPECTED in headers and FENCE not in headers
+
+
 def only_fences(messages: Sequence[Outgoing]) -> bool:
     """Whether these messages have fences and no expected revisions, so that the error "wrong
     sequence" means a stale fence.
     """
     expecting = [m.headers for m in messages if m.headers and EXPECTED in m.headers]
     return bool(expecting) and all(FENCE in headers for headers in expecting)
+
+
+BATCH_MAX: Final = 1000
+"""The most messages in one atomic batch; the server's limit."""
+
+
+def check_batch(messages: Sequence[Outgoing]) -> None:
+    """Raises ValueError or TooBig if the messages cannot be one atomic batch."""
+    if not messages:
+        raise ValueError("an atomic batch needs at least one message")
+    if len(messages) > BATCH_MAX:
+        raise TooBig(0, f"{len(messages)} messages in one batch, {BATCH_MAX} are allowed")
+    expecting = [one.subject for one in messages if one.headers and EXPECTED in one.headers]
+    if len(expecting) != len(set(expecting)) and not only_fences(messages):
+        # The server would refuse such a batch as busy (10164) at every attempt.
+        raise ValueError("a batch expects two revisions of one key")
 
 
 def fence_groups(messages: Sequence[Outgoing]) -> dict[tuple[str, str], list[int]]:
