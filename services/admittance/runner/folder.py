@@ -37,7 +37,6 @@ import msgspec
 import structlog
 
 from admittance.runner.disk.trash import throw_away, trash_of
-from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runner.processes import ProcessRef
 from admittance.runtime import chance
@@ -333,27 +332,33 @@ class DataFolder:
         at ``boot_seconds``."""
         # The file is written in place: a disk without room has no room for another file, and the
         # shims would end all jobs.
-        file = os.open(self.lease, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            os.pwrite(file, f"{boot_seconds!r:<{LEASE_BYTES}}".encode(), 0)
+            file = os.open(self.lease, flags, 0o600)
+            try:
+                os.pwrite(file, f"{boot_seconds!r:<{LEASE_BYTES}}".encode(), 0)
+                os.ftruncate(file, LEASE_BYTES)
+            finally:
+                os.close(file)
         except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
+            # Without a renewed lease the shims end their jobs before the claims expire.
             log.warning("lease_not_renewed", folder=str(self.root), error=error.strerror)
-        finally:
-            os.close(file)
 
     def folder_of(self, identity: RunIdentity) -> RunFolder:
         return RunFolder(_path_of(self.root, identity.key), identity)
 
     def runs(self) -> Iterator[RunFolder]:
-        """Returns every run of the runner, open or closed; removes folders that are not runs."""
+        """Returns every run of the runner, open or closed; removes folders that are not runs. A run
+        that cannot be read, for example because its job took the right away, is left out."""
         for path in sorted((self.root / "runs").iterdir()):
             try:
                 identity = _identity.decode(_read(path / "spec.json", SPEC_BYTES))
             except (FileNotFoundError, NotADirectoryError, NotPlain, msgspec.MsgspecError):
                 if not (path / "earlier.json").exists():
                     throw_away(path, trash_of(self.root))
+                continue
+            except OSError as error:
+                log.warning("run_not_readable", folder=str(path), error=error.strerror)
                 continue
             yield RunFolder(path, identity)
 

@@ -184,14 +184,18 @@ class DockerExecutor:
 
 async def _ask(seconds: float, *argv: str) -> tuple[int, str]:
     """The exit status of a program, and the last line of its standard error. A program that takes
-    longer than so many seconds is killed, and has the status 124."""
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    longer than so many seconds is killed, and has the status 124; one that cannot be started, such
+    as a client that is being replaced, has the status 127."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return 127, f"cannot start {argv[0]}: {error.strerror}"
     try:
         async with asyncio.timeout(seconds):
             _, errors = await process.communicate()

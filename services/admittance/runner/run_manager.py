@@ -121,7 +121,8 @@ class RunManager:
         """For each run that was told to stop: when its shim counts as hung, in seconds since
         boot."""
         self.without_room: set[str] = set()
-        """Runs whose start or stop is not in the data folder yet, because its disk is full."""
+        """Runs of which the data folder does not have the start or stop yet, mostly because its
+        disk is full. Their shims do not start."""
         self.ending: set[str] = set()
         """Runs without a shim whose processes are being ended."""
         self._admitted: dict[str, Admitted] = {}
@@ -275,7 +276,8 @@ class RunManager:
             found = self.folder.folder_of(identity)
             found.write(spec_of(plan, identity, self.folder, self.ttl))
         except OSError as error:
-            if self._lacks_room(key, error):
+            if error.errno in NO_ROOM:
+                self._try_later(key, error)
                 self.launcher.wait_for_room(key)
                 return
             raise SetupError(
@@ -301,7 +303,7 @@ class RunManager:
         self._track(asyncio.create_task(self.launch(found), name=f"launch {key}"))
 
     def try_again(self, key: str) -> None:
-        """Starts or stops a run for which the disk had no room, unless it has ended since."""
+        """Starts or stops a run that could not be written, unless it has ended since."""
         run = self.runs.get(key)
         if run is not None and run.stage is Stage.STARTING:
             self._start(key)
@@ -310,19 +312,20 @@ class RunManager:
         else:
             self.without_room.discard(key)
 
-    def _lacks_room(self, key: str, error: OSError) -> bool:
-        """Whether the disk of the data folder is full; then the run is tried again later."""
-        if error.errno not in NO_ROOM:
+    def _try_later(self, key: str, error: OSError) -> bool:
+        """Notes a run that cannot be written now; returns whether it is the first attempt."""
+        if key in self.without_room:
             return False
-        if key not in self.without_room:
-            log.warning("disk_full", run=key, folder=str(self.folder.root))
-            self.without_room.add(key)
+        event = "disk_full" if error.errno in NO_ROOM else "run_not_written"
+        log.warning(event, run=key, folder=str(self.folder.root), error=error.strerror)
+        self.without_room.add(key)
         return True
 
     async def launch(self, found: RunFiles) -> None:
         """Starts a shim for the run, unless the run must wait or has ended."""
         self.launcher.set_problem(await self.executor.problem())
-        if self.folders.get(found.identity.key) is found:
+        key = found.identity.key
+        if self.folders.get(key) is found and key not in self.without_room:
             await self.launcher.launch(found)
 
     def _earlier_result(self, run: Run) -> RunFiles | None:
@@ -358,9 +361,7 @@ class RunManager:
             return  # the folder of the run was removed: `run_checks` ends the run
         except OSError as error:
             # A shim that has not started yet would not know of the stop.
-            if not self._lacks_room(key, error):
-                raise
-            if not self.launcher.has_started(key):
+            if not (self._try_later(key, error) and self.launcher.has_started(key)):
                 return
         log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
         if self.launcher.stop(found):

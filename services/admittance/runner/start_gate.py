@@ -188,8 +188,10 @@ class GatedShims:
 
     def set_problem(self, problem: str) -> None:
         """Holds back all runs that have not started while the executor has a problem."""
-        if problem != self._gate.problem:
+        if problem and problem != self._gate.problem:
             log.warning("executor_problem", problem=problem)
+        elif self._gate.problem and not problem:
+            log.info("executor_works_again")
         self._gate.problem = problem
 
     async def launch(self, run: RunFiles) -> None:

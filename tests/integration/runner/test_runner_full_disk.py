@@ -1,4 +1,4 @@
-"""A runner whose disk is full: jobs wait for room, and nothing else ends."""
+"""A runner on a full disk: jobs wait for room, and nothing else ends."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from admittance.runner.folder import RunFolder
-from integration.runner.harness import running_testbed, until
+from admittance.runner.jobs.job_limits import JobLimits
+from integration.runner.harness import OWN_RULES, running_testbed, until
 
 
 class FullDisk:
@@ -55,3 +57,26 @@ async def test_jobs_start_and_stop_on_a_full_disk_without_an_end_of_the_runner(
         await testbed.admit("later", "echo hi")
         disk.is_full = False
         assert (await testbed.wait_for_fact("finished", "later")).succeeded
+
+
+async def test_a_job_that_is_stopped_on_a_full_disk_before_its_start_never_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(monkeypatch)
+    monkeypatch.setattr("admittance.runner.service.CHECK_SECONDS", 0.05)
+    rules = msgspec.structs.replace(OWN_RULES, limits=JobLimits(pods=1, free_space=0))
+    async with running_testbed(tmp_path) as testbed, testbed.runner(rules=rules):
+        first = await testbed.admit("first", "sleep 60")
+        await testbed.wait_for_fact("started", "first")
+        second = await testbed.admit("second", f"touch {tmp_path}/started; sleep 60")
+        await until(lambda: len(list(tmp_path.glob("a/runner/runs/*"))) == 2, "its folder")
+        disk.is_full = True
+        evicted = await testbed.evict("second", second)
+        await until(lambda: disk.refused > 0, "an attempt to stop")
+        await testbed.evict("first", first)
+        await testbed.wait_for_fact("stopped", "first")
+        before = disk.refused
+        await until(lambda: disk.refused > before + 2, "further attempts")
+        disk.is_full = False
+        assert (await testbed.wait_for_fact("stopped", "second")).revision == evicted
+        assert not (tmp_path / "started").exists()

@@ -124,6 +124,49 @@ def test_a_full_disk_keeps_lines_of_the_journal_for_the_next_attempt(
     assert (tmp_path / "journal").read_text() == '{"e": "up"}\n{"e": "ready"}\n'
 
 
+def test_lines_are_durable_only_after_a_sync_that_the_disk_had_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = []
+
+    def has_no_room_at_first(file: int) -> None:
+        syncs.append(file)
+        if len(syncs) == 1:
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr("admittance.runner.jobs.journal.os.fsync", has_no_room_at_first)
+    journal = JournalWriter(str(tmp_path))
+    journal.write({"e": "up"}, durable=True)
+    assert not journal.flush("/nowhere", "k")
+    assert journal.flush("/nowhere", "k")
+    assert journal.flush("/nowhere", "k")
+    assert len(syncs) == 2
+    assert (tmp_path / "journal").read_text() == '{"e": "up"}\n'
+
+
+def test_what_a_job_puts_in_place_of_the_lease_does_not_end_the_runner(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    folder.lease.write_text("7.5 and much more than a number has")
+    folder.touch_lease(8.5)
+    assert read_lease(str(folder.lease)) == 8.5
+    folder.lease.unlink()
+    os.mkfifo(folder.lease)
+    folder.touch_lease(9.5)  # neither waits for a reader nor raises
+    folder.lease.unlink()
+    folder.touch_lease(10.5)
+    assert read_lease(str(folder.lease)) == 10.5
+    folder.close()
+
+
+def test_a_run_that_cannot_be_read_keeps_no_other_from_the_start(tmp_path: Path) -> None:
+    folder = DataFolder.open(tmp_path)
+    broken, whole = a_run(folder, "broken"), a_run(folder, "whole")
+    (broken.path / "spec.json").unlink()
+    (broken.path / "spec.json").symlink_to("spec.json")
+    assert [run.identity.name for run in folder.runs()] == [whole.identity.name]
+    folder.close()
+
+
 def test_a_lease_is_renewed_in_its_place_and_a_shim_reads_it(tmp_path: Path) -> None:
     folder = DataFolder.open(tmp_path)
     folder.touch_lease(123456.789012345)

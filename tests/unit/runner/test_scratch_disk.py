@@ -159,7 +159,12 @@ def test_folders_without_files_are_removed_at_once_and_links_stay(tmp_path: Path
     write(tmp_path / "kept" / "file", 1)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "link").symlink_to(tmp_path / "kept")
+    (tmp_path / "kept" / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
     throw_away(tmp_path / "full", trash)
+    throw_away(tmp_path / "link", trash)
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "kept" / "empty").is_dir()
     assert not (tmp_path / "full").exists()
     assert (tmp_path / "kept" / "file").exists()
-    assert len(list(trash.iterdir())) == 1
+    assert len(list(trash.iterdir())) == 2

@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -43,7 +45,7 @@ def trash_of(root: Path) -> Path:
 
 def throw_away(path: Path, trash: Path) -> None:
     """Removes ``path`` from its place; its files are freed later. Follows no symbolic link."""
-    if not os.path.lexists(path) or _is_empty_removed(path):
+    if not os.path.lexists(path) or (not path.is_symlink() and _is_empty_removed(path)):
         return
     try:
         trash.mkdir(mode=0o700, exist_ok=True)
@@ -80,6 +82,23 @@ def _remove_tree(path: Path) -> None:
             subprocess.run(["rm", "-rf", "--", path], check=False, stderr=subprocess.DEVNULL)
 
 
+async def _remove(paths: Iterable[str]) -> str:
+    """Removes the files; returns why the removing program did not start; "": it did."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *REMOVE, *paths, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+        )
+    except OSError as error:
+        return error.strerror or str(error)
+    try:
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return ""
+
+
 class TrashRemover:
     """Empties the trash of a runner: call `empty` from time to time."""
 
@@ -92,22 +111,13 @@ class TrashRemover:
         """Removes what is in the trash, except what cannot be removed."""
         while names := self._names():
             paths = [self._trash / name for name in names]
-            process = await asyncio.create_subprocess_exec(
-                *REMOVE,
-                *map(str, paths),
-                stdin=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            try:
-                await process.wait()
-            finally:
-                if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, 9)
+            why = await _remove(map(str, paths))
             left = set(names) & set(self._names())
             self._kept.update(dict.fromkeys(left, clock.monotonic() + RETRY_SECONDS))
             if left:
-                log.warning("files_not_removed", folder=str(self._trash), folders=len(left))
+                log.warning(
+                    "files_not_removed", folder=str(self._trash), folders=len(left), reason=why
+                )
 
     def _names(self) -> list[str]:
         now = clock.monotonic()

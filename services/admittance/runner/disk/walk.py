@@ -1,4 +1,3 @@
-# (pathlib is not worth its import time here)
 """Adds up the files below a folder, a few at a time. The shim imports this module, so the module
 imports little.
 

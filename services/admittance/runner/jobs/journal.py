@@ -52,7 +52,7 @@ class JournalWriter:
         """Appends the collected lines, synced if one of them is ``durable``; then writes the run's
         key to the pipe ``notify``, for the runner. Returns False if the disk has no room: the next
         call tries again."""
-        if not self._lines and not self._data:
+        if not (self._lines or self._data or self._durable):
             return True
         self._data += "".join(json.dumps(line) + "\n" for line in self._lines).encode()
         self._lines = []
