@@ -5,9 +5,9 @@
 Starts `admit up` on a temporary data folder unless a server is named. Commands take turns, so that
 what else the machine does touches all alike; with --against every command also runs with the code
 of another checkout. `wall` is what a person waits, `cpu` what the process computes: the steadier
-figure on a busy machine. `libraries` is the import of what the command line is made with (typer,
-rich), which --help is held against. The byte code of all modules is written before the first round,
-as pip and `make install` do.
+figure on a busy machine. `libraries` is the import of what the command line is made with (click),
+which --help is held against. The byte code of all modules is written before the first round, as pip
+and `make install` do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ADMIT: Final = "from admittance.cli.main import main; main()"
-LIBRARIES: Final = "import typer, typer.rich_utils"
+LIBRARIES: Final = "import click, click.shell_completion"
 HERE: Final = Path(__file__).resolve().parent.parent
 QUEUES: Final = HERE / "deploy" / "samples" / "queues.yaml"
 WORKLOADS: Final = 8

@@ -31,7 +31,7 @@ OWN_TIME_AND_CHANCE: Mapping[str, str] = {
     "services/admittance/runner/jobs/engine_programs.py": "the shim imports it",
     "services/admittance/runner/output/collector.py": "the shim imports it, to start fast",
     "services/admittance/runner/jobs/shim.py": "it runs without the package, to start fast",
-    "services/admittance/cli/support/object_names.py": "it completes words, so it imports little",
+    "libs/admittance/client/quick_names.py": "it completes words, so it imports little",
 }
 
 # Packages inside which cycles are known, each with the way to untie it. A cycle is accepted when

@@ -25,9 +25,10 @@ from support.servers import LIMIT
 
 PRELOADED: Final = (
     "admittance.cli.commands.program",
-    "admittance.cli.commands.lifecycle",
-    "admittance.cli.commands.objects",
-    "admittance.cli.commands.system",
+    "admittance.cli.get",
+    "admittance.cli.lifecycle",
+    "admittance.cli.show.lists",
+    "admittance.cli.up.up",
     "admittance.runtime.process.supervise",
     "admittance.workload_controller.service",
     "admittance.scheduler.service",
@@ -39,10 +40,10 @@ PRELOADED: Final = (
     "admittance.cli.apply",
     "admittance.cli.auth.auth",
     "admittance.cli.describe",
-    "admittance.cli.doctor.doctor",
-    "admittance.cli.explain",
+    "admittance.cli.doctor.examination",
+    "admittance.cli.show.explanations",
     "admittance.cli.get",
-    "admittance.cli.simulate",
+    "admittance.cli.show.simulations",
     "admittance.cli.submit",
     # Its children begin with it, and nats-py imports its part for JetStream late.
     "support.fork_server",

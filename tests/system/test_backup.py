@@ -15,8 +15,8 @@ import yaml
 from nats.aio.client import Client
 
 from admittance.access.users import User
-from admittance.cli.backup.archive import check
-from admittance.cli.backup.restore import LOST_MAX
+from admittance.backup.archive import check
+from admittance.backup.restoring import LOST_MAX
 from admittance.cli.up.readiness import until_ready
 from admittance.events.subjects import RESTORED
 from admittance.runtime.bus import bucket

@@ -12,10 +12,11 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from admittance.cli.backup import backup as backup_module
-from admittance.cli.backup.backup import ATTEMPTS
+from admittance.backup import taking
+from admittance.backup.taking import ATTEMPTS
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call, UrlFrom
+from admittance.cli.system.backup import backup
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
@@ -137,16 +138,16 @@ async def test_a_snapshot_that_the_server_ends_is_tried_again(
         return await take_snapshot(bus, stream, begin)
 
     monkeypatch.setattr(snapshots, "take_snapshot", take)
-    monkeypatch.setattr(backup_module, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(taking, "PAUSE_SECONDS", 0.0)
     target = tmp_path / "again"
     call = Call(url=pair.old, url_from=UrlFrom.OPTION)
     if failures == ATTEMPTS:
         with pytest.raises(AnswerIsNo) as failed:
-            await backup_module.backup(call, str(target))
+            await backup.function(call, str(target))
         assert failed.value.lines == (f"the backup is not complete: {why}; try again",)
         assert not target.exists()
     else:
-        assert await backup_module.backup(call, str(target)) == 0
+        assert await backup.function(call, str(target)) == 0
         done = await admit(pair.new, "restore", str(target))
         assert done.status == 0, done.err
     said = capsys.readouterr().err.splitlines()

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from tools.asyncapi import channels
 
 import admittance.checks
 import admittance.client
 import admittance.providers
 from admittance.api.kinds import KINDS
-from admittance.cli.commands.program import app_for
+from admittance.cli.commands.table import MODULES as MODULES_OF_COMMANDS
 from admittance.cli.support.services import SERVICES
 from admittance.events import subjects
 from admittance.events.provisioning import ProvisioningRequested
@@ -292,8 +291,7 @@ def test_these_modules_run_as_processes() -> None:
 
 def test_services_and_commands_have_these_names() -> None:
     assert set(SERVICES) == set(SERVICE_NAMES.split())
-    program: Any = typer.main.get_command(app_for([]))
-    assert set(program.commands) == set(COMMANDS.split())
+    assert set(MODULES_OF_COMMANDS) == set(COMMANDS.split())
 
 
 def test_these_environment_variables_and_headers_are_read() -> None:

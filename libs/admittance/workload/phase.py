@@ -3,34 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 
 from admittance.events import reasons
+from admittance.phases import Phase as Phase
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
-
-
-class Phase(StrEnum):
-    """The phases of a workload, each with its meaning."""
-
-    PENDING = "Pending"
-    """The workload competes for quota."""
-    BACKOFF = "Backoff"
-    """The workload waits for a time or an event before it competes again."""
-    QUOTA_RESERVED = "QuotaReserved"
-    """The workload has reserved quota, and a check is not Ready."""
-    ADMITTED = "Admitted"
-    """The workload may run, and its pods are not all ready."""
-    RUNNING = "Running"
-    """The workload runs, with all pods ready."""
-    EVICTING = "Evicting"
-    """The workload loses its quota, which stays booked until the job has stopped."""
-    DEACTIVATED = "Deactivated"
-    """The workload is not admitted until a user activates it again."""
-    REJECTED = "Rejected"
-    """A check has deactivated the workload."""
-    FINISHED = "Finished"
-    """The workload has ended."""
 
 
 def is_reserved(workload: StoredWorkload) -> bool:

@@ -6,44 +6,53 @@ Workloads and Jobs among the manifests are submitted after all other objects, su
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from admittance.api.checks import Foreign
-from admittance.api.reading.manifest import Document
-from admittance.api.workload import Job, Workload
-from admittance.cli.submit import submission_of, submit_all
-from admittance.cli.support import files, output
-from admittance.cli.support.link import Link, link
+from admittance.cli.commands.declare import PLACE, command, option
+from admittance.cli.support import output
+from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
-from admittance.client import kinds
-from admittance.client.requests import applying
+from admittance.client import kinds, requests
+
+if TYPE_CHECKING:
+    from admittance.api.reading.manifest import Document
+    from admittance.client.requests.link import Link
 
 FOREIGN: Final = " (foreign parameters)"
 
 
-async def apply(call: Call, paths: Sequence[str]) -> int:
-    """Applies all manifests in paths and prints the outcome of each object, one line each."""
-    documents = files.documents(paths, call.namespace)
+@command(PLACE)
+@option("--file -f FILE|DIR|-", "Manifests; may be repeated.", many=True, required=True)
+async def apply(call: Call, file: Sequence[str]) -> int:
+    """Create or change objects from manifests. All manifests are validated before any is applied.
+
+    Prints one line per object: created, changed or unchanged. Workloads and Jobs are submitted.
+    """
+    from admittance.api.workload import Job, Workload
+    from admittance.cli.submit import submission_of, submit_all
+    from admittance.cli.support import files
+
+    documents = files.documents(file, call.namespace)
     files.warn_about(documents)
     runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
     objects = [one for one in documents if not isinstance(one.manifest, Workload | Job)]
     submissions = [submission_of(one) for one in runs]
     async with link(call) as bus:
         sizes = [len(one.raw) for one in objects]
-        foreign = [await _apply_part(bus, part) for part in applying.parts(objects, sizes)]
+        foreign = [await _apply_part(bus, part) for part in requests.applying.parts(objects, sizes)]
         if any(foreign):
             output.note(
                 "objects of a foreign kind are stored unchanged, as parameters for checks and "
                 "providers; Admittance itself does not use them"
             )
-        return await submit_all(bus, submissions) if submissions else 0
+        return await submit_all(bus, submissions, call.output) if submissions else 0
 
 
 async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
     """Applies one part and prints each outcome. Returns whether the part created or changed an
     object of a foreign kind that `admit` does not know.
     """
-    reply = await applying.apply(bus, [one.raw for one in part])
+    reply = await requests.applying.apply(bus, [one.raw for one in part])
     unknown = {_qualified(one) for one in part if _is_unknown(one)}
     foreign = False
     told = {warning for one in part for warning in one.warnings}
@@ -61,6 +70,8 @@ async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
 
 def _is_unknown(document: Document) -> bool:
     """Whether the object's kind is of a foreign API group and `admit` has no table for the kind."""
+    from admittance.api.checks import Foreign
+
     manifest = document.manifest
     if not isinstance(manifest, Foreign):
         return False
@@ -68,6 +79,8 @@ def _is_unknown(document: Document) -> bool:
 
 
 def _qualified(document: Document) -> str:
+    from admittance.api.checks import Foreign
+
     manifest = document.manifest
     group = manifest.group if isinstance(manifest, Foreign) else ""
     return kinds.kind_of_manifest(manifest.kind, group).qualified

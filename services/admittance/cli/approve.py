@@ -6,35 +6,57 @@ verdict names the person and the time.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from admittance.cli.commands.arguments import workload_command
+from admittance.cli.commands.declare import option, stacked
 from admittance.cli.support import output
-from admittance.cli.support.link import Link, link
+from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import sentence
-from admittance.client import kinds
-from admittance.client.requests import changes
-from admittance.client.requests.objects import BucketObject, find, follow
-from admittance.runtime import clock
-from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import StoredWorkload
-from admittance.workload.waiting_reason import reason_of
+from admittance.client import kinds, requests
+
+if TYPE_CHECKING:
+    from admittance.client.requests.link import Link
+    from admittance.client.requests.objects import BucketObject
+    from admittance.workload.stored import StoredWorkload
 
 FOLLOW_SECONDS: Final = 5.0
 """How long to wait after an approval for the workload to be admitted."""
-SPELLED: Final = changes.Spelling("--check ", "--message", "--as")
+
+verdict_options = stacked(
+    option(
+        "--check NAME",
+        "The check. Default: the pending approval check, or the only pending one",
+    ),
+    option("--message -m TEXT", "Reason; stored with the verdict.", default=""),
+    option("--as NAME", "Name of the user. Default: $ADMIT_USER, or the login", name="user"),
+)
 
 
-async def give_verdict(
+@workload_command()
+@verdict_options
+async def approve(call: Call, name: str, check: str | None, message: str, user: str | None) -> None:
+    """Approve a workload: set its approval check to Ready."""
+    await _give_verdict(call, name, check, message, user, approve=True)
+
+
+@workload_command()
+@verdict_options
+async def deny(call: Call, name: str, check: str | None, message: str, user: str | None) -> None:
+    """Deny a workload: it is Rejected, and not admitted again until `activate`."""
+    await _give_verdict(call, name, check, message, user, approve=False)
+
+
+async def _give_verdict(
     call: Call, name: str, check: str | None, message: str, user: str | None, *, approve: bool
 ) -> None:
-    """Approves or denies a check. Raises AnswerIsNo if no verdict is possible."""
-    changes.check_message(message, SPELLED.message)
+    spelled = requests.changes.Spelling("--check ", "--message", "--as")
+    requests.changes.check_message(message, spelled.message)
     async with link(call) as bus:
-        given = await changes.give_verdict(
-            bus, name, approve=approve, check=check, message=message, user=user, spelled=SPELLED
+        given = await requests.changes.give_verdict(
+            bus, name, approve=approve, check=check, message=message, user=user, spelled=spelled
         )
         word = "approved" if approve else "denied"
         output.outcome(
@@ -45,7 +67,11 @@ async def give_verdict(
 
 async def _print_effect(bus: Link, found: BucketObject, check: str, state: str) -> None:
     """Prints the phase of the workload a few seconds after the verdict."""
-    workload = (await find(bus, kinds.WORKLOAD, found.name)).workload()
+    from admittance.runtime import clock
+    from admittance.workload.phase import Phase, phase
+    from admittance.workload.waiting_reason import reason_of
+
+    workload = (await requests.objects.find(bus, kinds.WORKLOAD, found.name)).workload()
     others = [
         row.name
         for row in workload.status.admission_checks
@@ -66,10 +92,15 @@ async def _print_effect(bus: Link, found: BucketObject, check: str, state: str) 
 
 
 async def _settled(bus: Link, found: BucketObject, workload: StoredWorkload) -> StoredWorkload:
+    import asyncio
+
+    from admittance.runtime import clock
+    from admittance.workload.phase import Phase, phase
+
     try:
         async with (
             asyncio.timeout(FOLLOW_SECONDS),
-            aclosing(follow(bus, found.namespace, found.name)) as states,
+            aclosing(requests.objects.follow(bus, found.namespace, found.name)) as states,
         ):
             async for seen in states:
                 if seen is None:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from admittance.cli.show.capacity_requests import record_of
+from admittance.cli.commands.arguments import KIND_HELP, names_of
+from admittance.cli.commands.arguments import kinds as kind_words
+from admittance.cli.commands.declare import PLACE, argument, command, option
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
-from admittance.cli.support.link import Link, NoResponder, link
+from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
-from admittance.client import kinds
-from admittance.client.requests import applying, changes
-from admittance.client.requests.objects import BucketObject, find, lookup
-from admittance.events import facts
-from admittance.events.requests import Delete, DeleteReply
-from admittance.provisioning.records import Record
-from admittance.runtime import clock
-from admittance.runtime.bus.bucket import delete_message
-from admittance.runtime.errors import AccessDenied, Refused, Unavailable
-from admittance.workload.check_rows import row_of
-from admittance.workload_controller.endpoints import why_kept
+from admittance.client import kinds, requests
+from admittance.client.errors import NoResponder
 
+if TYPE_CHECKING:
+    from admittance.client.requests.link import Link
+    from admittance.client.requests.objects import BucketObject
+    from admittance.provisioning.records import Record
+
+T = TypeVar("T")
 KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*", re.ASCII)
 """The characters that nats-server allows in a key of a bucket."""
 
@@ -37,7 +35,31 @@ PATIENCE_SECONDS: Final = 3.0
 PAUSE_SECONDS: Final = 0.05
 
 
-async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
+@command(PLACE)
+@argument("[KIND]", KIND_HELP, complete=kind_words)
+@argument("[NAME]...", "Names of one or more objects.", name="names", complete=names_of())
+@option(
+    "--stored KEY",
+    "Delete the stored value at this key, which `admit doctor` names; repeatable.",
+    many=True,
+)
+async def delete(call: Call, kind: str | None, names: Sequence[str], stored: Sequence[str]) -> int:
+    """Delete objects. A workload is gone once its job has stopped.
+
+    `runner NAME` deletes what a runner left that is gone for good, which `admit doctor` lists.
+    """
+    if stored:
+        if kind is not None:
+            raise BadInput(f'--stored KEY stands alone; "{kind}" is one word too many')
+        return await _each(call, stored, _delete_key)
+    if kind is None:
+        raise BadInput("which object? write KIND NAME, or --stored KEY")
+    return await _each(call, targets_of(kind, names), _delete_target)
+
+
+async def _each(
+    call: Call, targets: Sequence[T], delete_one: Callable[[Link, T], Awaitable[None]]
+) -> int:
     """Deletes objects one by one and prints each outcome.
 
     The exit status is 1 if an object did not exist or is still needed; all other objects are
@@ -45,16 +67,9 @@ async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
     """
     status = 0
     async with link(call) as bus:
-        for kind, name in targets:
+        for target in targets:
             try:
-                if kind is kinds.WORKLOAD:
-                    await _delete_workload(bus, name)
-                elif kind is kinds.REQUEST:
-                    await delete_request(bus, name)
-                elif kind is RUNNER:
-                    await _delete_runner(bus, name)
-                else:
-                    await _delete_object(bus, kind, name)
+                await delete_one(bus, target)
             except CliError as error:
                 if len(targets) == 1:
                     raise
@@ -64,23 +79,21 @@ async def delete(call: Call, targets: Sequence[tuple[kinds.Kind, str]]) -> int:
     return status
 
 
-async def delete_stored(call: Call, keys: Sequence[str]) -> int:
-    """Deletes the values at keys of the bucket, one by one, readable or not. The exit status is 1
-    if a key had no value or its value was kept."""
-    status = 0
-    async with link(call) as bus:
-        for key in keys:
-            try:
-                await _delete_key(bus, key)
-                output.outcome(key, "deleted")
-            except CliError as error:
-                for line in error.lines:
-                    output.error(line)
-                status = max(status, error.status)
-    return status
+async def _delete_target(bus: Link, target: tuple[kinds.Kind, str]) -> None:
+    kind, name = target
+    if kind is kinds.WORKLOAD:
+        await _delete_workload(bus, name)
+    elif kind is kinds.REQUEST:
+        await _delete_request(bus, name)
+    elif kind is RUNNER:
+        await _delete_runner(bus, name)
+    else:
+        await _delete_object(bus, kind, name)
 
 
 async def _delete_key(bus: Link, key: str) -> None:
+    from admittance.events.requests import Delete, DeleteReply
+
     if not KEY.fullmatch(key):
         raise BadInput(f'"{key}" is not a key of the bucket, such as `admit doctor` prints')
     try:
@@ -97,6 +110,10 @@ async def _delete_key(bus: Link, key: str) -> None:
 async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
     """Deletes the value at the key without the workload-controller, for which a damaged value may
     be the reason not to run. Raises AnswerIsNo."""
+    from admittance.runtime.bus.bucket import delete_message
+    from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+    from admittance.workload_controller.endpoints import why_kept
+
     entry = await bus.get(key)
     if entry is None:
         raise AnswerIsNo(f"the bucket has no key {key}")
@@ -115,12 +132,12 @@ async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
 
 async def _delete_workload(bus: Link, name: str) -> None:
     """Deletes a workload, and waits up to `GONE_SECONDS` for its job to stop."""
-    found = await find(bus, kinds.WORKLOAD, name)
+    found = await requests.objects.find(bus, kinds.WORKLOAD, name)
     if not found.is_workload():
         await _delete_unreadable(bus, found)
         return
     instead = f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone"
-    reply = await applying.delete_workload(bus, found, instead)
+    reply = await requests.applying.delete_workload(bus, found, instead)
     subject = f"{kinds.WORKLOAD.qualified}/{name}"
     output.outcome(subject, "deleted" if reply.outcome == "deleted" else "deleting")
     if reply.outcome != "deleted":
@@ -129,8 +146,11 @@ async def _delete_workload(bus: Link, name: str) -> None:
 
 async def _delete_unreadable(bus: Link, found: BucketObject) -> None:
     """Deletes an unreadable entry at a workload's key in the bucket."""
+    from admittance.events import facts
+    from admittance.runtime import clock
+
     fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
-    reply = await changes.outcome_of(bus, fact)
+    reply = await requests.changes.outcome_of(bus, fact)
     if reply.outcome == "ignored":
         raise AnswerIsNo(
             f"the entry {found.key} cannot be read, and was written after the workload-controller "
@@ -140,7 +160,7 @@ async def _delete_unreadable(bus: Link, found: BucketObject) -> None:
 
 
 async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
-    reply = await applying.delete_object(bus, kind, name)
+    reply = await requests.applying.delete_object(bus, kind, name)
     done = reply.outcome == "deleted"
     output.outcome(f"{kind.qualified}/{name}", "deleted" if done else "deleting")
     if not done:
@@ -149,6 +169,8 @@ async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
 
 async def _delete_runner(bus: Link, name: str) -> None:
     """Deletes what a runner left that is gone for good. Raises AnswerIsNo while it answers."""
+    from admittance.events.requests import Delete, DeleteReply
+
     request = Delete(kind=RUNNER.singular, name=name)
     reply = await bus.ask("delete", request, DeleteReply)
     if reply.outcome == "absent":
@@ -184,10 +206,12 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]
     return [(kind, name) for name in names]
 
 
-async def delete_request(bus: Link, name: str) -> None:
+async def _delete_request(bus: Link, name: str) -> None:
     """Deletes a ProvisioningRequest and prints the outcome. Raises AnswerIsNo."""
-    found = await find(bus, kinds.REQUEST, name)
-    before = record_of(found)
+    from admittance.events.requests import Delete, DeleteReply
+
+    found = await requests.objects.find(bus, kinds.REQUEST, name)
+    before = requests.capacity.record_of(found)
     request = Delete(kind=kinds.REQUEST.manifest, namespace=found.namespace, name=name)
     reply = await bus.ask("delete", request, DeleteReply)
     subject = f"{kinds.REQUEST.qualified}/{name}"
@@ -208,12 +232,16 @@ async def delete_request(bus: Link, name: str) -> None:
 
 async def _is_gone(bus: Link, found: BucketObject, before: Record | None) -> bool:
     """Whether the ProvisioningRequest was deleted or replaced within a few seconds."""
+    import asyncio
+
+    from admittance.runtime import clock
+
     until = clock.monotonic() + PATIENCE_SECONDS
     while clock.monotonic() < until:
-        present = await lookup(bus, found.key)
+        present = await requests.objects.lookup(bus, found.key)
         if present is None:
             return True
-        now = record_of(present)
+        now = requests.capacity.record_of(present)
         if now is not None and before is not None and now.spec.id != before.spec.id:
             return True
         await asyncio.sleep(PAUSE_SECONDS)
@@ -221,9 +249,11 @@ async def _is_gone(bus: Link, found: BucketObject, before: Record | None) -> boo
 
 
 async def _what_follows(bus: Link, record: Record) -> str:
+    from admittance.workload.check_rows import row_of
+
     spec = record.spec
     key = kinds.WORKLOAD.object_key(record.metadata.namespace, spec.workload)
-    found = await lookup(bus, key)
+    found = await requests.objects.lookup(bus, key)
     workload = found.workload() if found is not None and found.is_workload() else None
     row = None if workload is None else row_of(workload.status.admission_checks, spec.check)
     freed = "its provider frees the capacity"

@@ -4,78 +4,186 @@ one line per change.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import astuple, replace
-
-from admittance.api.units import render
-from admittance.cli.show import tables
-from admittance.cli.show.objects import shown_object, shown_queue, shown_workload
-from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput
-from admittance.cli.support.link import Link, link
+from admittance.cli.commands.arguments import (
+    KIND_HELP,
+    all_namespaces,
+    kinds_and_pending,
+    optional_name,
+    phases,
+    queues,
+)
+from admittance.cli.commands.declare import argument, command, option
+from admittance.cli.support import output, times
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import NOTHING, Column, Table
-from admittance.cli.support.times import age
-from admittance.client import kinds
-from admittance.client.kinds import Kind
-from admittance.client.requests import objects, questions
-from admittance.client.requests.objects import BucketObject, lookup
-from admittance.client.requests.selection import Selection, select
-from admittance.events import reasons
-from admittance.events.requests import PendingQuery, PendingReply, PendingRow, Queues, QueuesReply
-from admittance.runtime import clock
-from admittance.runtime.bus.bucket import Entry
-from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import PARENT, head
-from admittance.workload.waiting_reason import reason_of
+from admittance.client import kinds, requests
+
+if TYPE_CHECKING:
+    from admittance.client.requests.link import Link
+    from admittance.client.requests.selection import Selection
 
 PENDING: Final = "pending"
-BACKOFF_REASONS: Final = frozenset({reasons.PENDING_EVALUATION, reasons.BACKOFF})
-"""Reasons that the scheduler gives for a workload in backoff."""
-QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
-EVERYTHING: Final = Selection()
 TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
+@command()
+@argument("KIND", KIND_HELP, complete=kinds_and_pending)
+@optional_name
+@option(
+    "--queue -q QUEUE",
+    "Only workloads of this LocalQueue or ClusterQueue.",
+    complete=queues,
+)
+@option("--selector -l LABELS", "KEY=VALUE, KEY!=VALUE, KEY or !KEY.", many=True)
+@option(
+    "--state PHASE",
+    "Only workloads in this phase, or Succeeded or Failed.",
+    many=True,
+    complete=phases,
+)
+@option("--since TIME", "Only objects created since: 10m, 2h, or a time.")
+@option(
+    "--sort-by KEY",
+    "name, namespace, created; of workloads also queue, priority, state, started, duration. -KEY "
+    "reverses the order.",
+)
+@option("--limit N", "At most N rows. Default: all; pending: 1000", kind=int, least=1)
+@all_namespaces
+@option("--watch -w", "Print one line per change until interrupted.")
 async def get(
     call: Call,
-    kind: Kind,
-    wanted: str | None,
-    chosen: Selection = EVERYTHING,
-    queue: str | None = None,
-    *,
+    kind: str,
+    name: str | None,
+    queue: str | None,
+    selector: Sequence[str],
+    state: Sequence[str],
+    since: str | None,
+    sort_by: str | None,
+    limit: int | None,
     all_namespaces: bool,
+    watch: bool,
 ) -> None:
-    """Prints the object named ``wanted``, or the chosen objects of a kind.
+    """Show all objects of a kind, or the named object; `get pending` shows pending workloads in
+    order.
 
-    ``queue``: only workloads of this queue, a LocalQueue of the namespace or a ClusterQueue. Raises
-    AnswerIsNo if the object or the queue does not exist.
+    Workloads are listed running first, then waiting, then finished; the newest first. Tables are
+    cut to the width of the terminal; -o wide shows all.
     """
+    from admittance.runtime import clock
+
+    narrowing = {
+        "-q/--queue": queue,
+        "-l/--selector": selector or None,
+        "--state": state or None,
+        "--since": since,
+        "--sort-by": sort_by,
+        "--limit": limit,
+    }
+    typed = [option for option, value in narrowing.items() if value is not None]
+    is_pending = kind.lower() == PENDING
+    if is_pending and name is not None:
+        raise BadInput(f'get pending takes no name ("{name}"); use -q QUEUE')
+    if is_pending and watch:
+        raise BadInput("get pending cannot be watched; watch workloads instead")
+    known, wanted = (kinds.WORKLOAD, None) if is_pending else kinds.target(kind, name)
+    if queue is not None and known is not kinds.WORKLOAD:
+        raise BadInput("-q/--queue goes with workloads and pending only")
+    if queue == "":
+        raise BadInput("-q/--queue is empty")
+    if typed and (wanted is not None or watch):
+        raise BadInput(f"{typed[0]} works on lists only" + (", and not with -w" if watch else ""))
+    within = None if all_namespaces else call.namespace
+    if watch:
+        await _watch(call, known, wanted, within)
+        return
+    chosen = selection(
+        known,
+        labels=selector,
+        states=state,
+        since=since,
+        sort_by=sort_by,
+        limit=limit,
+        now=clock.now(),
+    )
+    if is_pending:
+        await _show_pending(call, queue, chosen, all_namespaces=all_namespaces)
+        return
     async with link(call) as bus:
-        more = 0
-        everything: list[BucketObject] = []
         if wanted is not None:
-            found = [await objects.find(bus, kind, wanted)]
+            await _show_one(call, bus, known, wanted, all_namespaces=all_namespaces)
         else:
-            within = None if all_namespaces else call.namespace
-            if queue is not None:
-                chosen = chosen._replace(queues=await _queues(bus, queue, within))
-            everything = await find_all(bus, kind, within)
-            found, more = select(kind, everything, chosen, clock.now())
-        counters = await live_counters(bus, kind, found)
-        reasons = await waiting_reasons(bus, kind, found, all_namespaces=all_namespaces)
-        if wanted is not None and kind is kinds.WORKLOAD and call.output in TABLES:
-            found += await _variants(bus, found[0])
-        found = await with_bookings(bus, kind, found)
-    show(
+            await _show_list(call, bus, known, chosen, queue, within)
+
+
+def selection(
+    kind: kinds.Kind,
+    *,
+    labels: Sequence[str],
+    states: Sequence[str],
+    since: str | None,
+    sort_by: str | None,
+    limit: int | None,
+    now: datetime,
+) -> Selection:
+    """The filters of the options. Raises BadInput."""
+    return requests.selection.selection(
+        kind,
+        labels=labels,
+        states=states,
+        since=None if since is None else times.moment_of(since, "--since", now),
+        sort_by=sort_by,
+        limit=limit,
+        spelled=requests.selection.Options("-l", "--state", "--sort-by"),
+    )
+
+
+async def _show_one(
+    call: Call, bus: Link, kind: kinds.Kind, name: str, *, all_namespaces: bool
+) -> None:
+    from admittance.cli.show import lists
+
+    found = [await requests.objects.find(bus, kind, name)]
+    counters = await lists.live_counters(bus, kind, found)
+    reasons = await lists.waiting_reasons(call, bus, kind, found, call.namespace)
+    if kind is kinds.WORKLOAD and call.output in TABLES:
+        found += await lists.variants_of(bus, found[0])
+    found = await lists.with_bookings(bus, kind, found)
+    lists.show(
+        call, kind, found, counters, single=True, all_namespaces=all_namespaces, reasons=reasons
+    )
+
+
+async def _show_list(
+    call: Call,
+    bus: Link,
+    kind: kinds.Kind,
+    chosen: Selection,
+    queue: str | None,
+    within: str | None,
+) -> None:
+    """Prints the chosen objects. ``queue``: only workloads of this queue, a LocalQueue of the
+    namespace or a ClusterQueue."""
+    from admittance.cli.show import lists
+    from admittance.runtime import clock
+
+    if queue is not None:
+        queues = await requests.questions.queues_named(bus, queue, within)
+        chosen = chosen._replace(queues=queues)
+    everything = await lists.find_all(bus, kind, within)
+    found, more = requests.selection.select(kind, everything, chosen, clock.now())
+    counters = await lists.live_counters(bus, kind, found)
+    reasons = await lists.waiting_reasons(call, bus, kind, found, within)
+    found = await lists.with_bookings(bus, kind, found)
+    lists.show(
         *(call, kind, found, counters),
-        single=wanted is not None,
-        all_namespaces=all_namespaces,
+        single=False,
+        all_namespaces=within is None,
         reasons=reasons,
         filtered=bool(everything),
     )
@@ -83,333 +191,38 @@ async def get(
         output.note(f"{more} more; --limit shows more")
 
 
-async def _queues(bus: Link, queue: str, within: str | None) -> frozenset[tuple[str, str]]:
-    """The LocalQueue named ``queue``; if there is none, all LocalQueues of the ClusterQueue named
-    ``queue``.
-    """
-    if not queue:
-        raise BadInput("-q/--queue is empty")
-    return await questions.queues_named(bus, queue, within)
-
-
-async def with_bookings(bus: Link, kind: Kind, found: list[BucketObject]) -> list[BucketObject]:
-    """Adds to each MachinePool the bookings of its machines; returns other objects unchanged."""
-    if kind is not kinds.MACHINE_POOL:
-        return found
-    from admittance.cli.show import pools
-
-    return await pools.with_bookings(bus, kind, found, clock.now())
-
-
-async def _variants(bus: Link, found: BucketObject) -> list[BucketObject]:
-    """The variants of a parent, which a table shows below the parent."""
-    if head(found.workload()).role != PARENT:
-        return []
-    from admittance.client.requests.families import family_of
-
-    return [one.found for one in (await family_of(bus, found)).variants]
-
-
-async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[BucketObject]:
-    """All readable objects of a kind, sorted by name; namespace None: of all namespaces.
-
-    Prints a warning about objects that cannot be read."""
-    readable, aside = await objects.find_all(bus, kind, namespace)
-    _warn_of_unreadable(kind, aside)
-    return readable
-
-
-def readable(kind: Kind, found: Sequence[BucketObject]) -> list[BucketObject]:
-    """The objects that can be decoded; prints a warning for each object that cannot be decoded."""
-    aside = sorted(one.key for one in found if not one.is_readable())
-    _warn_of_unreadable(kind, aside)
-    return [one for one in found if one.key not in aside]
-
-
-def _warn_of_unreadable(kind: Kind, aside: Sequence[str]) -> None:
-    if aside:
-        many = f"{len(aside)} {kind.plural}, such as {aside[0]}," if len(aside) > 1 else aside[0]
-        output.warn(f"{many} cannot be read: see `admit doctor`")
-
-
-async def live_counters(bus: Link, kind: Kind, found: Sequence[BucketObject]) -> tables.Counters:
-    """The scheduler's counters (such as pending workloads) of the found queues. If the scheduler
-    does not answer, prints a warning and returns no counters.
-    """
-    if kind not in QUEUES or not found:
-        return {}
-    narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""
-    namespaces = {one.namespace for one in found} if kind is kinds.LOCAL_QUEUE else set()
-    within = namespaces.pop() if len(namespaces) == 1 else None
-    try:
-        query = Queues(cluster_queue=narrow)
-        reply = await bus.ask("queues", query, QueuesReply, namespace=within)
-    except AnswerIsNo as error:
-        output.warn(f"no live counters: {error}")
-        return {}
-    if reply.error:
-        output.warn(f"no live counters: {reply.error}")
-    rows = reply.cluster_queues if kind is kinds.CLUSTER_QUEUE else reply.local_queues
-    return {(row.namespace, row.name): row for row in rows}
-
-
-async def waiting_reasons(
-    bus: Link, kind: Kind, found: Sequence[BucketObject], *, all_namespaces: bool
-) -> tables.Reasons:
-    """Why workloads wait, from the scheduler. The reasons in stored workloads are older than the
-    scheduler's, and do not mention an inactive queue.
-
-    Covers the first page of pending workloads. Empty if no table is printed, no workload is
-    pending, or the scheduler does not answer.
-    """
-    if kind is not kinds.WORKLOAD or bus.call.output not in TABLES:
-        return {}
-    now = clock.now()
-    if all(phase(one.workload(), now) is not Phase.PENDING for one in found):
-        return {}
-    namespace = None if all_namespaces else bus.call.namespace
-    try:
-        reply = await bus.ask("pending", PendingQuery(), PendingReply, namespace=namespace)
-    except AnswerIsNo:
-        return {}
-    return {(row.namespace, row.name): (row.reason, row.message) for row in reply.rows}
-
-
-def shown(kind: Kind, found: BucketObject, counters: tables.Counters) -> dict[str, Any]:
-    """The object as JSON and YAML output shows it."""
-    if kind is kinds.WORKLOAD:
-        return shown_workload(found)
-    if kind in QUEUES:
-        namespace = found.namespace if kind.namespaced else ""
-        return shown_queue(found, counters.get((namespace, found.name)))
-    if kind is kinds.MACHINE_POOL:
-        from admittance.cli.show import pools
-
-        return pools.shown(found)
-    return shown_object(found)
-
-
-def show(
-    call: Call,
-    kind: Kind,
-    found: Sequence[BucketObject],
-    counters: tables.Counters,
-    *,
-    single: bool,
-    all_namespaces: bool,
-    reasons: tables.Reasons = tables.NO_REASONS,
-    filtered: bool = False,
-) -> None:
-    """Prints objects in the output format of the call. ``filtered``: the
-    call has a filter, so that no objects means no matching ones.
-    """
-    match call.output:
-        case Output.NAME:
-            for one in found:
-                output.say(f"{kind.qualified}/{one.name}")
-        case Output.JSON | Output.YAML:
-            values = [shown(kind, one, counters) for one in found]
-            whole = values[0] if single else as_list(values)
-            (output.show_json if call.output is Output.JSON else output.show_yaml)(whole)
-        case Output.TABLE | Output.WIDE:
-            if not found:
-                here = f" in namespace {call.namespace}" if kind.namespaced else ""
-                matching = "matching " if filtered else ""
-                output.note(f"no {matching}{kind.plural}" + ("" if all_namespaces else here))
-                return
-            table = tables.table(
-                *(kind, found, clock.now(), counters),
-                all_namespaces=all_namespaces,
-                waits=reasons,
-            )
-            output.show_table(table, wide=call.output is Output.WIDE)
-
-
-def as_list(values: Sequence[Any]) -> dict[str, Any]:
-    """The objects as a Kubernetes list object."""
-    return {"apiVersion": "v1", "kind": "List", "items": list(values)}
-
-
-async def pending(
-    call: Call, queue: str | None, chosen: Selection = EVERYTHING, *, all_namespaces: bool
+async def _show_pending(
+    call: Call, queue: str | None, chosen: Selection, *, all_namespaces: bool
 ) -> None:
     """Prints the chosen pending workloads in order. ``queue``: a LocalQueue of the namespace, or a
-    ClusterQueue.
+    ClusterQueue."""
+    from admittance.cli.show import pending
 
-    Raises AnswerIsNo if the queue does not exist.
-    """
-    limit = chosen.limit or questions.PENDING_ROWS
+    limit = chosen.limit or requests.questions.PENDING_ROWS
     chosen = chosen._replace(limit=None)
+    namespace = None if all_namespaces and queue is None else call.namespace
     async with link(call) as bus:
-        query, namespace = await _query(bus, queue, all_namespaces)
-        if chosen != EVERYTHING or call.output is Output.NAME:
-            query = replace(query, others=False)
-        rows, total = await questions.pending_rows(
-            bus, query, namespace, limit if chosen == EVERYTHING else None
-        )
-        if chosen != EVERYTHING:
-            stored = await find_all(bus, kinds.WORKLOAD, namespace)
-            rows = narrowed(rows, stored, chosen, clock.now())
-            total = len(rows)
-        rows = await _with_stored_reasons(bus, rows[:limit])
-    if output.show_value({"items": [_whole(row) for row in rows], "total": total}, call.output):
-        return
-    if call.output is Output.NAME:
-        for row in rows:
-            output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
-        return
-    if not total:
-        output.note("nothing is pending" if chosen == EVERYTHING else "nothing pending matches")
-        return
-    several = namespace is None or any(row.namespace != namespace for row in rows)
-    table = _pending_table(rows, clock.now(), all_namespaces=several, sizes=query.others)
-    output.show_table(table, wide=call.output is Output.WIDE)
-    if total > len(rows):
-        output.note(f"{total - len(rows)} more pending; --limit shows more")
+        query, namespace = await requests.questions.pending_query(bus, queue, namespace)
+        found = await pending.pending(bus, call, query, namespace, chosen, limit)
+    pending.show(call, found, namespace)
 
 
-def narrowed(
-    rows: Sequence[PendingRow], stored: Sequence[BucketObject], chosen: Selection, now: datetime
-) -> list[PendingRow]:
-    """The rows of the selected workloads, in the order of the queue unless the options sort
-    them."""
-    found, _ = select(kinds.WORKLOAD, stored, chosen, now)
-    place = {(one.namespace, one.name): at for at, one in enumerate(found)}
-    kept = [row for row in rows if (row.namespace, row.name) in place]
-    if chosen.sort_by:
-        kept.sort(key=lambda row: place[row.namespace, row.name])
-    return kept
-
-
-async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[PendingRow]:
-    """Gives workloads in backoff the reason of their stored condition, as all other views do: the
-    scheduler's reason only says that it does not consider such a workload.
-    """
-
-    async def one(row: PendingRow) -> PendingRow:
-        if not row.parked or row.reason not in BACKOFF_REASONS:
-            return row
-        found = await lookup(bus, kinds.WORKLOAD.object_key(row.namespace, row.name))
-        if found is None or not found.is_workload():
-            return row
-        workload, now = found.workload(), clock.now()
-        if phase(workload, now) is not Phase.BACKOFF:
-            return row
-        reason, message = reason_of(workload, now)
-        return replace(row, reason=reason or row.reason, message=message or row.message)
-
-    return list(await asyncio.gather(*map(one, rows)))
-
-
-def _whole(row: PendingRow) -> dict[str, Any]:
-    """A row of pending workloads with all fields, for JSON and YAML."""
-    return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
-
-
-def _pending_table(
-    listed: Sequence[PendingRow], now: datetime, *, all_namespaces: bool, sizes: bool = False
-) -> Table:
-    columns = (
-        Column("POSITION", right=True),
-        Column("NAMESPACE", wide=not all_namespaces),
-        Column("NAME"),
-        Column("QUEUE"),
-        Column("CLUSTERQUEUE"),
-        Column("REQUESTS", wide=not sizes),
-        Column("PRIORITY", right=True),
-        Column("WAITING"),
-        Column("AGE", wide=True),
-        Column("PARKED", wide=True),
-        Column("FLAVORS TRIED", wide=True),
-        Column("REASON"),
-        Column("MESSAGE", spare=True),
-    )
-    rows = [
-        (
-            str(row.position or NOTHING),
-            row.namespace,
-            row.name,
-            row.local_queue or NOTHING,
-            row.cluster_queue,
-            ", ".join(f"{name} {render(name, much)}" for name, much in row.requests.items())
-            or NOTHING,
-            str(row.priority),
-            age(row.waiting_since or row.created, now) if row.local_queue else NOTHING,
-            age(row.created, now) if row.local_queue else NOTHING,
-            ("yes" if row.parked else "no") if row.local_queue else NOTHING,
-            ",".join(row.flavors) or NOTHING,
-            row.reason or NOTHING,
-            row.message,
-        )
-        for row in listed
-    ]
-    return Table(columns, rows)
-
-
-async def _query(
-    bus: Link, queue: str | None, all_namespaces: bool
-) -> tuple[PendingQuery, str | None]:
-    """The query for pending workloads, and its namespace. A LocalQueue wins over a ClusterQueue of
-    the same name.
-    """
-    if queue == "":
-        raise BadInput("-q/--queue is empty")
-    namespace = None if all_namespaces and queue is None else bus.call.namespace
-    return await questions.pending_query(bus, queue, namespace)
-
-
-async def watch_objects(call: Call, typed: str, name: str | None, *, all_namespaces: bool) -> None:
+async def _watch(call: Call, kind: kinds.Kind, wanted: str | None, within: str | None) -> None:
     """Prints objects and their changes until interrupted."""
-    kind, wanted = kinds.target(typed, name)
-    namespace = None if all_namespaces else call.namespace
+    from admittance.cli.show import lists
+
     async with link(call) as bus:
         if wanted:
-            await objects.find(bus, kind, wanted)
+            await requests.objects.find(bus, kind, wanted)
         widths: list[int] = []
-        async with aclosing(objects.changes(bus, kind, wanted, namespace)) as batches:
+        async with aclosing(requests.objects.changes(bus, kind, wanted, within)) as batches:
             async for batch in batches:
                 written = (entry for entry in batch if entry.value is not None)
-                found = readable(kind, [objects.object_of(entry) for entry in written])
-                counters = await live_counters(bus, kind, found)
-                found = await with_bookings(bus, kind, found)
-                _show_deletions(kind, batch, shown=bool(widths))
-                _show(call, kind, found, counters, widths, all_namespaces=all_namespaces)
+                found = lists.readable(kind, [requests.objects.object_of(one) for one in written])
+                counters = await lists.live_counters(bus, kind, found)
+                found = await lists.with_bookings(bus, kind, found)
+                lists.show_deletions(kind, batch, shown=bool(widths))
+                lists.show_changes(
+                    call, kind, found, counters, widths, all_namespaces=within is None
+                )
                 output.flush()
-
-
-def _show_deletions(kind: kinds.Kind, batch: list[Entry], *, shown: bool) -> None:
-    """Prints one line for each deletion in a batch of changes; nothing if no object has been
-    printed yet (``shown``).
-    """
-    for entry in batch:
-        if entry.value is None and shown:
-            output.note(f"{kind.qualified}/{objects.object_of(entry).name} deleted")
-
-
-def _show(
-    call: Call,
-    kind: kinds.Kind,
-    found: list[BucketObject],
-    counters: tables.Counters,
-    widths: list[int],
-    *,
-    all_namespaces: bool,
-) -> None:
-    match call.output:
-        case Output.JSON:
-            for one in found:
-                output.show_json_line(shown(kind, one, counters))
-        case Output.YAML:
-            raise BadInput("-w goes with a table, -o wide, -o name or -o json")
-        case Output.NAME:
-            for one in found:
-                output.say(f"{kind.qualified}/{one.name}")
-        case Output.TABLE | Output.WIDE:
-            table = tables.table(kind, found, clock.now(), counters, all_namespaces=all_namespaces)
-            narrowed = table.narrowed(call.output is Output.WIDE)
-            first = not widths
-            output.widen(widths, narrowed)
-            lines = output.aligned(Table(narrowed.columns, narrowed.rows), widths)
-            for number, line in enumerate(lines):
-                if number or first:
-                    output.say(output.clean(line))

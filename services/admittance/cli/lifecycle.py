@@ -1,63 +1,116 @@
-"""Commands on one workload: each publishes one fact to the log and prints its outcome."""
+"""``admit stop``, ``cancel``, ``activate``, ``hold``, ``release``, ``priority``, ``finish``: each
+publishes one fact about a workload to the log, and prints its outcome."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final
 
+from admittance.cli.commands.arguments import workload_command
+from admittance.cli.commands.declare import PLACE, argument, command, option
 from admittance.cli.support import output
+from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
-from admittance.client import kinds
-from admittance.client.requests import changes
-from admittance.client.requests.changes import ChangeKind
-from admittance.client.requests.families import is_variant
-from admittance.workload.stored import owner_of
+from admittance.client import kinds, requests
 
-VARIANT_FOLLOWS: Final = {
-    "stop": "which continues with the others",
-    "cancel": "which continues with the others",
-    "activate": "which tries it again if the policy allows it",
-}
-"""For each command that may name a variant: what the variant's parent does after the command."""
+PRIORITY_USAGE: Final = "admit priority workload NAME P"
+OTHERS_CONTINUE: Final = "which continues with the others"
+NO_FIELDS: Final[Mapping[str, Any]] = {}
 
 
-class WorkloadCommand(NamedTuple):
-    """What a command changes and prints. ``done``: the text that is printed, with ``{}`` for the
-    value.
+@workload_command()
+async def stop(call: Call, name: str) -> None:
+    """Stop a workload: it is evicted, and not admitted again until `activate`.
+
+    If the workload is a variant, the other variants of its parent continue.
     """
-
-    kind: ChangeKind
-    done: str
+    await _change(call, name, requests.changes.STOP, "stop", "stopped", OTHERS_CONTINUE)
 
 
-CHANGES: Final = {
-    "stop": WorkloadCommand(changes.STOP, "stopped"),
-    "cancel": WorkloadCommand(changes.STOP, "stopped"),
-    "activate": WorkloadCommand(changes.ACTIVATE, "activated"),
-    "hold": WorkloadCommand(changes.HOLD, "held"),
-    "release": WorkloadCommand(changes.RELEASE, "released"),
-    "priority": WorkloadCommand(changes.SET_PRIORITY, "has priority {}"),
-    "finish": WorkloadCommand(changes.FINISH, "finished"),
-}
-"""For each command the change that it makes and the word that it prints."""
+@workload_command()
+async def cancel(call: Call, name: str) -> None:
+    """The same as `stop`: ends the job and keeps the workload for `activate` or `delete`."""
+    await _change(call, name, requests.changes.STOP, "cancel", "stopped", OTHERS_CONTINUE)
 
 
-async def change(call: Call, name: str, command: str, words: str = "", **fields: Any) -> None:
-    """Publishes the fact of a command about an existing workload, and prints the outcome.
+@workload_command()
+async def activate(call: Call, name: str) -> None:
+    """Put a stopped or rejected workload back into its queue."""
+    follows = "which tries it again if the policy allows it"
+    await _change(call, name, requests.changes.ACTIVATE, "activate", "activated", follows)
 
-    ``words``: the words of the command line after the workload's name. ``fields``: fields of the
-    fact.
+
+@workload_command()
+async def hold(call: Call, name: str) -> None:
+    """Keep a waiting workload out of its queue until `release`."""
+    await _change(call, name, requests.changes.HOLD, "hold", "held")
+
+
+@workload_command()
+async def release(call: Call, name: str) -> None:
+    """Put a held workload back into its queue."""
+    await _change(call, name, requests.changes.RELEASE, "release", "released")
+
+
+@command(PLACE, negative_numbers=True)
+@argument("workload", "The word workload (or wl), or workload/NAME.", name="kind")
+@argument("NAME P...", "Name and priority.", name="words")
+async def priority(call: Call, kind: str, words: tuple[str, ...]) -> None:
+    """Change the priority of a workload."""
+    *names, typed = words
+    if len(names) > 1:
+        raise BadInput(f'"{words[2]}" is one word too many: {PRIORITY_USAGE}')
+    if not names and "/" not in kind:
+        raise BadInput(f'a name and a priority are needed, not only "{typed}": {PRIORITY_USAGE}')
+    name = kinds.workload_target(kind, names[0] if names else None)
+    try:
+        number = int(typed)
+    except ValueError:
+        raise BadInput(f'the priority "{typed}" is not a whole number') from None
+    if not -(2**31) <= number < 2**31:
+        raise BadInput(f"the priority {number} is not a 32-bit number")
+    change, done = requests.changes.SET_PRIORITY, f"has priority {number}"
+    said = {"priority": number}
+    await _change(call, name, change, "priority", done, words=str(number), fields=said)
+
+
+@workload_command()
+@option("--failed", "Record it as failed.")
+@option("--message TEXT", "Message to store.", default="")
+async def finish(call: Call, name: str, failed: bool, message: str) -> None:
+    """Declare a workload finished; its quota is released at once."""
+    change = requests.changes.FINISH
+    said = {"succeeded": not failed, "message": message}
+    await _change(call, name, change, "finish", "finished", fields=said)
+
+
+async def _change(
+    call: Call,
+    name: str,
+    change: requests.changes.ChangeKind,
+    command: str,
+    done: str,
+    follows: str = "",
+    *,
+    words: str = "",
+    fields: Mapping[str, Any] = NO_FIELDS,
+) -> None:
+    """Publishes the fact of a command, and prints ``done``. ``follows``: what the parent of a
+    variant does after it. ``words``: those of the command line after the workload's name.
+    ``fields``: of the fact.
     """
-    known = CHANGES[command]
     instead = f"`{' '.join(filter(None, (f'admit {command} workload {{}}', words)))}`"
     async with link(call) as bus:
-        found, reply = await changes.change(
-            bus, known.kind, name, spelled=f"`admit {command}`", instead=instead, **fields
+        found, reply = await requests.changes.change(
+            bus, change, name, spelled=f"`admit {command}`", instead=instead, **fields
         )
-    word = "unchanged" if reply.outcome == "ignored" else known.done.format(words)
-    output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", word)
-    if reply.outcome == "ignored" and reply.message:
+    ignored = reply.outcome == "ignored"
+    output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", "unchanged" if ignored else done)
+    if ignored and reply.message:
         output.note(f'workload "{name}": {reply.message}')
-    elif is_variant(found.workload()):
+    elif requests.families.is_variant(found.workload()):
+        from admittance.workload.stored import owner_of
+
         parent, _ = owner_of(found.workload())
-        output.note(f'{name} is one variant of workload "{parent}", {VARIANT_FOLLOWS[command]}')
+        output.note(f'{name} is one variant of workload "{parent}", {follows}')

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
+from admittance.cli.commands.arguments import follow, workload_command
+from admittance.cli.commands.declare import option
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import note
-from admittance.client.requests.history import output_of
-from admittance.events.shapes import PodLog
-from admittance.runtime.telemetry.findings import size_of
+from admittance.client import requests
+
+if TYPE_CHECKING:
+    from admittance.events.shapes import PodLog
 
 
+@workload_command()
+@option("--pod I", "Only the pod with this index.", kind=int, least=0)
+@follow
+@option("--tail N", "Only the last N lines of each pod.", kind=int, least=0)
+@option("--previous -p", "The run before the newest one; -pp: the one before that.", count=True)
 async def logs(
-    call: Call,
-    name: str,
-    pod: int | None,
-    *,
-    follow: bool,
-    tail: int | None = None,
-    previous: int = 0,
+    call: Call, name: str, pod: int | None, follow: bool, tail: int | None, previous: int
 ) -> None:
-    """Prints the output so far, the last ``tail`` lines of each pod; with follow until the workload
-    has ended. ``previous``: how many runs back; 0: the newest run.
+    """Show the output of a workload's pods.
 
-    If there are several pods, each line begins with its pod. Raises AnswerIsNo if the workload,
-    pod, run or output does not exist.
+    Shows the newest run, with --previous an earlier run, which had another admission. Runners
+    delete the output of old runs.
     """
     if follow and previous:
         raise BadInput("an earlier run has ended: --previous does not go with --follow")
     async with link(call) as bus:
         writer = Writer(pod)
         waiting = ""
-        replies = output_of(
+        replies = requests.history.output_of(
             bus,
             name,
             pod=pod,
@@ -64,6 +66,8 @@ class Writer:
 
     def write(self, pods: tuple[PodLog, ...]) -> None:
         """Writes the new output of the pods. Says on standard error what of it is missing."""
+        from admittance.runtime.telemetry.findings import size_of
+
         self._names.update(one.pod for one in pods)
         for one in pods:
             if one.cut:

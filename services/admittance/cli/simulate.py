@@ -3,51 +3,51 @@ now."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from admittance.api.reading.manifest import Document, encode
-from admittance.api.workload import Job, Workload
-from admittance.cli.submit import Submission, submission_of
-from admittance.cli.support import files, output
+from admittance.cli.commands.arguments import file_option
+from admittance.cli.commands.declare import command, option
+from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
-from admittance.cli.support.link import Link, link
+from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
-from admittance.client import kinds
-from admittance.client.requests import applying
-from admittance.client.requests.warnings import ASKED_MAX, engines
-from admittance.events.reading_requests import Runners, RunnersReply
-from admittance.events.requests import Applied
-from admittance.events.shapes import Admission
-from admittance.events.whatif import (
-    Counts,
-    Simulate,
-    SimulatedState,
-    SimulateReply,
-    WouldBeEvicted,
-    WouldStart,
-    WouldWait,
-)
+from admittance.client import kinds, requests
+
+if TYPE_CHECKING:
+    from admittance.api.reading.manifest import Document
+    from admittance.cli.submit import Submission
+    from admittance.client.requests.link import Link
 
 ROWS: Final = 20
 ALL: Final = 0
 
 
+@command()
+@file_option
+@option("--delete KIND/NAME", "Simulate its deletion; repeatable.", name="deletes", many=True)
+@option(
+    "--limit N", "Rows of each list; 0: all. Default: 20; JSON and YAML: all", kind=int, least=0
+)
 async def simulate(
-    call: Call, paths: Sequence[str], deletes: Sequence[str], limit: int | None
+    call: Call, file: Sequence[str], deletes: Sequence[str], limit: int | None
 ) -> int:
-    """Prints what would happen if the manifests were applied and the objects deleted.
+    """Show what would start, wait, or be evicted if manifests were applied now; changes nothing.
 
-    The exit status is 1 if a workload would be refused. Raises BadInput for manifests that `apply`
-    would refuse, AnswerIsNo for deletions that `delete` would refuse.
+    Shows only the differences to what would happen without the change, now and after evicted jobs
+    have stopped.
     """
+    import msgspec
+
+    from admittance.api.reading.manifest import encode
+    from admittance.cli.show import simulations
+    from admittance.cli.support import files
+    from admittance.events.whatif import Simulate
+
     targets = [kinds.object_named(word, "--delete") for word in deletes]
-    if not paths and not targets:
+    if not file and not targets:
         raise BadInput("nothing to simulate: name manifests with -f, or an object with --delete")
-    documents = files.documents(paths, call.namespace) if paths else []
+    documents = files.documents(file, call.namespace) if file else []
     files.warn_about(documents)
     objects, submissions = _parted(documents)
     told = {warning for document in documents for warning in document.warnings}
@@ -58,13 +58,15 @@ async def simulate(
         request = Simulate(
             objects=tuple(msgspec.Raw(raw) for raw in (*objects, *map(encode, workloads))),
             deletes=tuple(
-                [await applying.deletion(bus, kind, name or "") for kind, name in targets]
+                [await requests.applying.deletion(bus, kind, name or "") for kind, name in targets]
             ),
             limit=most,
         )
-        reply = await applying.simulate(bus, request)
+        reply = await requests.applying.simulate(bus, request)
         notes = await _unstarted(bus, submissions)
-        for warning in await engines(bus, [(one.subject, one.workload) for one in submissions]):
+        for warning in await requests.warnings.engines(
+            bus, [(one.subject, one.workload) for one in submissions]
+        ):
             output.warn(warning)
     reply = msgspec.structs.replace(reply, warnings=(*reply.warnings, *notes))
     if reply.problems:
@@ -72,21 +74,26 @@ async def simulate(
     if reply.error:
         raise AnswerIsNo(reply.error)
     for one in reply.results:
-        _complain(one, told)
+        simulations.complain(one, told)
     for warning in reply.warnings:
         output.warn(warning)
-    if not output.show_value(shown(reply), call.output):
-        show(reply, wide=call.output is Output.WIDE)
+    if not output.show_value(simulations.shown(reply), call.output):
+        simulations.show(reply, wide=call.output is Output.WIDE)
     return int(any(one.outcome == "refused" for one in reply.results))
 
 
 async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
     """A sentence for each workload that is refused when it is submitted, because no runner would
     start its job. Without an answer from the workload-controller there are none."""
+    import msgspec
+
+    from admittance.api.reading.manifest import encode
+    from admittance.events.reading_requests import Runners, RunnersReply
+
     if not bus.user:
         return []
     notes: list[str] = []
-    for one in submissions[:ASKED_MAX]:
+    for one in submissions[: requests.warnings.ASKED_MAX]:
         workload = one.workload
         asked = Runners(workload=msgspec.Raw(encode(workload)), user=bus.user)
         try:
@@ -104,211 +111,9 @@ async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
 
 def _parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Submission]]:
     """The manifests in the order of `apply`: workloads after all other objects."""
+    from admittance.api.workload import Job, Workload
+    from admittance.cli.submit import submission_of
+
     runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
     objects = [one.raw for one in documents if not isinstance(one.manifest, Workload | Job)]
     return objects, [submission_of(one) for one in runs]
-
-
-def shown(reply: SimulateReply) -> dict[str, Any]:
-    """The reply for JSON and YAML, including empty lists and zeros."""
-    return {
-        "revision": reply.revision,
-        "settled": reply.settled,
-        "counts": msgspec.structs.asdict(reply.counts),
-        "results": reply.results,
-        "warnings": reply.warnings,
-        "evictions": reply.evictions,
-        "starts": reply.starts,
-        "waits": reply.waits,
-    }
-
-
-def _complain(one: Applied, told: Collection[str]) -> None:
-    """Prints the warnings about an object. ``told``: warnings that are printed already."""
-    about = f"{one.kind.lower()}/{one.name}"
-    for line in one.warnings:
-        if one.outcome == "refused":
-            output.error(f"{about} would be refused: {line}")
-        elif line not in told:
-            output.warn(f"{about}: {line}")
-
-
-OBJECTS_MAX: Final = 20
-NO_DIFFERENCE: Final = "No workload would start, wait or be evicted because of the change."
-
-
-def show(reply: SimulateReply, *, wide: bool) -> None:
-    """Prints the reply as text and tables."""
-    for line in results(reply.results):
-        output.say(line)
-    counts = reply.counts
-    differs = counts.evictions or counts.starts or counts.waits or counts.gone
-    output.say(difference_text(counts) if differs else NO_DIFFERENCE)
-    output.say(unaffected_text(counts))
-    _show_list("Would be evicted", evicted(reply.evictions), counts.evictions, wide=wide)
-    _show_list("Would start", starting(reply.starts), counts.starts, wide=wide)
-    _show_list("Would wait", waiting(reply.waits), counts.waits, wide=wide)
-
-
-def results(rows: Sequence[Applied]) -> Iterator[str]:
-    """Lines with the outcome of each changed object, and the number of unchanged objects."""
-    changed = [one for one in rows if one.outcome not in ("unchanged", "refused")]
-    for one in changed[:OBJECTS_MAX]:
-        name = f"{one.namespace}/{one.name}" if one.namespace else one.name
-        # An object in use is deleted after the objects that use it.
-        word = "deleted later" if one.outcome == "terminating" else one.outcome
-        yield f"{one.kind.lower()} {name} would be {word}"
-    if len(changed) > OBJECTS_MAX:
-        yield f"… and {len(changed) - OBJECTS_MAX:,} more objects"
-    same = sum(one.outcome == "unchanged" for one in rows)
-    if same:
-        yield f"{same:,} {'object is' if same == 1 else 'objects are'} unchanged"
-
-
-def difference_text(counts: Counts) -> str:
-    """The numbers of workloads that would start, wait or be evicted, as text."""
-    gone = f", {counts.gone:,} deleted" if counts.gone else ""
-    return (
-        f"{counts.starts:,} would start, {counts.waits:,} would wait, "
-        f"{counts.evictions:,} would be evicted{gone}"
-    )
-
-
-def unaffected_text(counts: Counts) -> str:
-    """The numbers of unaffected workloads by state, as text."""
-    reserved = f"{counts.reserved:,} wait for checks, " if counts.reserved else ""
-    off = f", {counts.off:,} deactivated or rejected" if counts.off else ""
-    return f"Unaffected: {counts.run:,} run, {reserved}{counts.pending:,} wait{off}"
-
-
-def _show_list(title: str, table: Table, count: int, *, wide: bool) -> None:
-    if not count:
-        return
-    output.say(f"\n{title} ({count:,})")
-    output.show_table(table, wide=wide, indent=2)
-    left = count - len(table.rows)
-    if left > 0:
-        output.say(f"  … and {left:,} more: --limit N shows N, -o json all")
-
-
-def evicted(rows: Sequence[WouldBeEvicted]) -> Table:
-    """The table of workloads that would lose their quota."""
-    columns = columns_of(
-        "WORKLOAD", "CLUSTERQUEUE", "#PRIORITY", "LOSES", "WHEN", "WHY", "THEN", "+MESSAGE"
-    )
-    return Table(
-        columns,
-        [
-            (
-                f"{one.namespace}/{one.name}",
-                one.cluster_queue or NOTHING,
-                str(one.priority),
-                "its job" if one.ran else "its reservation",
-                when(one.after),
-                _cause(one),
-                standing_text(one.then, gone="gone"),
-                one.message or NOTHING,
-            )
-            for one in rows
-        ],
-    )
-
-
-def _cause(one: WouldBeEvicted) -> str:
-    rule = f" ({one.rule})" if one.rule else ""
-    by = f" by {one.by}" if one.by else ""
-    return f"{one.reason}{rule}{by}"
-
-
-def starting(rows: Sequence[WouldStart]) -> Table:
-    """The table of workloads that would get quota."""
-    columns = columns_of(
-        "WORKLOAD", "QUEUE", "CLUSTERQUEUE", "FLAVORS", "WHEN", "NOTE", "WITHOUT", "+#PRIORITY"
-    )
-    return Table(
-        columns,
-        [
-            (
-                f"{one.namespace}/{one.name}",
-                one.local_queue or NOTHING,
-                one.admission.cluster_queue,
-                flavors(one.admission),
-                when(one.after),
-                _note(one),
-                standing_text(one.otherwise, gone="is not there"),
-                str(one.priority),
-            )
-            for one in rows
-        ],
-    )
-
-
-def _note(one: WouldStart) -> str:
-    notes = []
-    if one.again:
-        notes.append("again")
-    if one.preempts:
-        more = f" and {len(one.preempts) - 3} more" if len(one.preempts) > 3 else ""
-        notes.append(f"preempts {', '.join(one.preempts[:3])}{more}")
-    if one.checks:
-        notes.append(f"once ready: {', '.join(one.checks)}")
-    return "; ".join(notes) or NOTHING
-
-
-def waiting(rows: Sequence[WouldWait]) -> Table:
-    """The table of workloads that would wait."""
-    columns = columns_of(
-        "WORKLOAD", "QUEUE", "CLUSTERQUEUE", "#POSITION", "WHY", "WITHOUT", "+#PRIORITY"
-    )
-    return Table(
-        columns,
-        [
-            (
-                f"{one.namespace}/{one.name}",
-                one.local_queue or NOTHING,
-                one.cluster_queue or NOTHING,
-                str(one.position) if one.position else NOTHING,
-                sentence(one.reason, one.message),
-                standing_text(one.otherwise, gone="is not there"),
-                str(one.priority),
-            )
-            for one in rows
-        ],
-    )
-
-
-def when(after: int) -> str:
-    """When a workload would start, as text: ``now``, or after how many rounds in which evicted jobs
-    stop."""
-    if not after:
-        return "now"
-    return "once jobs have stopped" if after == 1 else f"after {after} rounds of stopping"
-
-
-def standing_text(standing: SimulatedState | None, *, gone: str) -> str:
-    """The simulated state of a workload in a few words."""
-    if standing is None:
-        return gone
-    if standing.admission is not None:
-        runs = "reserves" if standing.phase == "QuotaReserved" else "runs on"
-        return f"{runs} {flavors(standing.admission)}"
-    place = f", number {standing.position}" if standing.position else ""
-    return f"waits{place}: {standing.reason or standing.phase}"
-
-
-def flavors(admission: Admission) -> str:
-    """The flavors of an admission as text; one name if the same flavor serves all resources."""
-    found = {
-        resource: flavor
-        for pods in admission.pod_set_assignments
-        for resource, flavor in pods.flavors.items()
-    }
-    every = {flavor for pods in admission.pod_set_assignments for flavor in pods.flavors.values()}
-    if len(every) <= 1:
-        return "".join(every) or NOTHING
-    if len(admission.pod_set_assignments) == 1:
-        return ",".join(f"{resource}:{flavor}" for resource, flavor in found.items())
-    return " ".join(
-        f"{pods.name}={','.join(dict.fromkeys(pods.flavors.values()))}"
-        for pods in admission.pod_set_assignments
-    )

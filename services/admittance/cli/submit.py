@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
-from admittance.api.checks import Foreign
-from admittance.api.problems import ManifestError
-from admittance.api.reading.objects import decode_object
-from admittance.api.workload import Job, Workload
-from admittance.cli import fit
-from admittance.cli.support import output
+from admittance.cli.commands.arguments import queues, timeout
+from admittance.cli.commands.declare import argument, command, option
+from admittance.cli.support import output, times
 from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
-from admittance.cli.support.link import Link, link
-from admittance.cli.support.options import Call, Output
-from admittance.client import kinds
-from admittance.client.requests import changes
-from admittance.client.requests import warnings as warnings_about
-from admittance.client.requests.objects import lookup
-from admittance.client.requests.priority_classes import missing_class, named_class
-from admittance.client.requests.submissions import CommandOptions as CommandOptions
-from admittance.client.requests.submissions import (
-    Spelling,
-    workload_of_command,
-    workload_of_manifest,
-)
-from admittance.client.requests.submissions import submitted as fact_of
-from admittance.events.base import Fact
-from admittance.events.requests import SettledReply
-from admittance.runtime import clock
-from admittance.workload.phase import Phase
-from admittance.workload.stored import VARIANT, StoredWorkload
+from admittance.cli.support.link import link
+from admittance.cli.support.options import Call, Output, key_values
+from admittance.client import kinds, requests
 
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
-
+    from admittance.api.workload import Workload
+    from admittance.client.requests.link import Link
+    from admittance.client.requests.submissions import CommandOptions
+    from admittance.events.base import Fact
+    from admittance.events.requests import SettledReply
+    from admittance.workload.phase import Phase
+    from admittance.workload.stored import StoredWorkload
 
 AT_ONCE: Final = 100
 """The greatest number of outcomes of submissions that are requested at the same time."""
 
 COMMAND_LINE: Final = "the command line"
-SPELLED: Final = Spelling("-q", "-n", "--anyway")
 NAMED_MAX: Final = 5
+NOTHING_TO_SUBMIT: Final = "nothing to submit: name a command after --, or a file with -f"
 
 
 class Submission(NamedTuple):
@@ -58,40 +42,140 @@ class Submission(NamedTuple):
         return f"{kinds.WORKLOAD.qualified}/{self.workload.metadata.name}"
 
 
+@command()
+@argument("-- CMD...", "Command of each pod.", name="command", required=False)
+@option("--file -f FILE|DIR|-", "Manifests of Workloads or Jobs instead of a command.", many=True)
+@option(
+    "--queue -q QUEUE",
+    "The LocalQueue. Default: the only one of the namespace.",
+    complete=queues,
+)
+@option("--name N", "Name. Default: generated.")
+@option("--cpu QUANTITY", "Per pod. Default: 1")
+@option("--memory QUANTITY", "Per pod. Default: 1Gi")
+@option("--gpu QUANTITY", "Per pod. Default: 0")
+@option("--count PODS", "Number of pods.", kind=int, least=1, default=1)
+@option("--priority P", "Priority; higher goes first. Default: 0", kind=int)
+@option("--priority-class NAME", "A WorkloadPriorityClass instead of a priority.")
+@option("--env -e KEY=VALUE", "Environment variable; repeatable.", many=True)
+@option("--label -l KEY=VALUE", "Label; repeatable.", many=True)
+@option("--flavor FLAVOR", "Allow only this ResourceFlavor; repeatable.", many=True)
+@option("--image IMAGE", "Container image, for runners with a container engine.")
+@option("--max-time SPAN", "Maximum total run time.")
+@option("--wait", "Wait until it has finished; the exit status is that of the job.")
+@option("--anyway", "Submit even if the queue does not exist or can never hold it.")
+@timeout
 async def submit(
     call: Call,
-    wish: CommandOptions | None,
-    paths: Sequence[str],
-    *,
+    command: Sequence[str],
+    file: Sequence[str],
+    queue: str | None,
     wait: bool,
-    timeout: float | None,
-    anyway: bool = False,
-    queue: str | None = None,
+    anyway: bool,
+    timeout: str | None,
+    count: int,
+    max_time: str | None,
+    **described: Any,
 ) -> int:
-    """Submits the command or the manifests; with ``wait`` until all have finished. ``queue``: the
-    LocalQueue for the workloads of the manifests; None: those that the manifests name.
+    """Submit a workload: a command after --, or manifests with -f."""
+    import asyncio
 
-    A command that could never start is refused unless ``anyway``. Returns the exit status: 1 if a
-    submission is refused; with ``wait`` the status of the first failed job, or 1 if its runner
-    reported none.
-    """
-    from_files = _from_files(paths, call.namespace, queue) if paths else []
+    wish = None
+    if file:
+        if command:
+            raise BadInput("either a command after --, or -f; not both")
+        if count != 1 or max_time is not None or anyway or any(described.values()):
+            raise BadInput(
+                "with -f the whole workload comes from the manifest; leave out the other options, "
+                "except -q"
+            )
+    elif not command:
+        raise BadInput(NOTHING_TO_SUBMIT)
+    else:
+        seconds = None if max_time is None else times.whole_seconds(max_time, "--max-time")
+        wish = _wish(command, queue, count, seconds, **described)
+    if timeout is not None and not wait:
+        raise BadInput("--timeout goes with --wait")
+    limit = None if timeout is None else times.seconds_of(timeout, "--timeout")
+    submissions = _from_files(file, call.namespace, queue) if file else []
     async with link(call) as bus:
-        submissions = list(from_files)
         if wish is not None:
-            workload = await workload_of_command(bus, wish, spelled=SPELLED)
-            await fit.refuse_misfit(bus, workload, anyway=anyway, spelled=SPELLED)
-            submissions.append(Submission(COMMAND_LINE, workload))
+            submissions.append(Submission(COMMAND_LINE, await _of_command(bus, wish, anyway)))
         if not submissions:
-            raise BadInput("nothing to submit: name a command after --, or a file with -f")
-        status = await submit_all(bus, submissions)
+            raise BadInput(NOTHING_TO_SUBMIT)
+        status = await submit_all(bus, submissions, call.output)
         if status or not wait:
             return status
         try:
-            return await _wait_for_all(bus, submissions, timeout)
+            return await _wait_for_all(bus, submissions, limit)
         except asyncio.CancelledError:
             _note_jobs_continue(submissions)
             raise
+
+
+def _wish(
+    command: Sequence[str],
+    queue: str | None,
+    count: int,
+    max_seconds: int | None,
+    *,
+    name: str | None,
+    cpu: str | None,
+    memory: str | None,
+    gpu: str | None,
+    priority: int | None,
+    priority_class: str | None,
+    env: Sequence[str],
+    label: Sequence[str],
+    flavor: Sequence[str],
+    image: str | None,
+) -> CommandOptions:
+    """The workload that the options describe. Raises BadInput."""
+    from admittance.api.reading.from_job import GPU
+
+    asked = {"cpu": cpu, "memory": memory, GPU: gpu}
+    for resource, spelled in (("cpu", "--cpu"), ("memory", "--memory"), (GPU, "--gpu")):
+        requests.submissions.check_whole(resource, asked[resource], spelled)
+    variables = key_values(env, "--env")
+    requests.submissions.check_container(image or "", variables, spelled=("--image", "--env"))
+    return requests.submissions.CommandOptions(
+        command=command,
+        queue=queue,
+        name=name,
+        requests={resource: text for resource, text in asked.items() if text is not None},
+        count=count,
+        priority=priority,
+        priority_class=priority_class,
+        image=image or "",
+        env=variables,
+        labels=key_values(label, "--label"),
+        flavors=flavor,
+        max_seconds=max_seconds,
+    )
+
+
+async def _of_command(bus: Link, wish: CommandOptions, anyway: bool) -> Workload:
+    """The workload of a command."""
+    spelled = requests.submissions.Spelling("-q", "-n", "--anyway")
+    workload = await requests.submissions.workload_of_command(bus, wish, spelled=spelled)
+    await refuse_misfit(bus, workload, anyway=anyway, spelled=spelled)
+    return workload
+
+
+async def refuse_misfit(
+    bus: Link, workload: Workload, *, anyway: bool, spelled: requests.submissions.Spelling
+) -> None:
+    """Raises AnswerIsNo if the queue does not exist or can never hold the workload, unless
+    ``anyway``. Warns about requests for which no quota is charged, and about an inactive queue.
+
+    Manifests are accepted with a warning instead, as in Kubernetes: their queues may be created or
+    enlarged later.
+    """
+    reply = await requests.submissions.refuse_misfit(bus, workload, anyway=anyway, spelled=spelled)
+    if reply is not None:
+        uncharged = requests.warnings.uncharged("the workload", reply)
+        for warning in (*uncharged, *requests.warnings.inactive([reply])):
+            output.warn(warning)
 
 
 def _from_files(paths: Sequence[str], namespace: str, queue: str | None) -> list[Submission]:
@@ -104,6 +188,9 @@ def _from_files(paths: Sequence[str], namespace: str, queue: str | None) -> list
 
 
 def _runnable(document: Document) -> Submission:
+    from admittance.api.checks import Foreign
+    from admittance.api.workload import Job, Workload
+
     if not isinstance(document.manifest, Workload | Job):
         place = f"{document.source}: {document.place}"
         if isinstance(document.manifest, Foreign):
@@ -117,22 +204,27 @@ def _runnable(document: Document) -> Submission:
 
 def submission_of(document: Document) -> Submission:
     """The workload of a Workload or Job manifest, with a generated name if it has none."""
+    from admittance.api.problems import ManifestError
+    from admittance.api.workload import Job, Workload
+
     manifest = document.manifest
     assert isinstance(manifest, Workload | Job), manifest.kind
     place = f"{document.source}: {document.place}"
     try:
-        return Submission(place, workload_of_manifest(manifest))
+        return Submission(place, requests.submissions.workload_of_manifest(manifest))
     except ManifestError as error:
         raise BadInput(*(f"{place}: {line}" for line in error.lines())) from None
 
 
-async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
+async def submit_all(
+    bus: Link, submissions: Sequence[Submission], shape: Output = Output.TABLE
+) -> int:
     """Publishes all submissions, then prints the outcome of each.
 
     A refused submission makes the exit status 1; all other submissions are made.
     """
     submissions, status = await _of_known_classes(bus, submissions)
-    submitted = [fact_of(one.workload) for one in submissions]
+    submitted = [requests.submissions.submitted(one.workload) for one in submissions]
     sequences = await bus.publish_all(submitted)
     accepted = []
     for number, (one, fact) in enumerate(zip(submissions, submitted, strict=True)):
@@ -143,7 +235,7 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             reply = replies[number % AT_ONCE]
             if isinstance(reply, CliError):
                 raise reply
-            reply = changes.accepted(fact, reply)
+            reply = requests.changes.accepted(fact, reply)
         except CliError as error:
             if len(submissions) == 1 and one.source == COMMAND_LINE:
                 raise
@@ -160,9 +252,9 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
             )
             status = 1
             continue
-        if bus.call.output is Output.NAME:
+        if shape is Output.NAME:
             output.say(one.subject)
-        elif bus.call.output is Output.JSON:
+        elif shape is Output.JSON:
             meta = one.workload.metadata
             output.show_json_line({"namespace": meta.namespace, "name": meta.name})
         else:
@@ -170,11 +262,11 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
     every = [(one.subject, one.workload) for one in accepted]
     files_alone = [(one.subject, one.workload) for one in accepted if one.source != COMMAND_LINE]
     for warnings, told in (
-        (warnings_about.queues, every),
-        (warnings_about.classes, every),
-        (warnings_about.min_counts, every),
-        (warnings_about.misfits, files_alone),
-        (warnings_about.engines, every),
+        (requests.warnings.queues, every),
+        (requests.warnings.classes, every),
+        (requests.warnings.min_counts, every),
+        (requests.warnings.misfits, files_alone),
+        (requests.warnings.engines, every),
     ):
         for warning in await warnings(bus, told):
             output.warn(warning)
@@ -183,10 +275,16 @@ async def submit_all(bus: Link, submissions: Sequence[Submission]) -> int:
 
 async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
     """Whether the workload is an existing variant with a different spec; ``active`` is ignored."""
+    from msgspec.structs import replace
+
+    from admittance.api.reading.objects import decode_object
+    from admittance.api.workload import Workload
+    from admittance.workload.stored import VARIANT
+
     if workload.spec.role != VARIANT:
         return False
     meta = workload.metadata
-    found = await lookup(bus, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
+    found = await requests.objects.lookup(bus, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
     if found is None:
         return False
     present = decode_object(found.data).manifest
@@ -200,11 +298,16 @@ async def _of_known_classes(
 ) -> tuple[list[Submission], int]:
     """The submissions without those that name a missing priority class, each of which gets an
     error, and the exit status. Raises AnswerIsNo if the command line names a missing class."""
-    asked = {named_class(one.workload): one.workload for one in submissions}
-    missing = {named: await missing_class(bus, one) for named, one in asked.items()}
+    asked = {
+        requests.priority_classes.named_class(one.workload): one.workload for one in submissions
+    }
+    missing = {
+        named: await requests.priority_classes.missing_class(bus, one)
+        for named, one in asked.items()
+    }
     known: list[Submission] = []
     for one in submissions:
-        why = missing[named_class(one.workload)]
+        why = missing[requests.priority_classes.named_class(one.workload)]
         if not why:
             known.append(one)
         elif one.source == COMMAND_LINE:
@@ -221,6 +324,8 @@ async def _settled(
     as it is.
     """
 
+    import asyncio
+
     async def one(fact: Fact, sequence: int | CliError) -> SettledReply | CliError:
         if isinstance(sequence, CliError):
             return sequence
@@ -233,7 +338,8 @@ async def _settled(
 
 
 async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
-    from admittance.client.requests.waits import exit_status, is_failure, reach
+    from admittance.runtime import clock
+    from admittance.workload.phase import Phase
 
     status = 0
     deadline = None if timeout is None else clock.monotonic() + timeout
@@ -248,10 +354,12 @@ async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: f
                     last.append(phase)  # noqa: B023
                     progress.say(str(phase))
 
-            workload = await reach(bus, meta.namespace, meta.name, Phase.FINISHED, left, seen)
-        if why := is_failure(workload):
+            workload = await requests.waits.reach(
+                bus, meta.namespace, meta.name, Phase.FINISHED, left, seen
+            )
+        if why := requests.waits.is_failure(workload):
             output.error(f'workload "{meta.name}" failed: {why}')
-            status = status or exit_status(workload)
+            status = status or requests.waits.exit_status(workload)
         else:
             output.outcome(one.subject, "finished")
     return status

@@ -1,28 +1,30 @@
-"""``admit wait``: follows one workload in the bucket until it reaches a phase.
-
-The wait ends at once with status 1 if the phase can no longer be reached.
-"""
+"""``admit wait``: follows one workload in the bucket until it reaches a phase."""
 
 from __future__ import annotations
 
-from admittance.cli.support import output
+from admittance.cli.commands.arguments import ends, phases, timeout, workload_command
+from admittance.cli.commands.declare import option
+from admittance.cli.support import output, times
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
-from admittance.client import kinds
-from admittance.client.requests.waits import goal_named, is_failure, reach
-from admittance.workload.phase import Phase
+from admittance.client import kinds, requests
 
 
-async def wait(call: Call, name: str, typed: str, timeout: float | None) -> None:
-    """Waits until the workload has the phase or result, and prints it.
+@workload_command()
+@option("--for PHASE", lambda: ", ".join(ends()), name="phase", required=True, complete=phases)
+@timeout
+async def wait(call: Call, name: str, phase: str, timeout: str | None) -> None:
+    """Wait until a workload is in a phase, or has Succeeded or Failed.
 
-    Raises AnswerIsNo on timeout, if the phase or result can no longer be reached, and for Finished
-    if the job failed.
+    A later phase counts too: Running for Admitted, both for QuotaReserved, and a workload that ran
+    to its end for all three. The status is 1 if the phase can no longer be reached, and for
+    Finished if the job failed.
     """
-    wanted = goal_named(typed, "--for")
+    limit = None if timeout is None else times.seconds_of(timeout, "--timeout")
+    wanted = requests.waits.goal_named(phase, "--for")
     async with link(call) as bus:
-        workload = await reach(bus, call.namespace, name, wanted, timeout)
-    if wanted is Phase.FINISHED and (why := is_failure(workload)):
+        workload = await requests.waits.reach(bus, call.namespace, name, wanted, limit)
+    if wanted == "Finished" and (why := requests.waits.is_failure(workload)):
         raise AnswerIsNo(f'workload "{name}" is Finished, and failed: {why}')
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", str(wanted))

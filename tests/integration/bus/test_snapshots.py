@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.backup.s2 import Corrupt
-from admittance.cli.backup.snapshot_reader import read_snapshot
+from admittance.backup.s2 import Corrupt
+from admittance.backup.snapshot_reader import read_snapshot
 from admittance.events import subjects
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all

@@ -20,10 +20,9 @@ import pytest
 import pytest_asyncio
 
 from admittance.cli.doctor import consumers
-from admittance.cli.doctor.doctor import Options, examine
+from admittance.cli.doctor.examination import Options, examine
 from admittance.cli.doctor.finding import NOTE, OK, WRONG
-from admittance.cli.support.link import Link
-from admittance.cli.support.options import Call
+from admittance.client.requests.link import Link
 from admittance.events import subjects
 from admittance.events.requests import HealthReply, TimersReply
 from admittance.events.shapes import Finding
@@ -175,11 +174,14 @@ async def planted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pla
             async with _faults(bus, folder, patch) as taken:
                 away = f"{server.url()},nats://127.0.0.1:1"
                 options = Options(
+                    away,
+                    tls_first=False,
                     monitors=[f"http://127.0.0.1:{monitor}", "http://127.0.0.1:1"],
                     admin_ports=[f"127.0.0.1:{taken}", "127.0.0.1:1"],
                 )
-                broken = await examine(Link(bus, Call(url=away)), options)
-        mended = await examine(Link(bus, Call(url=server.url())), Options())
+                link = Link(bus, shown_url=away, namespace="default", has_login=False)
+                broken = await examine(link, options, every=False)
+        mended = await examine(link, Options(server.url(), tls_first=False), every=False)
         yield Planted(broken, mended)
     finally:
         await bus.close()

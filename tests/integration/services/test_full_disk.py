@@ -13,10 +13,10 @@ import pytest
 
 from admittance.cli.doctor.finding import OK, WRONG
 from admittance.cli.doctor.streams import write_findings
-from admittance.cli.support import link
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call
 from admittance.cli.up.server_watch import watch
+from admittance.client.requests.link import Link
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
@@ -88,7 +88,8 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
 
         disk.fill()
         with pytest.raises(AnswerIsNo, match=r"did not acknowledge the write.*admit doctor"):
-            await link.Link(bus, call).publish(TOO_LONG)
+            link = Link(bus, shown_url=call.url, namespace="default", has_login=False)
+            await link.publish(TOO_LONG)
         found = {one.what: one for one in await write_findings(bus, seconds=1.0)}
         assert found["stream ADMITTANCE"].state == WRONG
         assert "restart nats-server" in found["stream ADMITTANCE"].todo

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from admittance.cli.backup import archive
-from admittance.cli.backup.archive import ArchiveWriter, Head, SinceMessage, StreamContents, check
-from admittance.cli.backup.backup import open_target
+from admittance.backup import archive
+from admittance.backup.archive import ArchiveWriter, Head, SinceMessage, StreamContents, check
 from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.cli.system.backup import open_target
 from admittance.runtime.nats_server.snapshots import Position
 
 HEAD = Head(archive.KIND, archive.FORMAT, "0.1.0", datetime(2026, 11, 23, tzinfo=UTC))

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from admittance.access.roles import ROLES
-from admittance.cli.commands import auth
 from admittance.cli.commands.program import invoke
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import Context
@@ -69,10 +67,6 @@ def test_users_of_the_folder_of_the_credentials_go_before_those_of_the_context(
     monkeypatch.setenv("ADMIT_AUTH_DIR", str(folder))
     assert invoke(["auth", "run-as"]) == 0
     assert f"no rules in {folder}/run-as" in capsys.readouterr().err
-
-
-def test_completed_roles_are_those_of_the_table() -> None:
-    assert set(auth.ROLES) == set(ROLES)
 
 
 def test_list_shows_role_purpose_and_expiry(

@@ -350,7 +350,7 @@ def test_generated_names_differ() -> None:
 
 
 def test_lists_have_the_shape_of_kubernetes() -> None:
-    from admittance.cli.get import as_list
+    from admittance.cli.show.lists import as_list
 
     assert json.loads(json.dumps(as_list([{"a": 1}]))) == {
         "apiVersion": "v1",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from admittance.cli.get import show
+from admittance.cli.show.lists import show
 from admittance.cli.support.options import Call
 from admittance.client import kinds
 

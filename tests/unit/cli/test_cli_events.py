@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.events import RemovedEvents, is_of
 from admittance.cli.show.event_lines import FactEffects, is_bookkeeping, line_of
+from admittance.cli.show.log_entries import RemovedEvents, is_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode

@@ -16,9 +16,9 @@ from stored_families import (
     the_rules,
 )
 
-from admittance.cli import explain as why
+from admittance.cli.show import explanations as why
 from admittance.cli.show import tables, variants
-from admittance.cli.show.selection import arranged
+from admittance.cli.show.variant_tree import arranged
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.output import Table
 from admittance.client.kinds import WORKLOAD

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.commands import arguments as words
 from admittance.cli.delete import RUNNER, targets_of
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.services import SERVICES
 from admittance.cli.up import traces
 from admittance.cli.up.up import Options, started_by
 from admittance.client import kinds
-from admittance.workload.phase import Phase
 
 
 @pytest.mark.parametrize(
@@ -88,10 +86,6 @@ def test_arguments_that_name_no_workload_are_refused(
 ) -> None:
     with pytest.raises(BadInput, match=why):
         kinds.workload_target(*words)
-
-
-def test_completion_offers_each_phase() -> None:
-    assert set(words.PHASES) == {str(phase) for phase in Phase}
 
 
 RECEIVERS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")

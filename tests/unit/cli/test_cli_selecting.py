@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.cli.get import _pending_table, narrowed
+from admittance.cli.get import selection
 from admittance.cli.show import tables
-from admittance.cli.show.selection import selection
+from admittance.cli.show.pending import narrowed, pending_table
 from admittance.cli.support.output import TITLE_MIN, cut, cut_middle, fitted, fitted_table
 from admittance.client import kinds
 from admittance.client.requests.objects import BucketObject
@@ -196,7 +196,7 @@ def test_pending_workloads_are_filtered_and_keep_their_order() -> None:
 
 def test_a_narrow_pending_table_shows_whole_names_and_no_messages() -> None:
     name = "train-resnet-0.01-seed-7"
-    table = _pending_table([pending_row(name, 5)], NOON, all_namespaces=False).narrowed(False)
+    table = pending_table([pending_row(name, 5)], NOON, all_namespaces=False).narrowed(False)
     shown, widths, _ = fitted_table(table, 80)
     titles = [column.title for column in shown.columns]
     assert "MESSAGE" not in titles

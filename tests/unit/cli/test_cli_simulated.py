@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from admittance.cli import simulate
 from admittance.cli.commands.program import invoke
-from admittance.cli.simulate import shown
+from admittance.cli.show import simulations as simulate
+from admittance.cli.show.simulations import shown
 from admittance.events.requests import Applied
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.events.whatif import (

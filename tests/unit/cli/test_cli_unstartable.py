@@ -8,9 +8,9 @@ import pytest
 
 from admittance.api.reading.manifest import accept
 from admittance.api.workload import Workload
-from admittance.cli import fit
+from admittance.cli import submit
 from admittance.cli.support.errors import AnswerIsNo, NotAllowed
-from admittance.cli.support.link import Link
+from admittance.client.requests.link import Link
 from admittance.client.requests.submissions import IN_PYTHON, refusal, refuse_misfit
 from admittance.client.requests.warnings import misfits
 from admittance.events.whatif import FitReply
@@ -66,7 +66,7 @@ async def test_a_queue_that_is_inactive_now_gets_one_warning(
             return FitReply(cluster_queue="cq", inactive="references missing …: gold", seen=7)
 
     link = cast(Link, Inactive(heard=1))
-    await fit.refuse_misfit(link, WORKLOAD, anyway=False, spelled=IN_PYTHON)
+    await submit.refuse_misfit(link, WORKLOAD, anyway=False, spelled=IN_PYTHON)
     heavier = cast(Workload, accept(a_manifest("v", queueName="lq", priority=3)).manifest)
     said = "ClusterQueue cq is inactive: references missing …: gold; its workloads wait"
     assert await misfits(link, [("v", heavier), ("w", WORKLOAD)]) == [said]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.cli import explain
+from admittance.cli.show import explanations as explain
 from admittance.cli.show import sections
 from admittance.cli.support.output import Table, aligned
 from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Protection, Room

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.backup.s2 import Corrupt, Decompressor, decompress_block
-from admittance.cli.backup.snapshot_reader import MAGIC, read_snapshot
+from admittance.backup.s2 import Corrupt, Decompressor, decompress_block
+from admittance.backup.snapshot_reader import MAGIC, read_snapshot
 
 STATE: dict[str, Any] = {"messages": 2, "bytes": 83, "first_seq": 5, "last_seq": 6}
 BEGIN = b"\xff\x06\x00\x00S2sTwO"

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.exceptions import TyperException
+from click.exceptions import ClickException, Exit, NoArgsIsHelpError
 
-from admittance.cli.commands.program import app_for
+from admittance.cli.commands.program import program
 from admittance.cli.support.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,18 +56,11 @@ def words_of(command: str) -> list[str]:
     return words
 
 
-@cache
-def program(*words: str) -> Any:
-    """The program with the commands among the words."""
-    return typer.main.get_command(app_for(words))
-
-
 def mistake(words: list[str]) -> str:
     """Why the command line cannot be parsed; empty if it can, or if arguments are left out."""
     if not words or words[0] in ("COMMAND", "--help", "--version"):
         return ""
-    # Options before the command leave open which word is the command.
-    command = program(*words) if words[0].startswith("-") else program(words[0])
+    command: Any = program()
     context, left = None, words
     try:
         while True:
@@ -82,9 +73,9 @@ def mistake(words: list[str]) -> str:
             _, command, left = command.resolve_command(context, left)
             if command is None:
                 return "no such command"
-    except typer.Exit:
+    except (Exit, NoArgsIsHelpError):
         return ""  # --help
-    except (TyperException, BadInput) as error:
+    except (ClickException, BadInput) as error:
         left_out = ("Missing", "requires an argument")
         return "" if any(one in str(error) for one in left_out) else str(error)
 

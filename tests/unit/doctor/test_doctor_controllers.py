@@ -18,7 +18,8 @@ from admittance.cli.doctor.controllers import (
 )
 from admittance.cli.doctor.finding import OK, Finding
 from admittance.cli.support.errors import NotAllowed
-from admittance.cli.support.link import Link, NoResponder
+from admittance.client.errors import NoResponder
+from admittance.client.requests.link import Link
 from admittance.events.system import EVERY_CALL_FAILS
 
 

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from admittance.cli.show.runner_waits import retry_lines
+from admittance.cli.show.sections import retry_lines
 from admittance.events.shapes import PodRetries, PodRetry
 from admittance.runner.machine import RETRIES_SHOWN, RunJournal
 from admittance.runner.run_checks import REPORT_SECONDS_MAX, FailureReports

@@ -1,1 +1,34 @@
-"""What clients and commands ask of the system, as functions on a `Link`."""
+"""What clients and commands ask of the system, as functions on a `Link`.
+
+`requests.objects.find`, `requests.changes.give_verdict`: a module is imported at its first use, so
+that a command is declared without them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from admittance.client.requests import applying as applying
+    from admittance.client.requests import capacity as capacity
+    from admittance.client.requests import changes as changes
+    from admittance.client.requests import explanation as explanation
+    from admittance.client.requests import families as families
+    from admittance.client.requests import history as history
+    from admittance.client.requests import link as link
+    from admittance.client.requests import manifests as manifests
+    from admittance.client.requests import objects as objects
+    from admittance.client.requests import priority_classes as priority_classes
+    from admittance.client.requests import questions as questions
+    from admittance.client.requests import selection as selection
+    from admittance.client.requests import submissions as submissions
+    from admittance.client.requests import waits as waits
+    from admittance.client.requests import warnings as warnings
+
+
+def __getattr__(name: str) -> object:
+    try:
+        return import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, TypeAlias
 
 from admittance.client.errors import BadInput, JobFailed, NotFound, Refused, TimedOut, Unavailable
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, follow
 from admittance.events import reasons
+from admittance.phases import End as End
 from admittance.runtime import clock
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase
@@ -36,13 +36,6 @@ PHASE_CLOCK_SECONDS: Final = 1.0
 """Seconds between two computations of the phase, since Backoff ends by time, without a write to the
 bucket.
 """
-
-
-class End(StrEnum):
-    """Results of a finished workload; a wait accepts them besides phases."""
-
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
 
 
 Goal: TypeAlias = Phase | End

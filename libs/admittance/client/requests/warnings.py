@@ -14,9 +14,9 @@ import msgspec
 from admittance.api.workload import Workload
 from admittance.client import kinds
 from admittance.client.errors import NotAllowed, RequestFailed
+from admittance.client.health import health
 from admittance.client.requests import submissions
 from admittance.client.requests.families import rules_for
-from admittance.client.requests.health import health
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import field, lookup
 from admittance.events.whatif import FitReply

@@ -1,58 +1,55 @@
-"""Progress of a long command: a line on a terminal, nothing in pipes and files."""
+"""Progress of a long command: a line on a terminal that is drawn again and goes away at the end."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from admittance.runtime import clock
 
-PER_SECOND: Final = 2
-"""How often the line is drawn again: a bar that costs CPU would slow down what it shows."""
+PAUSE_SECONDS: Final = 0.5
+"""The least time between two drawings of a count: drawing costs time, too."""
+ERASE: Final = "\r\x1b[2K"
+"""What makes a terminal empty its current line."""
 
 
 class Steps:
-    """The steps of the long command ``name``, on standard error if that is a terminal; the line
-    goes away at the end. Any thread may report."""
+    """The steps of the long command ``name``, on standard error if that is a terminal. Any thread
+    may report."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._bar: Progress | None = None
+        self._shown = False
+        self._step, self._total, self._drawn_at = "", 0, 0.0
 
     def __enter__(self) -> Steps:
-        if sys.stderr.isatty():
-            # Only a terminal pays for the import.
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-            from rich.progress import TimeElapsedColumn as Elapsed
-
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), Elapsed())
-            console = Console(file=sys.stderr, highlight=False)
-            self._bar = Progress(
-                *columns, console=console, transient=True, refresh_per_second=PER_SECOND
-            )
-            self._bar.add_task(self._name, total=None)
-            self._bar.start()
+        self._shown = sys.stderr.isatty()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        if self._shown:
+            draw("")
+            self._shown = False
 
     def begin(self, step: str, total: int = 0) -> None:
         """The next step begins. ``total``: how much `reach` will count; 0: unknown."""
-        if self._bar is not None:
-            from rich.markup import escape
-
-            text = escape(f"{self._name} {step}")
-            self._bar.reset(self._bar.task_ids[0], description=text, total=total or None)
+        self._step, self._total, self._drawn_at = step, total, clock.monotonic()
+        if self._shown:
+            draw(f"{self._name} {step}")
 
     def reach(self, done: int) -> None:
         """``done`` of the step's total is done."""
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done)
+        now = clock.monotonic()
+        if self._shown and self._total and now - self._drawn_at >= PAUSE_SECONDS:
+            self._drawn_at = now
+            share = min(1.0, done / self._total)
+            draw(f"{self._name} {self._step}: {share:.0%}")
+
+
+def draw(text: str) -> None:
+    """Draws the line of the terminal anew; "": empties the line."""
+    sys.stderr.write(f"{ERASE}{text}")
+    sys.stderr.flush()
 
 
 NO_STEPS: Final = Steps("")

@@ -6,6 +6,9 @@ import os
 from dataclasses import asdict
 from typing import Any
 
+import click
+
+from admittance.cli.commands.declare import ALL, argument, command, group
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call, Output
@@ -14,8 +17,13 @@ from admittance.runtime.nats.contexts import BadContext, Context
 from admittance.runtime.nats.server_url import shown
 
 
-def list_contexts(call: Call) -> None:
-    """Lists the contexts, and marks the current context. Warns about damaged contexts."""
+def _names(_ctx: click.Context, _start: str) -> list[str]:
+    return list(contexts.names(os.environ))
+
+
+@command(ALL)
+def list_(call: Call) -> None:
+    """List the contexts; a star marks the current context."""
     current = None
     try:
         current = contexts.current_name(os.environ)
@@ -44,8 +52,10 @@ def list_contexts(call: Call) -> None:
     output.show_table(output.Table(columns, rows), wide=call.output is Output.WIDE)
 
 
+@command(())
+@argument("NAME", "A context.", complete=_names)
 def use(name: str) -> None:
-    """Makes the context of that name the current context."""
+    """Make a context the current context."""
     try:
         found = contexts.use(os.environ, name)
     except BadContext as error:
@@ -53,8 +63,10 @@ def use(name: str) -> None:
     output.say(f"context {found.name}: {shown(found.url)}")
 
 
+@command(ALL)
+@argument("[NAME]", "Default: the current context.", complete=_names)
 def show(call: Call, name: str | None) -> None:
-    """Shows one context: the current context if ``name`` is None."""
+    """Show the server, the credentials file and the TLS files of a context."""
     try:
         current = contexts.current_name(os.environ)
         chosen = name or current
@@ -81,3 +93,6 @@ def show(call: Call, name: str | None) -> None:
 def _value(context: Context, current: str | None) -> dict[str, Any]:
     given = {one: value for one, value in asdict(context).items() if value}
     return {**given, "url": shown(context.url), "current": context.name == current}
+
+
+context = group("Servers and credentials that commands use without options.", list_, use, show)

@@ -1,4 +1,4 @@
-"""Global options and exit statuses.
+"""Runs command lines of `admit`: the global options, exit statuses, and the text of errors.
 
 Exit status: 0 done, 1 the answer is no, 2 the input is wrong. An error is one line on standard
 error, without a traceback; with ADMIT_DEBUG set, the error of a bug has a traceback.
@@ -9,89 +9,89 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
-from typer.exceptions import TyperException
+import click
+from click.exceptions import Exit, NoArgsIsHelpError
 
-from admittance.cli.commands.tree import CommandGroup, add_commands
+from admittance.cli.commands.declare import ALL, global_options
+from admittance.cli.commands.table import LazyCommands
 from admittance.cli.support.errors import INTERRUPTED, BadInput, CliError, lines_of
-from admittance.cli.support.options import (
-    NamespaceOption,
-    NatsOption,
-    OutputOption,
-    outer_call,
-    with_connection_options,
-)
+from admittance.cli.support.options import outer_call
 from admittance.runtime.process.variables import unknown_variable
 
 ERRORS_MAX: Final = 100
 """The greatest number of error lines that one call prints; a last line has the number of errors
 that are left out.
 """
+COMPLETE: Final = "_ADMIT_COMPLETE"
+"""The variable by which a shell asks for the words that may come next."""
+HELP_WIDTH_MAX: Final = 120
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
         from importlib.metadata import version
 
-        typer.echo(f"admit {version('admittance')}")
-        raise typer.Exit()
+        click.echo(f"admit {version('admittance')}")
+        ctx.exit()
 
 
-@with_connection_options(hidden=False)
-def admit(
-    ctx: typer.Context,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    """Admittance: quota first, then every check, and only then the start."""
-    del version
-    ctx.obj = outer_call(nats, namespace, output, given=ctx.params)
+class _Program(LazyCommands):
+    def invoke(self, ctx: click.Context) -> Any:
+        given = ctx.params
+        ctx.obj = outer_call(given["nats"], given["namespace"], given["output"], given=given)
+        return super().invoke(ctx)
 
 
-def app_for(words: Sequence[str]) -> typer.Typer:
-    """The program with the commands that ``words`` need, as `tree.add_commands` chooses them."""
-    app = typer.Typer(
-        name="admit",
-        cls=CommandGroup,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+def program() -> LazyCommands:
+    """The command `admit`."""
+    version = click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_version,
+        help="Print the version.",
     )
-    app.callback()(admit)
-    add_commands(app, words)
-    return app
+    return _Program(
+        name="admit",
+        params=[*global_options(ALL, hidden=False), version],
+        help="Admittance: quota first, then every check, and only then the start.",
+        no_args_is_help=True,
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": HELP_WIDTH_MAX,
+        },
+    )
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit status; errors are printed, not raised."""
-    command: Any = typer.main.get_command(app_for(_words(arguments)))
+    if instruction := os.environ.get(COMPLETE):
+        from admittance.cli.commands.completion import answer
+
+        return answer(program(), instruction)
     try:
-        if "_ADMIT_COMPLETE" not in os.environ and (wrong := unknown_variable(os.environ)):
+        if wrong := unknown_variable(os.environ):
             raise BadInput(wrong)
-        result = command.main(
-            args=None if arguments is None else list(arguments),
-            prog_name="admit",
-            standalone_mode=False,
-        )
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        with program().make_context("admit", words) as ctx:
+            result = ctx.command.invoke(ctx)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
+    except Exit as error:
+        return error.exit_code
     except CliError as error:
         _complain(error)
         return error.status
-    except TyperException as error:
-        # The message is empty if no command was given: then typer has printed the help.
-        if message := error.format_message():
-            # The validator of an option puts "Value error, " before its message.
-            _complain(error, _with_help(error, message.replace(": Value error, ", ": ")))
+    except NoArgsIsHelpError as error:
+        click.echo(error.format_message())
         return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except click.ClickException as error:
+        _complain(error, _with_help(error, error.format_message()))
+        return error.exit_code
+    except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of the pipe on standard output has closed the pipe. If stdout were not
@@ -114,7 +114,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _with_help(error: TyperException, message: str) -> str:
+def _with_help(error: click.ClickException, message: str) -> str:
     """The message of a usage error, with the command that shows the right usage."""
     context = getattr(error, "ctx", None)
     if context is None:
@@ -139,12 +139,3 @@ def _complain(error: Exception, *lines: str) -> None:
         sys.stderr.write(f"error: {' '.join(line.split())}\n")
     if len(texts) > ERRORS_MAX:
         sys.stderr.write(f"error: and {len(texts) - ERRORS_MAX:,} more like these\n")
-
-
-def _words(arguments: Sequence[str] | None) -> list[str]:
-    """The arguments of this call; while the shell completes a word, the words of the command line
-    so far.
-    """
-    if arguments is None and (line := os.environ.get("COMP_WORDS")):
-        return line.split()[1:]
-    return list(sys.argv[1:] if arguments is None else arguments)

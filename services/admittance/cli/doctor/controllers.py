@@ -10,11 +10,11 @@ from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.api.meta import Condition
 from admittance.cli.doctor.consumers import backlog, unread_since
 from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding
-from admittance.cli.show.capacity_requests import is_provider_answering, record_of
 from admittance.cli.support.errors import AnswerIsNo, NotAllowed
-from admittance.cli.support.link import Link
 from admittance.cli.support.times import age
 from admittance.client import kinds
+from admittance.client.requests.capacity import is_provider_answering, record_of
+from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup_all
 from admittance.events.system import EVERY_CALL_FAILS
 from admittance.providers.request_worker import OBTAINING_FAILED

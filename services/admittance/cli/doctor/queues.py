@@ -8,7 +8,7 @@ from typing import Final
 
 from admittance.cli.doctor.finding import WRONG, Finding, note, wrong
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.cli.support.link import Link
+from admittance.client.requests.link import Link
 from admittance.events import reasons
 from admittance.events.requests import (
     PendingQuery,

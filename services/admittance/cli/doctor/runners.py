@@ -15,8 +15,8 @@ from admittance.cli.doctor.consumers import (
 )
 from admittance.cli.doctor.finding import Finding, note, wrong
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.cli.support.link import Link
 from admittance.client import kinds
+from admittance.client.requests.link import Link
 from admittance.client.requests.objects import lookup_all
 from admittance.events import facts
 from admittance.events.codec import Undecodable, decode

@@ -14,14 +14,13 @@ from urllib.parse import urlsplit
 from admittance.cli.doctor.clocks import Offset, offset
 from admittance.cli.doctor.finding import Finding, note, ok, wrong
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.options import Call
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import time_of
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.nats.opening import WITHOUT_ACCOUNTS, is_open
-from admittance.runtime.nats.server_url import DEFAULT_PORT, is_loopback, read_urls
+from admittance.runtime.nats.server_url import DEFAULT_PORT, is_loopback, read_urls, shown
 from admittance.runtime.telemetry.findings import (
     DURABILITY,
     disk_findings,
@@ -39,16 +38,18 @@ STORAGE_TODO: Final = (
 DIED: Final = "docs/operations.md#a-server-died"
 
 
-async def server_findings(bus: Bus, call: Call, known: Sequence[Finding]) -> list[Finding]:
-    """Findings about the servers at the addresses of the call. ``known``: the findings that
+async def server_findings(
+    bus: Bus, url: str, known: Sequence[Finding], *, quiet: bool
+) -> list[Finding]:
+    """Findings about the servers at the addresses of the URL. ``known``: the findings that
     services and monitoring ports have reported.
     """
     info: Mapping[str, Any] = bus.nc._server_info
     name = info.get("server_name") or info.get("server_id", "?")
     cluster = info.get("cluster")
-    where = f"{call.shown_url}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
+    where = f"{shown(url)}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
     found = [ok("server", f"nats-server {info.get('version', '?')} at {where}")]
-    found += await _addresses(call)
+    found += await _addresses(url, quiet=quiet)
     if is_open(bus.nc):
         found.append(note("credentials", WITHOUT_ACCOUNTS))
     if not any(one.what.startswith(DURABILITY) for one in known):
@@ -77,12 +78,11 @@ def _storage(what: str, used: int, most: int) -> list[Finding]:
     return [wrong(what, f"{text}: nearly full, then facts are refused", STORAGE_TODO)]
 
 
-async def _addresses(call: Call) -> list[Finding]:
-    """A finding for each address that does not answer, if the call names several."""
-    urls = [one.address for one in read_urls(call.url)]
+async def _addresses(url: str, *, quiet: bool) -> list[Finding]:
+    """A finding for each address that does not answer, if the URL names several."""
+    urls = [one.address for one in read_urls(url)]
     if len(urls) == 1:
         return []
-    quiet = bool(call.connection.tls_first)
     answers = await asyncio.gather(*(_listens(one, quiet=quiet) for one in urls))
     return [
         wrong(f"server {url}", "does not answer", f"start nats-server there: {DIED}")

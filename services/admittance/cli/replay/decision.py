@@ -11,8 +11,9 @@ import msgspec
 
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.link import Link, link
+from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
+from admittance.client.requests.link import Link
 from admittance.control.checkpoint import BadCheckpoint, unpack
 from admittance.control.commit import LogMessage
 from admittance.events import subjects

@@ -1,4 +1,5 @@
-"""``admit replay SCENARIO…``: plays scenarios with a known outcome through the cores.
+"""``admit replay``: plays scenarios with a known outcome through the cores, or repeats one decision
+from the log.
 
 A file that cannot be played is reported on standard error, and the exit status is then 2. The
 remaining files are still played.
@@ -10,19 +11,55 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput, one_line
-from admittance.replay.minimal_system import SettleResult, differences
-from admittance.replay.scenario import BadScenario, play, read
+from admittance.cli.support.options import Call, raise_on_interrupt, run
 from admittance.runtime.process.progress import Steps
+
+if TYPE_CHECKING:
+    from admittance.replay.minimal_system import SettleResult
 
 PARALLEL_MIN: Final = 40
 """From this many scenarios on, several processes are faster than one; a scenario takes about 10 ms.
 """
+LAST_SEQUENCE: Final = 2**63 - 1
+"""The largest sequence in a stream that nats-server accepts."""
+
+
+@command()
+@argument("[SCENARIO.json[.gz]]...", "Differential scenarios.", name="files")
+@option("--out DIR", "Write each answer to DIR/NAME.json instead of printing it.", kind=Path)
+@option("--check", "Compare with the answers in the files; status 1 if any differs.")
+@option(
+    "--from-log SEQ",
+    "Repeat the decision at this sequence of the log.",
+    kind=int,
+    least=1,
+    most=LAST_SEQUENCE,
+)
+def replay(
+    call: Call, files: Sequence[str], out: Path | None, check: bool, from_log: int | None
+) -> int | None:
+    """Repeat the decisions of scenario files, or one decision from the log.
+
+    Scenarios need no NATS server and print one line of JSON each. Broken files are skipped, and the
+    exit status is then 2. With --from-log SEQ the state before that decision is rebuilt; the status
+    is 1 if the repeated decision differs.
+    """
+    if from_log is not None:
+        if files or out is not None or check:
+            raise BadInput("--from-log repeats one decision; leave out the scenarios")
+        from admittance.cli.replay.decision import replay_decision
+
+        return run(replay_decision(call, from_log))
+    if not files:
+        raise BadInput("nothing to replay: name scenario files, or use --from-log SEQ")
+    raise_on_interrupt()
+    return play_all(files, out=out, check=check)
 
 
 class Played(NamedTuple):
@@ -38,7 +75,7 @@ class Played(NamedTuple):
     differs: list[str] | None = None
 
 
-def replay(files: Sequence[str], *, out: Path | None, check: bool) -> int:
+def play_all(files: Sequence[str], *, out: Path | None, check: bool) -> int:
     """Plays the scenarios and prints the answers, or writes them to ``out``. With check, prints the
     differences to the expected answers instead of the answers. Returns the exit status.
     """
@@ -95,6 +132,8 @@ def _all(files: Sequence[str]) -> Iterator[Played]:
     if len(files) < PARALLEL_MIN or workers == 1:
         yield from map(play_file, files)
         return
+    from concurrent.futures import ProcessPoolExecutor
+
     sys.stdout.flush()
     with ProcessPoolExecutor(workers) as pool:
         yield from pool.map(play_file, files, chunksize=max(1, len(files) // (8 * workers)))
@@ -102,6 +141,9 @@ def _all(files: Sequence[str]) -> Iterator[Played]:
 
 def play_file(file: str) -> Played:
     """Reads and plays one scenario file."""
+    from admittance.replay.minimal_system import differences
+    from admittance.replay.scenario import BadScenario, play, read
+
     try:
         scenario = read(_bytes(Path(file)))
         found = play(scenario)
@@ -121,6 +163,8 @@ def play_file(file: str) -> Played:
 
 
 def _bytes(path: Path) -> bytes:
+    from admittance.replay.scenario import BadScenario
+
     if path.is_dir():
         raise BadScenario("it is a folder; name its files, as in FOLDER/*.json.gz")
     try:

@@ -10,25 +10,14 @@ from typing import Final
 
 from admittance.api.units import render
 from admittance.cli.support import output
-from admittance.cli.support.link import Link
 from admittance.cli.support.output import NOTHING, UNKNOWN, Table, columns_of, pairs
 from admittance.cli.support.times import age, span, stamp
-from admittance.client import kinds
-from admittance.client.requests.families import Family, is_parent
-from admittance.client.requests.objects import BucketObject, lookup_all
-from admittance.events.codec import encode
-from admittance.events.names import token
-from admittance.events.requests import ProviderQuery
+from admittance.client.requests.capacity import record_of
+from admittance.client.requests.objects import BucketObject
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning.records import Record, State
-from admittance.runtime.errors import Refused, Unavailable
 
 ANSWER_SECONDS: Final = 1.0
-
-
-def record_of(found: BucketObject) -> Record | None:
-    """Decodes a request for capacity; None if it cannot be read."""
-    return found.decoded(Record)
 
 
 def state_of(record: Record) -> str:
@@ -57,49 +46,8 @@ def row(found: BucketObject, now: datetime, _counters: object) -> tuple[str, ...
     )
 
 
-async def is_provider_answering(bus: Link, provisioning_class: str) -> bool:
-    """Whether a provider answers queries about requests of this class."""
-    question = encode(ProviderQuery(id="is a provider there"))
-    try:
-        await bus.bus.request(
-            f"admit.api.provider.{token(provisioning_class)}", question, ANSWER_SECONDS
-        )
-    except (Refused, Unavailable):
-        return False
-    return True
-
-
 WAITING = (State.REQUESTED, State.ACCEPTED)
 SILENT: Final = "no provider answers for this class: is one running? See `admit doctor`"
-
-
-async def of_workloads(bus: Link, namespace: str, workloads: Collection[str]) -> list[Record]:
-    """The stored requests of these workloads, ordered by workload and check."""
-    pattern = kinds.REQUEST.patterns(namespace)[0]
-    records = [record_of(found) for found in await lookup_all(bus, pattern)]
-    own = [one for one in records if one is not None and one.spec.workload in workloads]
-    return sorted(own, key=lambda one: (one.spec.workload, one.spec.check))
-
-
-async def of_family(bus: Link, found: BucketObject, family: Family | None) -> list[Record]:
-    """The requests of a workload; for a parent, of its variants."""
-    names = {found.name}
-    if family is not None and is_parent(found.workload()):
-        names |= {one.found.name for one in family.variants}
-    checks = bool(found.workload().status.admission_checks)
-    if len(names) == 1 and not checks:
-        return []
-    return await of_workloads(bus, found.namespace, names)
-
-
-async def silent_classes(bus: Link, records: Sequence[Record]) -> frozenset[str]:
-    """Classes of unanswered requests for which no provider answers."""
-    waiting = {
-        one.spec.provisioning_class_name
-        for one in records
-        if one.status.state is State.REQUESTED and not one.status.cancelled
-    }
-    return frozenset([one for one in sorted(waiting) if not await is_provider_answering(bus, one)])
 
 
 def facts_of(record: Record, now: datetime, silent: Collection[str] = ()) -> list[tuple[str, str]]:

@@ -11,7 +11,9 @@ import msgspec
 
 from admittance.api.units import render
 from admittance.cli.show import variants
+from admittance.cli.show.sections import retries_text
 from admittance.cli.show.tables import admission_text
+from admittance.cli.support import output
 from admittance.cli.support.output import sentence
 from admittance.cli.support.times import span, stamp
 from admittance.client.requests.objects import field
@@ -28,7 +30,7 @@ from admittance.events.provisioning import (
 )
 from admittance.events.reader import BROKEN
 from admittance.events.requests import LogEntry
-from admittance.events.shapes import HandedOn, PendingPreemption, PodRetries, Taken
+from admittance.events.shapes import HandedOn, PendingPreemption, Taken
 from admittance.events.subjects import user_of
 from admittance.quota.cell import UNLIMITED
 
@@ -301,18 +303,6 @@ def request_reason(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
     return fact.provisioning_class, message
 
 
-def retries_text(retries: PodRetries) -> str:
-    """How often pods of a run have failed, and what follows, as a clause."""
-    verb = "waits" if retries.waiting == 1 else "wait"
-    waits = f", {retries.waiting:,} {verb} to run again" if retries.waiting else ""
-    first = f" (the next at {stamp(retries.pods[0].at)})" if retries.pods else ""
-    indexes = "index has" if retries.given_up == 1 else "indexes have"
-    gone = f", {retries.given_up:,} {indexes} failed for good" if retries.given_up else ""
-    times = "once" if retries.failed == 1 else f"{retries.failed:,} times"
-    last = f": {retries.message}" if retries.message else ""
-    return f"{times}{waits}{first}{gone}{last}"
-
-
 def numbers(fact: facts.Assigned) -> str:
     """The quota that an assignment took, and how long the workload had waited, as text."""
     parts = [_took(one) for one in fact.taken]
@@ -384,3 +374,12 @@ def _name(token: str) -> str:
         return plain(token)
     except BadToken:
         return token
+
+
+COLOURS: Final = {
+    "quota reserved": output.BUSY,
+    **dict.fromkeys(("admitted", "started", "pods ready", "finished"), output.GOOD),
+    "capacity there": output.GOOD,
+    **dict.fromkeys(("evicted", "preempted", "pending"), output.WAITS),
+    **dict.fromkeys(("capacity revoked", "rejected", REFUSED, "dead letter"), output.BAD),
+}

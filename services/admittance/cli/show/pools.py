@@ -17,11 +17,11 @@ import msgspec
 from admittance.api.units import render
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.cli.support.link import Link
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
 from admittance.cli.support.times import span, stamp
 from admittance.client import kinds
 from admittance.client.kinds import Kind
+from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
 from admittance.events.reader import BROKEN
 from admittance.events.subjects import PROVIDERS

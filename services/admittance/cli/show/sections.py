@@ -16,9 +16,9 @@ from admittance.api.workload import CheckState
 from admittance.cli.show import tables
 from admittance.cli.show.objects import check_conditions
 from admittance.cli.support.errors import AnswerIsNo
-from admittance.cli.support.link import Link
 from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
 from admittance.cli.support.times import age, span, stamp
+from admittance.client.requests.link import Link
 from admittance.client.requests.objects import conditions_of, field
 from admittance.events.requests import (
     LocalUsage,
@@ -28,6 +28,7 @@ from admittance.events.requests import (
     QueuesReply,
     QueueStatus,
 )
+from admittance.events.shapes import PodRetries
 from admittance.quota.cell import UNLIMITED
 from admittance.workload.conditions import Type, is_false
 from admittance.workload.phase import Phase, phase
@@ -328,3 +329,29 @@ def check_values(rows: list[dict[str, Any]], workload: StoredWorkload) -> list[d
             value[DECIDES] = row.name in last
         values.append(value)
     return values
+
+
+def retry_lines(retries: PodRetries | None, now: datetime) -> tuple[str, ...]:
+    """The failed pods of a job, one line for the job and one for each pod that waits."""
+    if retries is None:
+        return ()
+    lines = [f"pods failed {retries_text(retries)}"]
+    for one in retries.pods:
+        seconds = max(0.0, (one.at - now).total_seconds())
+        left = "" if one.left is None else f"; {one.left:,} retries left after it"
+        lines.append(f"{one.pod} runs again at {stamp(one.at)} (in {span(seconds)}){left}")
+    if (more := retries.waiting - len(retries.pods)) > 0:
+        lines.append(f"{more:,} more pods wait longer")
+    return tuple(lines)
+
+
+def retries_text(retries: PodRetries) -> str:
+    """How often pods of a run have failed, and what follows, as a clause."""
+    verb = "waits" if retries.waiting == 1 else "wait"
+    waits = f", {retries.waiting:,} {verb} to run again" if retries.waiting else ""
+    first = f" (the next at {stamp(retries.pods[0].at)})" if retries.pods else ""
+    indexes = "index has" if retries.given_up == 1 else "indexes have"
+    gone = f", {retries.given_up:,} {indexes} failed for good" if retries.given_up else ""
+    times = "once" if retries.failed == 1 else f"{retries.failed:,} times"
+    last = f": {retries.message}" if retries.message else ""
+    return f"{times}{waits}{first}{gone}{last}"

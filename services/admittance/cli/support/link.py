@@ -7,40 +7,30 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-
-import nats.errors
+from typing import TYPE_CHECKING
 
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
-from admittance.client.errors import NoResponder as NoResponder
-from admittance.client.requests import link as client_link
-from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AdmittanceError, NoServer
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import BadContext
-from admittance.runtime.nats.server_url import BadUrl, read_urls
-from admittance.runtime.telemetry import logger
 
-
-class Link(client_link.Link):
-    """The connection of one command to the bus. ``call``: the global options of the command."""
-
-    def __init__(self, bus: Bus, call: Call) -> None:
-        super().__init__(
-            bus,
-            shown_url=call.shown_url,
-            namespace=call.namespace,
-            has_login=call.has_login,
-            trace=call.environ.get("TRACEPARENT", ""),
-        )
-        self.call = call
+if TYPE_CHECKING:
+    from admittance.client.requests.link import Link
 
 
 @asynccontextmanager
 async def link(call: Call) -> AsyncIterator[Link]:
     """Opens a connection to the server of the call. Raises BadInput or SetupError that says what to
     do."""
+    # These modules are imported late: they load the NATS client, and help needs none.
+    import nats.errors
+
+    from admittance.client.requests.link import Link
+    from admittance.runtime.bus.bus import Bus
+    from admittance.runtime.errors import AdmittanceError, NoServer
+    from admittance.runtime.telemetry import logger
+
     check_url(call.url)
     # No warnings are logged, so that the error is the only line about a problem.
     logger.errors_only("admit")
@@ -56,7 +46,13 @@ async def link(call: Call) -> AsyncIterator[Link]:
             "`admit context use NAME` chooses one)"
         ) from None
     try:
-        yield Link(bus, call)
+        yield Link(
+            bus,
+            shown_url=call.shown_url,
+            namespace=call.namespace,
+            has_login=call.has_login,
+            trace=call.environ.get("TRACEPARENT", ""),
+        )
     except nats.errors.Error as error:
         raise AdmittanceError(f"the connection to {call.shown_url} failed: {error}") from error
     finally:
@@ -92,6 +88,8 @@ def with_running_server(call: Call) -> Call:
 
 def check_url(url: str) -> None:
     """Raises BadInput if url is not the URL of a NATS server."""
+    from admittance.runtime.nats.server_url import BadUrl, read_urls
+
     try:
         read_urls(url)
     except BadUrl as error:

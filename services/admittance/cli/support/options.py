@@ -1,19 +1,18 @@
-"""Options of every command: server, namespace, output format.
+"""The global options of a call, how a command runs, and values of options.
 
-The options may stand before or after the command name; an option after the name wins.
+The global options may stand before or after the command name; an option after the name wins.
 """
+
+from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, Final, TypeAlias
-
-import typer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from admittance.cli.support.errors import BadInput
 from admittance.runtime.nats import contexts
@@ -21,12 +20,14 @@ from admittance.runtime.nats.connection_options import (
     DEFAULT_URL,
     OPTIONS,
     URL_VARIABLE,
-    VARIABLES,
     BadOptions,
     ConnectionOptions,
     connection_options,
     server_url,
 )
+
+if TYPE_CHECKING:
+    from click import Context
 
 DEFAULT_NAMESPACE: Final = "default"
 TERMINATED: Final = 128 + signal.SIGTERM
@@ -90,106 +91,10 @@ class Call:
         return "@" in self.url or self.connection.has_login
 
 
-NatsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--nats",
-        metavar="URL",
-        help="The NATS server. Default: $ADMIT_NATS_URL, or the current context's, or "
-        f"{DEFAULT_URL}",
-        rich_help_panel="Global options",
-    ),
-]
-NamespaceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--namespace",
-        "-n",
-        metavar="NAME",
-        help=f"The namespace. Default: {DEFAULT_NAMESPACE}",
-        rich_help_panel="Global options",
-    ),
-]
-OutputOption = Annotated[
-    Output | None,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Output format of commands that show something. Default: a table",
-        show_choices=True,
-        rich_help_panel="Global options",
-    ),
-]
-
-
-_HELP: Final = {
-    "creds": "Credentials file: a JWT with its seed, or an NKey seed.",
-    "user": "User of the server; needs --password-file or $ADMIT_NATS_PASSWORD.",
-    "password_file": "File with the password.",
-    "token_file": "File with the token.",
-    "tls_ca": "Certificates of your authority, instead of the system's.",
-    "tls_cert": "Client certificate.",
-    "tls_key": "Key of the client certificate.",
-    "tls_first": "The server requires the TLS handshake first.",
-}
-
-
-Command: TypeAlias = Callable[..., Any]
-
-
-def _connection_parameters(hidden: bool) -> list[Parameter]:
-    """The options of the connection. ``hidden``: the help of the command shows only ``--creds``;
-    `admit --help` shows all.
-    """
-    found = []
-    for name, option in OPTIONS.items():
-        flag = name == "tls_first"
-        about = typer.Option(
-            option,
-            metavar=None if flag else "NAME" if name == "user" else "FILE",
-            help=f"{_HELP[name]} Default: ${VARIABLES[name]}",
-            hidden=hidden and name != "creds",
-            rich_help_panel="Global options",
-        )
-        shape = Annotated[bool, about] if flag else Annotated[str | None, about]
-        default = False if flag else None
-        found.append(
-            Parameter(f"nats_{name}", Parameter.KEYWORD_ONLY, default=default, annotation=shape)
-        )
-    return found
-
-
-def with_connection_options(hidden: bool = True) -> Callable[[Command], Command]:
-    """Gives a command the options of the connection. `call_of` reads their values from the
-    context."""
-    added = _connection_parameters(hidden)
-
-    def decorate(command: Command) -> Command:
-        own = list(signature(command, eval_str=True).parameters.values())
-
-        @wraps(command)
-        def both(**typed: Any) -> Any:
-            for one in added:
-                typed.pop(one.name)
-            return command(**typed)
-
-        _declare(both, [*own, *added])
-        return both
-
-    return decorate
-
-
-def _declare(function: Any, parameters: list[Parameter]) -> None:
-    """Makes typer use ``parameters`` as the parameters of a function."""
-    found = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
-    function.__signature__ = Signature(found)
-    function.__annotations__ = {one.name: one.annotation for one in found}
-
-
 def outer_call(
     nats: str | None,
     namespace: str | None,
-    output: Output | None,
+    output: str | None,
     environ: Mapping[str, str] = os.environ,
     given: Mapping[str, Any] | None = None,
 ) -> Call:
@@ -197,7 +102,7 @@ def outer_call(
     options, those of the connection under names like ``nats_creds``.
     """
     start = Call(environ=environ)
-    # The variable of the server URL is not read by typer's option, since the environment would then
+    # The variable of the server URL is not that of the option, since the environment would then
     # replace an option before the command name.
     if url := environ.get(URL_VARIABLE):
         start = replace(start, url=url, url_from=UrlFrom.ENVIRONMENT)
@@ -214,7 +119,7 @@ def settle(
     call: Call,
     nats: str | None,
     namespace: str | None,
-    output: Output | None = None,
+    output: str | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Call:
     """Returns the call with the given options in place of its own. Raises BadInput for an empty
@@ -236,64 +141,16 @@ def settle(
     return replace(
         call,
         namespace=namespace or call.namespace,
-        output=output or call.output,
+        output=Output(output) if output else call.output,
         given={**call.given, **typed},
     )
 
 
-def call_of(
-    ctx: typer.Context,
-    nats: str | None = None,
-    namespace: str | None = None,
-    output: Output | None = None,
-) -> Call:
-    """Returns the call from the context and the options after the command name."""
+def call_of(ctx: Context, given: Mapping[str, Any]) -> Call:
+    """The call from the context and ``given``, the global options after the command name."""
     outer = ctx.find_root().obj
     start = outer if isinstance(outer, Call) else Call()
-    return settle(start, nats, namespace, output, ctx.params)
-
-
-def call_options(
-    ctx: typer.Context,
-    nats: NatsOption = None,
-    namespace: NamespaceOption = None,
-    output: OutputOption = None,
-) -> Call:
-    """Declares the global options of a command that lists objects; returns the call."""
-    return call_of(ctx, nats, namespace, output)
-
-
-def call_options_without_output(
-    ctx: typer.Context, nats: NatsOption = None, namespace: NamespaceOption = None
-) -> Call:
-    """Declares the global options of a command without an output format; returns the call. Raises
-    BadInput if an output format is given before the command name."""
-    call = call_of(ctx, nats, namespace)
-    if call.output is not Output.TABLE:
-        raise BadInput(f"`admit {ctx.info_name}` has no output formats: leave out -o {call.output}")
-    return call
-
-
-def with_options(options: Callable[..., Any] = call_options) -> Callable[[Command], Command]:
-    """Gives a command the parameters of ``options`` in place of its first parameter, which gets the
-    result of ``options``."""
-    shared = list(signature(options).parameters.values())
-    added = _connection_parameters(hidden=True)
-
-    def decorate(command: Command) -> Command:
-        _, *own = signature(command).parameters.values()
-
-        @wraps(command)
-        def both(**typed: Any) -> Any:
-            for one in added:
-                typed.pop(one.name)
-            first = options(**{one.name: typed.pop(one.name) for one in shared})
-            return command(first, **typed)
-
-        _declare(both, [*own, *shared, *added])
-        return both
-
-    return decorate
+    return settle(start, given.get("nats"), given.get("namespace"), given.get("output"), given)
 
 
 def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
@@ -308,10 +165,8 @@ def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def run(work: Coroutine[Any, Any, int | None]) -> None:
-    """Runs the work of a command on an event loop and exits with the status that the work
-    returns.
-    """
+def run(work: Coroutine[Any, Any, int | None]) -> int | None:
+    """Runs the work of a command on an event loop; returns its exit status."""
     # If Ctrl-C comes before the work starts, Python would warn that the coroutine never ran.
     with closing(work), closing(_cancelled_by_sigterm(work)) as whole:
         # asyncio is imported late: its import would take half of the time of help and completion.
@@ -322,8 +177,7 @@ def run(work: Coroutine[Any, Any, int | None]) -> None:
             status = asyncio.run(whole)
         except asyncio.CancelledError:
             status = TERMINATED
-    if status:
-        raise typer.Exit(status)
+    return status
 
 
 async def _cancelled_by_sigterm(work: Coroutine[Any, Any, int | None]) -> int | None:
@@ -339,10 +193,8 @@ async def _cancelled_by_sigterm(work: Coroutine[Any, Any, int | None]) -> int | 
     return await work
 
 
-def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
-    """Runs a service on a faster event loop, which takes longer to load, and exits with the status
-    that the service returns.
-    """
+def run_forever(work: Coroutine[Any, Any, int | None]) -> int | None:
+    """Runs a service on a faster event loop, which takes longer to load; returns its status."""
     with closing(work):
         import asyncio
 
@@ -350,8 +202,7 @@ def run_forever(work: Coroutine[Any, Any, int | None]) -> None:
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             status = runner.run(work)
-    if status:
-        raise typer.Exit(status)
+    return status
 
 
 def raise_on_interrupt() -> None:
@@ -360,3 +211,13 @@ def raise_on_interrupt() -> None:
     """
     with suppress(ValueError):  # Only the main thread may set signal handlers.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def data_folder(typed: Path | None) -> Path:
+    """The data folder: the typed folder, else the default folder."""
+    if typed is not None:
+        return typed
+    chosen = os.environ.get("ADMIT_DATA_DIR")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "admittance"

@@ -1,32 +1,27 @@
 """Output of commands: tables for people, JSON and YAML for programs, names for pipes.
 
-Standard output carries answers only; notes go to standard error. Colours, a spinner and tables cut
+Standard output carries answers only; notes go to standard error. Colours, progress and tables cut
 to the width are for terminals. Without a terminal columns are padded with spaces and nothing is
-cut.
+cut. Help and completion import this module, so its imports are few.
 """
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from admittance.cli.support.errors import one_line
+from admittance.runtime.process.progress import draw
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.status import Status
-
-
-GOOD: Final = "green"
-BUSY: Final = "cyan"
-WAITS: Final = "yellow"
-BAD: Final = "red"
-DIM: Final = "dim"
+BOLD: Final = "1"
+DIM: Final = "2"
+BAD: Final = "31"
+GOOD: Final = "32"
+WAITS: Final = "33"
+BUSY: Final = "36"
 
 STYLES: Final = {
     word: style
@@ -108,11 +103,14 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def console() -> Console:
-    """The rich console on standard output."""
-    from rich.console import Console
-
-    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+def styled(text: str, style: str) -> str:
+    """``text`` in a style, such as `BAD`, if standard output is a terminal; in an empty style, or
+    with the variable NO_COLOR, the text alone."""
+    if not (text and style and is_terminal()):
+        return text
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
 def clean(text: str) -> str:
@@ -127,6 +125,8 @@ def flush() -> None:
 
 def plain_of(value: Any) -> Any:
     """A Struct as dicts and lists, as programs get it."""
+    import msgspec
+
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
@@ -135,22 +135,13 @@ def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def fact(title: str, value: str) -> None:
-    """Prints ``title value``, one line of a description."""
-    if is_terminal():
-        from rich.text import Text
-
-        console().print(Text.assemble((f"{title} ", "bold"), (value, STYLES.get(value, ""))))
-    else:
-        say(f"{title} {value}")
-
-
 def facts(pairs: Sequence[tuple[str, str]]) -> None:
     """Prints ``Title:  value`` lines; empty values are left out."""
     shown = [(title, value) for title, value in pairs if value]
     width = max(len(title) for title, _ in shown) + 1
     for title, value in shown:
-        fact(f"{title}:".ljust(width), clean(value))
+        style = STYLES.get(value, "")
+        say(f"{styled(f'{title}:'.ljust(width), BOLD)} {styled(clean(value), style)}")
 
 
 def section(title: str, table: Table, *, indent: int = 0) -> None:
@@ -162,12 +153,7 @@ def section(title: str, table: Table, *, indent: int = 0) -> None:
 
 def outcome(subject: str, word: str) -> None:
     """Prints ``subject word``, the outcome for one object."""
-    if is_terminal():
-        from rich.text import Text
-
-        console().print(Text.assemble(f"{subject} ", (word, STYLES.get(word, ""))))
-    else:
-        say(f"{subject} {word}")
+    say(f"{subject} {styled(word, STYLES.get(word, ''))}")
 
 
 def note(text: str) -> None:
@@ -187,30 +173,24 @@ def warn(text: str) -> None:
 
 
 class Progress:
-    """Progress of a wait: a spinner on a terminal, else one line on standard error per change."""
+    """Progress of a wait: one line on a terminal, else one line on standard error per change."""
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
-        self._status: Status | None = None
+        self._drawn = False
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
-            from rich.console import Console
-
-            self._status = Console(file=sys.stderr, highlight=False).status(self._subject)
-            self._status.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
+        if self._drawn:
+            draw("")
 
     def say(self, state: str) -> None:
         """Shows ``state`` as the new state of the wait."""
-        if self._status is not None:
-            from rich.text import Text
-
-            self._status.update(Text.assemble(f"{self._subject} ", (state, STYLES.get(state, ""))))
+        if sys.stderr.isatty():
+            draw(f"{self._subject} {styled(state, STYLES.get(state, ''))}")
+            self._drawn = True
         else:
             note(f"{self._subject} {state}")
 
@@ -226,7 +206,7 @@ def show_table(table: Table, *, wide: bool = False, indent: int = 0) -> None:
     shown = Table(narrow.columns, [[clean(cell) for cell in row] for row in narrow.rows])
     if is_terminal():
         uncut = wide or _uncut.get()
-        _show_rich(shown, indent, None if uncut else terminal_width() - indent)
+        _show_coloured(shown, indent, None if uncut else terminal_width() - indent)
     else:
         for line in aligned(shown):
             say(" " * indent + line)
@@ -256,38 +236,41 @@ def aligned(table: Table, widths: list[int] | None = None) -> Iterable[str]:
 
 def terminal_width() -> int:
     """The width of the terminal in characters, or the value of the variable COLUMNS."""
-    return shutil.get_terminal_size().columns
+    # The module is slow to import.
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
 
 
-def _show_rich(table: Table, indent: int, room: int | None) -> None:
+def _show_coloured(table: Table, indent: int, room: int | None) -> None:
     """Prints the lines of `aligned` coloured, each of at most ``room`` characters; ``room`` None:
-    uncut. rich's own tables would cut names as early as other texts, and people copy names.
+    uncut.
     """
-    from rich.text import Text
-
     widths: list[int] = []
     gap = GAPS[0]
-    screen = console()
     if room is not None:
         table, widths, gap = fitted_table(table, room)
     else:
         widen(widths, table)
     titles = [column.title for column in table.columns]
     for number, row in enumerate([titles, *table.rows]):
-        line = Text(" " * indent)
+        line = " " * indent
+        blank = 0
         for cell, width, column in zip(row, widths, table.columns, strict=True):
             short = (cut_middle if number and column.title in NAMED else cut)(cell, width)
-            padded = short.rjust(width) if column.right else short.ljust(width)
-            line.append(padded, style="bold" if not number else STYLES.get(cell, ""))
-            line.append(" " * gap)
-        line.rstrip()
-        screen.print(line)
+            before = width - len(short) if column.right else 0
+            shown = styled(short, STYLES.get(cell, "") if number else BOLD)
+            line += " " * (blank + before) + shown
+            blank = width - len(short) - before + gap
+        say(line.rstrip())
 
 
 def show_json(value: Any) -> None:
     """Prints ``value`` as indented JSON. The value may have Structs, JSON in `msgspec.Raw`, and
     plain values.
     """
+    import msgspec
+
     say(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
@@ -306,6 +289,8 @@ def show_value(value: Any, shape: str) -> bool:
 
 def show_json_line(value: Any) -> None:
     """Prints ``value`` as one line of JSON, for a stream of values."""
+    import msgspec
+
     say(msgspec.json.encode(value).decode())
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from admittance.cli.events import VariantNames, history
+from admittance.cli.commands.arguments import workload_command
+from admittance.cli.commands.declare import ALL
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.times import stamp
-from admittance.cli.trace.tree import Placed, trace_table, tree_of
-from admittance.client import kinds
-from admittance.client.requests.objects import lookup
-from admittance.events import reasons
-from admittance.events.requests import LogEntry
-from admittance.runtime import clock
-from admittance.traces.builder import TraceBuilder
-from admittance.traces.spans import LoggedFact, Span
+from admittance.client import kinds, requests
+
+if TYPE_CHECKING:
+    from admittance.cli.trace.tree import Placed
+    from admittance.events.requests import LogEntry
+    from admittance.traces.spans import Span
 
 BAR_WIDTHS: Final = (12, 40)
 """The least and the greatest width of the bars in the table of spans, in characters."""
@@ -28,14 +27,21 @@ gaps between columns.
 """
 
 
+@workload_command(ALL)
 async def trace(call: Call, name: str) -> None:
-    """Prints the trace of the newest workload of that name, a parent with its variants.
+    """Show a workload's time in the queue, checks, admissions, runs and evictions as a tree.
 
-    Raises AnswerIsNo if the log has no facts about the workload."""
+    The tree is made from the log: the spans are those that the telemetry service exports. -o wide
+    cuts nothing and adds the ids of spans; -o json prints the spans.
+    """
+    from admittance.cli.show.log_entries import VariantNames, history
+    from admittance.cli.trace.tree import tree_of
+
     async with link(call) as bus:
         variants = VariantNames(bus, call.namespace, name)
         entries = [one async for one in history(bus, call.namespace, name, variants)]
-        known = await lookup(bus, kinds.WORKLOAD.object_key(call.namespace, name))
+        key = kinds.WORKLOAD.object_key(call.namespace, name)
+        known = await requests.objects.lookup(bus, key)
     spans = newest_trace(entries, call.namespace, name)
     where = f"workload {name} in namespace {call.namespace}"
     if not spans and known is not None:
@@ -56,6 +62,10 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
     """The spans of the newest workload of that name, made from its history; [] if the history has
     no facts about it. The result includes open spans.
     """
+    from admittance.events import reasons
+    from admittance.traces.builder import TraceBuilder
+    from admittance.traces.spans import LoggedFact
+
     builder = TraceBuilder(partial=True)
     spans: list[Span] = []
     for one in entries:
@@ -83,6 +93,9 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
 
 
 def _show(call: Call, placed: Sequence[Placed]) -> None:
+    from admittance.cli.trace.tree import trace_table
+    from admittance.runtime import clock
+
     root = placed[0].span
     least, most = BAR_WIDTHS
     wide = call.output is Output.WIDE

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.cli.show.selection import BRANCH, LAST
+from admittance.cli.show.variant_tree import BRANCH, LAST
 from admittance.cli.support.output import Column, Table, sentence
 from admittance.cli.support.times import span as span_text
 from admittance.traces.spans import Attribute, Span, SpanEvent

@@ -4,51 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from typing import TYPE_CHECKING, Final
 
-from admittance.cli.support import output
+from admittance.cli.commands.arguments import all_namespaces
+from admittance.cli.commands.declare import GLOBAL, PLACE, command, option
+from admittance.cli.support import output as shown
+from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.cli.support.times import day_of_text
-from admittance.cli.usage.rows import row_of, show_csv, table_of
-from admittance.client.requests import questions
-from admittance.runtime import clock
+from admittance.client import requests
+
+if TYPE_CHECKING:
+    from admittance.events.reading_requests import UsageReply
+
+SHAPES: Final = ("table", "wide", "json", "yaml", "csv")
 
 
-async def show_usage(
+@command(PLACE, own_output=True)
+@option("--by WORD,...", "One sum for each: cluster-queue, namespace, queue, user, flavor.")
+@option(
+    "--since DAY",
+    "First day: 2026-11-26, or 7d. Default: the first of the month of the last day.",
+)
+@option("--until DAY", "Last day, included: 2026-11-26, or 7d. Default: today.")
+@all_namespaces
+@option(f"--output -o {'|'.join(SHAPES)}", "Output format. Default: a table", section=GLOBAL)
+async def usage(
     call: Call,
-    shape: str,
-    *,
-    by: Sequence[str],
+    by: str | None,
     since: str | None,
     until: str | None,
     all_namespaces: bool,
+    output: str | None,
 ) -> None:
-    """Prints one row for each value of the words ``by``, or one row of all. Raises BadInput for an
-    unknown word or a wrong time."""
-    questions.check_by(by, "--by")
+    """Show how much quota workloads held, for how long, and what came of them.
+
+    Days are in UTC and counted whole. Runs, and the time that they waited, count on the day on
+    which the run ended; hours count on the days on which the quota was held.
+    """
+    from admittance.runtime import clock
+
+    shape = output or str(call.output)
+    if shape not in SHAPES:
+        raise BadInput(f'-o "{shape}" is not one of {", ".join(SHAPES)}')
+    words = tuple(word.strip() for word in by.split(",")) if by is not None else ()
+    requests.questions.check_by(words, "--by")
     now = clock.now()
     first, last = _day(since, "--since", now), _day(until, "--until", now)
     async with link(call) as bus:
         space = None if all_namespaces else call.namespace
-        found = await questions.usage(bus, by, first, last, space)
+        found = await requests.questions.usage(bus, words, first, last, space)
+    where = "all namespaces" if all_namespaces else f"namespace {call.namespace}"
+    _show(found, words, shape, where)
+
+
+def _show(found: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
+    from admittance.cli.usage.rows import row_of, show_csv, table_of
+
     rows = [row_of(by, one) for one in found.sums]
     whole = {"since": found.since, "until": found.until, "rows": rows}
     if shape == "json":
-        output.show_json(whole)
+        shown.show_json(whole)
         return
     if shape == "yaml":
-        output.show_yaml(output.plain_of(whole))
+        shown.show_yaml(shown.plain_of(whole))
         return
     if shape == "csv":
         show_csv(by, rows)
         return
-    where = "all namespaces" if all_namespaces else f"namespace {call.namespace}"
     begins = f"; sums begin in {found.begins}" if found.begins > found.since[:7] else ""
-    output.say(f"{found.since} to {found.until} (UTC), {where}{begins}")
+    shown.say(f"{found.since} to {found.until} (UTC), {where}{begins}")
     if found.sums:
-        output.show_table(table_of(by, found.sums), wide=shape == "wide")
+        shown.show_table(table_of(by, found.sums), wide=shape == "wide")
     else:
-        output.note("no usage")
+        shown.note("no usage")
 
 
 def _day(text: str | None, option: str, now: datetime) -> date | None:

@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 
 import msgspec
 
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
 from admittance.runtime.nats.protocol import frame
 from admittance.runtime.nats_server.snapshots import Position
 

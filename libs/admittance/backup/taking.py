@@ -1,4 +1,4 @@
-"""``admit backup``: writes all streams of a running deployment to one file.
+"""Writes all streams of a running deployment to one file.
 
 The order in which streams are read makes the backup consistent (decision 44). First the positions
 of the consumers of the log, then the buckets, then the log: the log has every fact that the buckets
@@ -9,18 +9,13 @@ lack.
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import IO, Any, Final
 
 import msgspec
 
-from admittance.cli.backup.archive import (
+from admittance.backup.archive import (
     FORMAT,
     KIND,
     ArchiveWriter,
@@ -29,22 +24,16 @@ from admittance.cli.backup.archive import (
     StreamContents,
     check,
 )
-from admittance.cli.backup.s2 import Corrupt
-from admittance.cli.backup.snapshot_reader import SnapshotReader
-from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
-from admittance.cli.support.files import STANDARD_INPUT
-from admittance.cli.support.link import link
-from admittance.cli.support.options import Call
+from admittance.backup.s2 import Corrupt
+from admittance.backup.snapshot_reader import SnapshotReader
+from admittance.client.errors import BadInput, RequestFailed
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS, NO_STREAM
+from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS
 from admittance.runtime.errors import (
-    AccessDenied,
     AdmittanceError,
     Busy,
-    Refused,
     Unavailable,
 )
 from admittance.runtime.nats_server import snapshots
@@ -78,45 +67,15 @@ PAUSE_SECONDS: Final = 2.0
 _encode = msgspec.json.Encoder().encode
 
 
-def _needed(role: str) -> str:
-    """What a login with the role, that lacks a right, needs for a backup."""
-    if role != "backup":
-        return "a backup needs a login with the role backup"
-    return (
-        "the server knows the role backup of another version: run `admit auth reload` of this "
-        "version, and with JWTs revoke the user and add it again"
-    )
-
-
-async def backup(call: Call, target: str) -> int:
-    """Writes the backup to the file; ``-``: to standard output."""
-    shown = "standard output" if target == STANDARD_INPUT else target
-    async with link(call) as one:
-        with open_target(target) as file, Steps("backup") as steps:
-            try:
-                written = await _write(one.bus, file, steps)
-                await asyncio.to_thread(_read_again, file, shown, steps)
-            except AccessDenied as error:
-                raise NotAllowed(f"{error}; {_needed(one.bus.nc.role)}") from None
-            except Refused as error:
-                if error.code == NO_STREAM:
-                    raise AnswerIsNo(
-                        f"Admittance was never set up at {call.shown_url}: nothing to back up"
-                    ) from None
-                raise AnswerIsNo(f"the server refused the backup: {error}; try again") from None
-            except Unavailable as error:
-                raise AnswerIsNo(f"the backup is not complete: {error}; try again") from None
-    output.note(f"backup of {call.shown_url} in {shown}: {written:,} bytes")
-    return 0
-
-
-async def _write(bus: Bus, file: IO[bytes], steps: Steps) -> int:
+async def write_backup(bus: Bus, file: IO[bytes], steps: Steps, note: Callable[[str], None]) -> int:
+    """Writes a backup to the file, and returns its size in bytes. ``note``: is told what is tried
+    again."""
     head = Head(KIND, FORMAT, version("admittance"), clock.now())
     archive = ArchiveWriter(file, head)
     positions = await snapshots.log_positions(bus)
     taken: list[StreamContents] = []
     for name in ORDER:
-        taken.append(await _stream(bus, archive, name, steps))
+        taken.append(await _stream(bus, archive, name, steps, note))
     # Facts and decisions on the log name revisions of the bucket of workloads. After a restore the
     # bucket must not give a revision again that came after the bucket was read.
     last = await snapshots.last_sequence(bus, KV_LOG)
@@ -128,9 +87,9 @@ async def _write(bus: Bus, file: IO[bytes], steps: Steps) -> int:
     return archive.written
 
 
-def _read_again(file: IO[bytes], shown: str, steps: Steps) -> None:
+def read_again(file: IO[bytes], shown: str, steps: Steps) -> None:
     """Reads the file that was written, and compares its checksums. A pipe or a device cannot be
-    read again. Raises AnswerIsNo."""
+    read again. Raises RequestFailed."""
     if not (file.seekable() and file.readable()):
         return
     file.flush()
@@ -139,10 +98,12 @@ def _read_again(file: IO[bytes], shown: str, steps: Steps) -> None:
         check(shown, file, steps.reach)
     except BadInput as error:
         why = error.lines[0].removesuffix("; nothing was restored")
-        raise AnswerIsNo(f"the backup was not written: {why}") from None
+        raise RequestFailed(f"the backup was not written: {why}") from None
 
 
-async def _stream(bus: Bus, archive: ArchiveWriter, name: str, steps: Steps) -> StreamContents:
+async def _stream(
+    bus: Bus, archive: ArchiveWriter, name: str, steps: Steps, note: Callable[[str], None]
+) -> StreamContents:
     for left in reversed(range(ATTEMPTS)):
         try:
             parts, config, state = await _snapshot(bus, archive, name, steps)
@@ -151,7 +112,7 @@ async def _stream(bus: Bus, archive: ArchiveWriter, name: str, steps: Steps) -> 
             why = str(error) if isinstance(error, AdmittanceError) else f"stream {name}: {error}"
             if not left:
                 raise Unavailable(why) from None
-            output.note(f"{why}: trying again")
+            note(f"{why}: trying again")
             await asyncio.sleep(PAUSE_SECONDS)
     end = int(state["last_seq"])
     pages = 0
@@ -203,49 +164,3 @@ async def _snapshot(
         if why := reader.missing(removed=removed):
             raise Corrupt(f"the snapshot has only {why}")
     return parts, config, state
-
-
-@contextmanager
-def open_target(path: str) -> Iterator[IO[bytes]]:
-    """The file to write, readable only for this user. The file gets the name ``path`` only after
-    everything is written; a device or pipe is written directly. Raises BadInput, or AnswerIsNo for
-    a full disk."""
-    if path == STANDARD_INPUT:
-        if sys.stdout.isatty():
-            raise BadInput("a backup is not text: name a file, or redirect standard output")
-        with _sentences("standard output"):
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
-        return
-    # A file that the path links to is replaced, not the link.
-    final = Path(path).resolve()
-    try:
-        if final.is_dir():
-            raise BadInput(f"{path} is a folder: name a file")
-        if final.exists() and not final.is_file():
-            with _sentences(path), final.open("wb") as file:
-                yield file
-            return
-        handle, made = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)  # mode 0600
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}") from None
-    try:
-        with _sentences(path):
-            with os.fdopen(handle, "w+b") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            Path(made).replace(final)
-    except BaseException:
-        with suppress(OSError):
-            Path(made).unlink()
-        raise
-
-
-@contextmanager
-def _sentences(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise AnswerIsNo(f"{path}: {why}; the backup was not written") from None

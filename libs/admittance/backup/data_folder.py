@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from admittance.access.users import User
-from admittance.cli.support.errors import AnswerIsNo
+from admittance.client.errors import RequestFailed
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats.connection_options import ConnectionOptions
@@ -33,8 +33,8 @@ STORE: Final = "nats"
 @asynccontextmanager
 async def served_folder(folder: Path) -> AsyncIterator[Bus]:
     """A connection to an empty server whose streams become those of the data folder, unless an
-    error ends the block. Raises AnswerIsNo for a folder that cannot be used or has streams, and if
-    an `admit up` runs on it.
+    error ends the block. Raises RequestFailed for a folder that cannot be used or has streams, and
+    if an `admit up` runs on it.
     """
     logs.configure("admit", "", json=False, level="error")
     owner = EmbeddedServer(folder)
@@ -42,10 +42,10 @@ async def served_folder(folder: Path) -> AsyncIterator[Bus]:
     try:
         owner.take_folder()
     except SetupError as error:
-        raise AnswerIsNo(str(error)) from None
+        raise RequestFailed(str(error)) from None
     try:
         if _has_files(folder / STORE):
-            raise AnswerIsNo(
+            raise RequestFailed(
                 f"{folder} has the data of a deployment: restore into a new folder, or move "
                 f"{folder / STORE} away"
             )
@@ -74,9 +74,9 @@ async def served_folder(folder: Path) -> AsyncIterator[Bus]:
         (draft / STORE).rename(folder / STORE)
         _sync_folder(folder)
     except SetupError as error:
-        raise AnswerIsNo(str(error)) from None
+        raise RequestFailed(str(error)) from None
     except OSError as error:
-        raise AnswerIsNo(f"cannot write to {folder}: {error.strerror or error}") from None
+        raise RequestFailed(f"cannot write to {folder}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         owner.release_folder()

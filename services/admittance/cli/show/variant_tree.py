@@ -1,43 +1,12 @@
-"""Filters of `admit get` as options, and the tree of variants in its lists."""
+"""The tree of variants in lists of workloads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.cli.support.times import moment_of
-from admittance.client.kinds import Kind
-from admittance.client.requests import selection as client_selection
 from admittance.client.requests.objects import BucketObject
-from admittance.client.requests.selection import Selection
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
-
-SPELLED: Final = client_selection.Options("-l", "--state", "--sort-by")
-
-
-def selection(
-    kind: Kind,
-    *,
-    labels: Sequence[str],
-    states: Sequence[str],
-    since: str | None,
-    sort_by: str | None,
-    limit: int | None,
-    now: datetime,
-) -> Selection:
-    """Builds the selection from the options of `admit get`. Raises BadInput."""
-    moment = None if since is None else moment_of(since, "--since", now)
-    return client_selection.selection(
-        kind,
-        labels=labels,
-        states=states,
-        since=moment,
-        sort_by=sort_by,
-        limit=limit,
-        spelled=SPELLED,
-    )
-
 
 BRANCH: Final = "├─ "
 LAST: Final = "└─ "

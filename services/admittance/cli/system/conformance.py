@@ -3,65 +3,80 @@ controller or a capacity provider, and print the outcome of each."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import msgspec
-
-from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
-from admittance.api.meta import ObjectMeta
-from admittance.api.problems import ManifestError, Problem
-from admittance.api.reading.values import read_values
-from admittance.api.units import BadQuantity, amount
-from admittance.api.validation.meta import object_name
-from admittance.api.validation.validate import validate
+from admittance.cli.commands.declare import argument, command, option, stacked
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
-from admittance.cli.support.options import Call, Output, key_values
+from admittance.cli.support.options import Call, Output, UrlFrom, key_values
 from admittance.cli.support.output import Progress, Table, columns_of
-from admittance.conformance import check_kit as check_kit
-from admittance.conformance import provider_kit as provider_kit
-from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED, KitReport
-from admittance.conformance.program import OwnServer, embedded
-from admittance.conformance.provider_cases import TITLES
-from admittance.conformance.provider_requester import RequestShape
-from admittance.runtime.bus.bus import Bus
 from admittance.runtime.nats.connection_options import NO_OPTIONS
-from admittance.runtime.telemetry import logs
 
-OnCase: TypeAlias = Callable[[str], None]
-"""A function that is called with the title of each test case that starts."""
-OnReady: TypeAlias = Callable[[], None]
-"""A function that is called when the tested program may be started."""
+if TYPE_CHECKING:
+    from admittance.api.problems import Problem
+    from admittance.conformance.kit import KitReport
+    from admittance.conformance.program import OwnServer
+    from admittance.runtime.bus.bus import Bus
+
+Test: TypeAlias = Callable[
+    ["Bus", str, "OwnServer | None", Callable[[str], None], Callable[[], None]],
+    Coroutine[Any, Any, "KitReport"],
+]
+"""Runs the cases on a server with a URL, an embedded one or None. It calls the first function with
+the title of each case that starts, and the second when the tested program may be started."""
+
+test_options = stacked(
+    argument(
+        "-- CMD...",
+        "Start it with this command and ADMIT_NATS_URL set. Default: it already runs.",
+        name="command",
+        required=False,
+    ),
+    option("--parameters FILE", "YAML or JSON: the parameters, or their manifest.", kind=Path),
+    option("--timeout S", "Seconds that one answer may take.", kind=float, least=0.1, default=10.0),
+    option(
+        "--wait S",
+        "Seconds until its first answer. Default: --timeout; 60 with --embedded.",
+        kind=float,
+        least=0.1,
+    ),
+    option("--case CASE", "Run only this case; repeatable.", name="cases", many=True),
+    option("--embedded", "Start a NATS server for the test."),
+    option(
+        "--port P",
+        "Port of that server. Default: a free one",
+        kind=int,
+        least=0,
+        most=65_535,
+    ),
+)
 
 
 class TestOptions(NamedTuple):
-    """Options of `check-test` and `provider-test`. ``command``: the command that starts the tested
-    program; empty: the program runs already. ``wait``: seconds to wait for the program's first
-    answer; None: 60 with an embedded server, else ``timeout``. ``cases``: names of the cases to
-    run; empty: all. ``port``: port of an embedded server; None: the server of the call is used.
+    """The options that both commands share. ``command``: starts the tested program; empty: the
+    program runs already. ``wait``: seconds to wait for the program's first answer; None: 60 with an
+    embedded server, else ``timeout``. ``cases``: names of the cases to run; empty: all. ``port``:
+    of an embedded server; None: the server of the call is used.
     """
 
     call: Call
-    command: Sequence[str] = ()
-    parameters: Path | None = None
-    timeout: float = 10.0
-    wait: float | None = None
-    cases: Sequence[str] = ()
-    port: int | None = None
+    command: Sequence[str]
+    parameters: Path | None
+    timeout: float
+    wait: float | None
+    cases: Sequence[str]
+    port: int | None
 
-    def refuse_unknown_cases(self, known: Collection[str]) -> None:
-        """Raises BadInput if a test case is not in ``known``."""
+    def settings(self, known: Iterable[str]) -> dict[str, Any]:
+        """The settings that both kits have in common. Raises BadInput if a test case is not in
+        ``known``."""
         for case in self.cases:
             if case not in known:
                 raise BadInput(f'there is no case "{case}"; there are {", ".join(known)}')
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that `check-test` and `provider-test` have in common."""
         first_timeout = 60.0 if self.port is not None else self.timeout
         return {
             "timeout": self.timeout,
@@ -72,50 +87,88 @@ class TestOptions(NamedTuple):
         }
 
 
-async def check_test(options: TestOptions, controller: str, check: str) -> int:
-    """Runs the test cases for a check controller, prints the report, and returns the exit status: 1
-    if a case failed."""
+def _options(call: Call, embedded: bool, port: int | None, **given: Any) -> TestOptions:
+    if port is not None and not embedded:
+        raise BadInput("--port is for the server of --embedded")
+    if embedded and call.url_from is UrlFrom.OPTION:
+        raise BadInput("--embedded starts a server; it does not go with --nats")
+    return TestOptions(call, port=(port or 0) if embedded else None, **given)
+
+
+@command()
+@argument("CONTROLLER", "The controllerName of its AdmissionChecks.")
+@option("--check NAME", "Name of the AdmissionCheck in the requests.", default="check-test")
+@test_options
+async def check_test(call: Call, controller: str, check: str, **given: Any) -> int:
+    """Test a check controller in any language against the protocol; status 1 if a case fails.
+
+    The workloads of the test requests are in a namespace of their own, so the test does not disturb
+    a live deployment. The controller may book real capacity for the test requests: use parameters
+    made for tests.
+    """
+    from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
+    from admittance.api.meta import ObjectMeta
+    from admittance.api.validation.meta import object_name
+    from admittance.api.validation.validate import validate
+    from admittance.conformance import check_kit
+
+    options = _options(call, **given)
     example = AdmissionCheck(
         metadata=ObjectMeta(name="a"), spec=AdmissionCheckSpec(controller_name=controller)
     )
     refuse_name("CONTROLLER", controller, validate(example))
     refuse_name("--check", check, object_name(check, "metadata.name"))
-    options.refuse_unknown_cases(check_kit.TITLES)
     wanted = check_kit.CheckKitOptions(
         controller=controller,
         check=check,
         parameters=parameters_of(options.parameters),
-        **options.settings,
+        **options.settings(check_kit.TITLES),
     )
 
-    async def test(
-        bus: Bus, url: str, _: OwnServer | None, on_case: OnCase, on_ready: OnReady
-    ) -> KitReport:
-        return await check_kit.run_check_kit(bus, url, wanted, on_case=on_case, on_ready=on_ready)
+    def test(bus: Bus, url: str, _: Any, on_case: Any, on_ready: Any) -> Any:
+        return check_kit.run_check_kit(bus, url, wanted, on_case=on_case, on_ready=on_ready)
 
     return await _run(options, "controller", controller, test)
 
 
+@command()
+@argument("CLASS", "The provisioning class that it serves.", name="provisioning_class")
+@option("--wrong FILE", "Like --parameters, but the provider must refuse them.", kind=Path)
+@option("--pods N", "Pods of each request.", kind=int, least=1, default=1)
+@option("--request RESOURCE=Q", "Resources of each pod. Default: cpu=1", name="requests", many=True)
+@option("--node-selector KEY=VALUE", "Node label of each request.", many=True)
+@option(
+    "--room N",
+    "It has capacity for exactly N such requests: tests that it frees capacity.",
+    kind=int,
+    least=0,
+)
+@test_options
 async def provider_test(
-    options: TestOptions,
+    call: Call,
     provisioning_class: str,
-    *,
     wrong: Path | None,
     pods: int,
     requests: Sequence[str],
     node_selector: Sequence[str],
-    room: int,
+    room: int | None,
+    **given: Any,
 ) -> int:
-    """Runs the cases against a provider and prints the report; returns 1 if a case failed.
+    """Test a capacity provider in any language against the protocol; status 1 if a case fails.
 
-    ``requests``, ``node_selector``: resource requests and node selector of each pod, as KEY=VALUE
-    words. ``wrong``: parameters that the provider must refuse. ``room``: how many
-    ProvisioningRequests of this shape the provider has capacity for at the same time; 0: unknown.
+    The requests are for workloads in a namespace of their own, so a live deployment is not
+    disturbed. The provider books real capacity; all requests are cancelled at the end.
     """
-    refuse_name(
-        "CLASS", provisioning_class, object_name(provisioning_class, "spec.provisioningClassName")
-    )
-    options.refuse_unknown_cases(TITLES)
+    from admittance.api.units import BadQuantity, amount
+    from admittance.api.validation.meta import object_name
+    from admittance.conformance import provider_kit
+    from admittance.conformance.provider_cases import TITLES
+    from admittance.conformance.provider_requester import RequestShape
+
+    options = _options(call, **given)
+    named = object_name(provisioning_class, "spec.provisioningClassName")
+    refuse_name("CLASS", provisioning_class, named)
+    settings = options.settings(TITLES)
     asked = key_values(requests, "--request") or {"cpu": "1"}
     for resource, quantity in asked.items():
         try:
@@ -130,30 +183,27 @@ async def provider_test(
             node_selector=key_values(node_selector, "--node-selector"),
             parameters=_text_parameters(options.parameters) or {},
         ),
-        room=room,
+        room=room or 0,
         wrong=_text_parameters(wrong),
-        **options.settings,
+        **settings,
     )
 
-    async def test(
-        bus: Bus, url: str, server: OwnServer | None, on_case: OnCase, on_ready: OnReady
-    ) -> KitReport:
-        return await provider_kit.run_provider_kit(
+    def test(bus: Bus, url: str, server: Any, on_case: Any, on_ready: Any) -> Any:
+        return provider_kit.run_provider_kit(
             bus, url, wanted, on_case=on_case, on_ready=on_ready, server=server
         )
 
     return await _run(options, "provider", provisioning_class, test)
 
 
-async def _run(
-    options: TestOptions,
-    role: str,
-    name: str,
-    test: Callable[[Bus, str, OwnServer | None, OnCase, OnReady], Awaitable[KitReport]],
-) -> int:
+async def _run(options: TestOptions, role: str, name: str, test: Test) -> int:
     """Runs ``test`` and prints its report; returns 1 if a case failed. ``role``: what the tested
     program is, controller or provider.
     """
+    from admittance.conformance.program import embedded
+    from admittance.runtime.bus.bus import Bus
+    from admittance.runtime.telemetry import logs
+
     logs.configure("admit", "", json=False, level="error")
     async with AsyncExitStack() as stack:
         url, server, access = options.call.url, None, options.call.connection
@@ -200,6 +250,8 @@ def _rows(report: KitReport) -> list[tuple[str, str, str]]:
 
 def summary(report: KitReport) -> str:
     """One line with the numbers of passed, failed and other test cases."""
+    from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
+
     counts = ", ".join(
         f"{report.count(word)} {word}"
         for word in (PASSED, FAILED, NOT_APPLICABLE)
@@ -221,6 +273,11 @@ def refuse_name(what: str, name: str, problems: Iterable[Problem]) -> None:
 
 def parameters_of(path: Path | None) -> Any:
     """The parameters in a file: the spec of a manifest, or the whole content."""
+    import msgspec
+
+    from admittance.api.problems import ManifestError
+    from admittance.api.reading.values import read_values
+
     if path is None:
         return None
     try:

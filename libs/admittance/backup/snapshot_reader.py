@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.cli.backup.s2 import Corrupt, Decompressor
+from admittance.backup.s2 import Corrupt, Decompressor
 
 MAGIC: Final = b"NATSARC1"
 """First bytes of an archive of nats-server 2.15 and later."""

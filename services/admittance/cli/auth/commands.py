@@ -1,0 +1,234 @@
+"""``admit auth``: users of a locked server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from admittance.cli.commands.declare import (
+    ALL,
+    PLACE,
+    SERVER,
+    argument,
+    command,
+    group,
+    option,
+)
+from admittance.cli.support import times
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import Call, data_folder
+
+
+def roles(_ctx: click.Context | None = None, _start: str = "") -> Sequence[str]:
+    from admittance.access.roles import ROLES
+
+    return list(ROLES)
+
+
+folder_option = option(
+    "--dir DIR",
+    "The folder of users. Default: $ADMIT_AUTH_DIR, that of --creds or of the current "
+    "context's server, or auth in the data folder",
+    name="folder",
+    kind=Path,
+)
+user_name = argument("NAME", "The name of the user.")
+
+
+def _folder(call: Call, typed: Path | None) -> Path:
+    if typed is not None:
+        return typed
+    chosen = os.environ.get("ADMIT_AUTH_DIR")
+    if chosen:
+        return Path(chosen)
+    creds = call.given.get("creds") or call.environ.get("ADMIT_NATS_CREDS")
+    return _folder_of_creds(creds) or _folder_of_context() or data_folder(None) / "auth"
+
+
+def _folder_of_creds(creds: object) -> Path | None:
+    """The folder of users that has the credentials file; None if there is no such folder."""
+    folder = Path(str(creds)).parent if creds else None
+    with suppress(OSError):
+        return folder if folder is not None and (folder / "users.json").exists() else None
+    return None
+
+
+def _folder_of_context() -> Path | None:
+    """The folder of users that has the credentials file of the current context, as that of `admit
+    up` does; None if there is no such folder."""
+    from admittance.runtime.nats.contexts import BadContext, current
+
+    with suppress(BadContext, OSError):
+        used = current(os.environ)
+        return _folder_of_creds(used.creds) if used is not None else None
+    return None
+
+
+@command(PLACE)
+@argument("DIR", "A new folder.", name="folder", kind=Path)
+@option(
+    "--compose",
+    "For compose.yaml: with a user and a credentials file for each container. "
+    "A second call makes what is missing.",
+)
+@option("--jwt", "Users get JWTs that servers check without knowing each user: for many.")
+async def init(call: Call, folder: Path, compose: bool, jwt: bool) -> None:
+    """Make a folder of users, and the file that nats-server includes.
+
+    The servers at --nats are asked to read the file again when users change.
+    """
+    from admittance.cli.auth import auth
+    from admittance.cli.auth.compose import init
+
+    if jwt and compose:
+        raise BadInput("--jwt and --compose are both given: compose.yaml uses NKeys")
+    if compose:
+        await init(call, folder)
+    else:
+        auth.init(call, folder, jwt=jwt)
+
+
+@command(SERVER, own_output=True)
+@argument("ROLE", lambda: ", ".join(roles()), complete=roles)
+@user_name
+@option(
+    "-o FILE",
+    "Write the credentials to this new file. Default: NAME.creds in this folder",
+    name="file",
+    kind=Path,
+)
+@option("--namespace -n NAME", "A namespace; repeatable.", many=True)
+@option("--controller NAME", "The controllerName of a check.", default="")
+@option("--class NAME", "The class of a provider.", name="provisioning_class", default="")
+@option("--expires SPAN", "The user expires after 90s, 1h30m, 30d, …")
+@option(
+    "--any-workload",
+    "A user may change every workload of its namespaces. Without it: only those that "
+    "it submitted, with the role owner.",
+)
+@option("--unix UNIX_USER", "The Unix user that runs the user's jobs.", default="")
+@folder_option
+async def add(
+    call: Call,
+    role: str,
+    name: str,
+    file: Path | None,
+    namespace: Sequence[str],
+    controller: str,
+    provisioning_class: str,
+    expires: str | None,
+    any_workload: bool,
+    unix: str,
+    folder: Path | None,
+) -> None:
+    """Add a user with a role, and write its credentials file."""
+    from admittance.access.users import user_name_problem
+    from admittance.cli.auth import auth
+
+    if problem := user_name_problem(name):
+        raise BadInput(problem)
+    if file is None:
+        file = Path(f"{name}.creds")
+    if not str(file) or file.is_dir():
+        raise BadInput(f"-o {file}: name a new file")
+    if any_workload and role != "user":
+        raise BadInput("--any-workload is for the role user")
+    if role == "user" and not any_workload:
+        role = "owner"
+    span = None if expires is None else times.seconds_of(expires, "--expires")
+    user = auth.NewUser(role, name, namespace, controller, provisioning_class, span, file, unix)
+    await auth.add(call, _folder(call, folder), user)
+
+
+@command(PLACE)
+@user_name
+@folder_option
+async def revoke(call: Call, name: str, folder: Path | None) -> None:
+    """Remove a user; the servers close its connections within seconds."""
+    from admittance.cli.auth import auth
+
+    await auth.revoke(call, _folder(call, folder), name)
+
+
+@command(PLACE)
+@folder_option
+async def reload(call: Call, folder: Path | None) -> None:
+    """Write auth.conf with the roles of this version, and make the servers read it.
+
+    For a nats-server of your own, before the services of a new version start.
+    """
+    from admittance.cli.auth import auth
+
+    await auth.write_again(call, _folder(call, folder))
+
+
+@command(PLACE)
+@argument("[RULE]", "As for --run-as: user:ada=ada, namespace:team-a=jobs, @team, …")
+@option("--remove", "Remove the rule.")
+@folder_option
+def run_as(call: Call, rule: str | None, remove: bool, folder: Path | None) -> None:
+    """Store a rule for the Unix user of jobs; without RULE: list the rules.
+
+    The runner of `admit up`, or with --run-as-file DIR/run-as, reads them within seconds.
+    """
+    from admittance.cli.auth import job_users
+
+    if rule is not None:
+        job_users.change(_folder(call, folder), rule, remove=remove)
+    elif remove:
+        raise BadInput("--remove: name the rule")
+    else:
+        job_users.show(_folder(call, folder))
+
+
+@command(PLACE, forever=True)
+@folder_option
+async def expire(call: Call, folder: Path | None) -> None:
+    """Remove users when they expire, until Ctrl-C.
+
+    For a nats-server of your own: `admit up` removes expired users by itself.
+    """
+    from admittance.cli.auth import expiry
+
+    await expiry.expire(call, _folder(call, folder))
+
+
+@command(ALL)
+@folder_option
+def list_(call: Call, folder: Path | None) -> None:
+    """List the users."""
+    from admittance.cli.auth import auth
+
+    auth.list_users(call, _folder(call, folder))
+
+
+@command(ALL)
+@user_name
+@folder_option
+def show(call: Call, name: str, folder: Path | None) -> None:
+    """Show a user and what it may do, in words and subjects."""
+    from admittance.cli.auth import auth
+
+    auth.show(call, _folder(call, folder), name)
+
+
+@command(PLACE)
+@argument("SUBJECT", "A subject of the server.")
+@option("--as NAME", "The name of the user.", name="name", required=True)
+@option("--subscribe", "To subscribe instead of to publish.")
+@folder_option
+def check(call: Call, subject: str, name: str, subscribe: bool, folder: Path | None) -> int:
+    """Say whether a user may publish a subject, and by which rule; status 1 if not."""
+    from admittance.cli.auth import auth
+
+    return auth.check(_folder(call, folder), subject, name, subscribe=subscribe)
+
+
+auth = group(
+    "Users of a locked server: roles, credentials, permissions.",
+    *(init, add, revoke, reload, run_as, expire, list_, show, check),
+)

@@ -1,1 +1,0 @@
-"""``admit backup`` and ``admit restore``: all streams of a deployment as one file."""

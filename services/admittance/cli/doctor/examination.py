@@ -1,0 +1,78 @@
+"""All findings about an installation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from admittance.cli.doctor import (
+    admin_ports,
+    consumers,
+    controllers,
+    history,
+    queues,
+    runners,
+    schedules,
+    servers,
+    services,
+    streams,
+)
+from admittance.cli.doctor.clocks import clock_findings
+from admittance.cli.doctor.finding import Finding, without_repeats
+from admittance.cli.doctor.permissions import permission_findings
+from admittance.cli.doctor.set_aside import set_aside_findings
+from admittance.cli.up.readiness import health_answers
+from admittance.client.requests.link import Link
+from admittance.runtime.bus.streams import stream_infos
+
+HEALTH_SECONDS = 1.0
+
+
+class Options(NamedTuple):
+    """What is examined. ``url``: of the servers; ``tls_first``: they send nothing before the TLS
+    handshake. ``monitors``: URLs of HTTP monitoring ports of nats-servers. ``admin_ports``:
+    addresses at which services should serve their admin port."""
+
+    url: str
+    tls_first: bool
+    monitors: Sequence[str] = ()
+    admin_ports: Sequence[str] = ()
+
+
+async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
+    """All findings about the installation at the server of the link. ``every``: of many unreadable
+    entries all, not only the first."""
+    answers = await health_answers(bus.bus, seconds=HEALTH_SECONDS)
+    replies = [one.reply for one in answers]
+    found = without_repeats(one for reply in replies for one in reply.findings)
+    infos = await stream_infos(bus.bus)
+    monitored = await servers.monitor_findings(options.monitors)
+    log = await consumers.consumers_of_log(bus.bus)
+    waiting = await runners.waiting_jobs(bus, replies, log)
+    return [
+        *await servers.server_findings(
+            bus.bus, options.url, [*found, *monitored], quiet=options.tls_first
+        ),
+        *monitored,
+        *found,
+        *clock_findings(answers, await servers.clock_of_server(bus.bus)),
+        *streams.stream_findings(infos),
+        *streams.replica_findings(infos, replies),
+        *await streams.write_findings(bus.bus),
+        *(consumers.consumer_finding(info, jobs_wait=bool(waiting)) for info in log),
+        *await controllers.check_controllers(bus),
+        *await controllers.capacity_classes(bus),
+        *await queues.queue_findings(bus),
+        *await schedules.timers_found(bus.bus),
+        *await schedules.families_found(bus.bus),
+        *services.service_findings(replies),
+        *runners.runner_findings(replies, waiting),
+        *runners.away_findings(await runners.announced_runners(bus), replies, log),
+        *await services.leader_findings(bus.bus, replies),
+        *permission_findings(replies),
+        *await admin_ports.admin_findings(options.admin_ports),
+        *await history.domain_findings(bus.bus),
+        *await history.checkpoint_findings(bus.bus),
+        *await set_aside_findings(bus.bus, every=every),
+        *await history.dead_letter_findings(bus.bus),
+    ]

@@ -1,0 +1,384 @@
+"""Explanations of waiting workloads: flavor by flavor, and what would unblock them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from admittance.api.units import render
+from admittance.cli.show import sections
+from admittance.cli.support import output
+from admittance.cli.support.errors import AnswerIsNo
+from admittance.cli.support.options import Call
+from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
+from admittance.cli.support.times import age, stamp
+from admittance.client.requests.explanation import NO_RUNNER, Explanation, corrected
+from admittance.client.requests.families import Family, FamilyMember
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, field
+from admittance.events.explanation import (
+    Ahead,
+    Holder,
+    Outlook,
+    PreemptionVictim,
+    Room,
+)
+from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
+from admittance.events.shapes import Grounds, PreemptedBy, Shares
+from admittance.quota.cell import UNLIMITED
+from admittance.runtime import clock
+from admittance.workload.phase import Phase
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.waiting_reason import reason_of
+
+
+async def capacity_waits(bus: Link, answer: Explanation, now: datetime) -> tuple[str, ...]:
+    """One sentence for each capacity request that the workload waits for."""
+    found, family = answer.found, answer.family
+    if family is None and not found.workload().status.admission_checks:
+        return ()
+    from admittance.cli.show.capacity_requests import waits_for
+    from admittance.client.requests.capacity import of_family
+
+    return tuple(waits_for(await of_family(bus, found, family), now))
+
+
+def value_of(call: Call, name: str, answer: Explanation, waits: Sequence[str]) -> dict[str, Any]:
+    """The explanation as JSON and YAML output shows it."""
+    rows = field(answer.found.plain(), "status", "admissionChecks", default=[])
+    checks = sections.check_values(rows, answer.found.workload())
+    reply, (held_back, retries) = answer.reply, answer.runner
+    value = {"namespace": call.namespace, "name": name, **output.plain_of(reply), "checks": checks}
+    if waits:
+        value["capacityAwaitedOf"] = waits
+    if held_back:
+        value["waitsOnRunner"] = held_back
+    if retries is not None:
+        value["podRetries"] = output.plain_of(retries)
+    if answer.refused.why:
+        value["noRunnerStarts"] = answer.refused.why
+    value["phase"] = reply.phase
+    return value
+
+
+def show(answer: Explanation, waits: Sequence[str]) -> None:
+    """Prints the scheduler's answer and the admission checks of the stored workload."""
+    held_back, retries = answer.runner
+    _show(answer.found, answer.reply, answer.reply.phase, answer.family, answer.refused.why)
+    if held_back and held_back != NO_RUNNER:
+        output.say(f"its runner has not started it yet: {output.clean(held_back)}")
+    _list("Failed pods", sections.retry_lines(retries, clock.now()))
+    _list("Waits for capacity", waits)
+
+
+def _show(
+    found: BucketObject, reply: ExplainReply, shown_phase: str, family: Family | None, refused: str
+) -> None:
+    now = clock.now()
+    reason, message = reply.reason, reply.message
+    if not reason:
+        reason, message = reason_of(found.workload(), now)
+    because = reason_text(shown_phase, reason, message)
+    output.say(
+        f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")
+    )
+    if refused:
+        output.say(f"after its admission its job will fail: {output.clean(refused)}")
+    if user := found.workload().status.submitted_by:
+        output.say(f"submitted by {output.clean(user)}")
+    if reply.parent:
+        output.say(f"a variant of workload {reply.parent}: `admit explain workload {reply.parent}`")
+    for line in place(reply, now):
+        output.say(line)
+    members = {one.found.name: one for one in family.variants} if family is not None else {}
+    _details(found.workload(), reply, now, variants=[one.workload for one in members.values()])
+    # The variants of a finished parent wait for nothing.
+    if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
+        from admittance.cli.show import variants
+
+        output.section("Variants", variants.variant_table(family, now))
+    for number, verdict in enumerate(reply.variants, 1):
+        _show_variant(number, verdict, members.get(verdict.name), now)
+
+
+def _show_variant(
+    number: int, verdict: VariantVerdict, one: FamilyMember | None, now: datetime
+) -> None:
+    """Prints what one variant of a parent waits for, under a title with the variant's name."""
+    if one is not None and verdict.active:
+        verdict = replace(verdict, explained=corrected(one.workload, verdict.explained, now))
+    output.say(f"\n{number}. {output.clean(variant(verdict))}")
+    if verdict.admitted or not verdict.active:
+        return
+    for line in place(verdict.explained, now):
+        output.say(f"  {line}")
+    _details(one.workload if one is not None else None, verdict.explained, now, indent=2)
+
+
+def _details(
+    workload: StoredWorkload | None,
+    reply: ExplainReply,
+    now: datetime,
+    *,
+    indent: int = 0,
+    variants: Sequence[StoredWorkload] = (),
+) -> None:
+    """Prints flavors, victims, checks, quota holders, and what would unblock the workload.
+    ``workload``: None if the workload is not in the bucket yet. ``variants``: the rows of a
+    parent's variants.
+    """
+    table, listed = partial(output.section, indent=indent), partial(_list, indent=indent)
+    table("Flavors", flavor_table(reply.flavors))
+    if reply.preempted_by is not None:
+        listed("Preempted", tuple(preempted(reply.preempted_by, now)))
+    table("Waits for these workloads to stop", going_table(reply.waits_for, now))
+    if reply.outlook is not None and not reply.waits_for:
+        table("Would be preempted", going_table(reply.outlook.victims, now))
+    listed("Preemption does not help", barriers(reply.flavors))
+    if workload is not None:
+        inactive = {one.name: one.inactive for one in reply.checks if one.state != "Ready"}
+        table("Checks", sections.check_table(workload, now, inactive))
+        if attempt := sections.next_attempt(workload, now, variants):
+            output.say(f"\n{' ' * indent}Next attempt not before {attempt}")
+    if reply.held_by:
+        table("Quota is held by", holder_table(reply.held_by))
+    else:
+        listed("Quota is held by", reply.holders)
+    listed("Unblocked by", reply.unblocked_by)
+
+
+def _list(title: str, lines: Sequence[str], *, indent: int = 0) -> None:
+    if lines:
+        output.say(f"\n{' ' * indent}{title}")
+        for line in lines:
+            output.say(f"{' ' * indent}  - {output.clean(line)}")
+
+
+async def explained(bus: Link, namespace: str, name: str) -> ExplainReply | None:
+    """Returns the scheduler's answer, or None if the scheduler does not answer."""
+    try:
+        reply = await bus.ask("explain", Explain(name=name), ExplainReply, namespace=namespace)
+    except AnswerIsNo:
+        return None
+    return None if reply.error else reply
+
+
+OFF: Final = frozenset({Phase.DEACTIVATED, Phase.REJECTED})
+
+
+def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
+    """Lines about the workload's place: its queue, its position, and the workloads ahead."""
+    if reply.local_queue:
+        parts = [f"cohort {reply.cohort}"] if reply.cohort else []
+        parts += [reply.strategy] if reply.strategy else []
+        inside = f" ({', '.join(parts)})" if parts else ""
+        through = f" of clusterqueue {reply.cluster_queue}{inside}" if reply.cluster_queue else ""
+        yield f"queue {reply.local_queue}{through}, priority {reply.priority}"
+    if reply.position:
+        of_all = f" of {reply.pending}" if reply.pending else ""
+        parked = ", parked until something changes" if reply.parked else ""
+        since = f", waiting for {age(reply.waiting_since, now)}" if reply.waiting_since else ""
+        yield f"position {reply.position}{of_all}{since}{parked}"
+    if reply.ahead:
+        yield f"behind {', '.join(_ahead(one) for one in reply.ahead)}"
+    if reply.outlook is not None:
+        yield f"next cycle: {outlook(reply.outlook)}"
+
+
+def reason_text(phase: str, reason: str, message: str) -> str:
+    """``reason: message``; the reason is left out if it only repeats the phase."""
+    return sentence(reason if reason != phase else "", message)
+
+
+def variant(one: VariantVerdict) -> str:
+    """One line about a variant: whether it is active, and its phase."""
+    from admittance.cli.show import variants
+
+    said = one.explained
+    tries = "active" if one.active else "inactive"
+    sentence = variants.SENTENCES.get(one.why, "")
+    because = ", ".join(part for part in (one.why, sentence) if part)
+    text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
+    # The phase and reason of a deactivated variant would only repeat that the variant is inactive.
+    if said.phase and (one.active or said.phase not in OFF):
+        reason = reason_text(said.phase, said.reason, said.message)
+        text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
+    if one.set_aside:
+        text += f"; not tried now: {one.set_aside}"
+    if one.gate == "Open" and not one.admitted:
+        text += "; its preemption gate is open"
+    return text
+
+
+def _ahead(one: Ahead) -> str:
+    held = ", preempting" if one.holds_place else ""
+    parked = f", parked: {one.reason}" if one.reason else ""
+    number = f"number {one.position}, " if one.position else ""
+    return f"{one.namespace}/{one.name} ({number}priority {one.priority}{held}{parked})"
+
+
+def outlook(one: Outlook) -> str:
+    """One line: what the next scheduling cycle would decide about the workload."""
+    flavors = "; ".join(
+        f"{pod_set} on {', '.join(f'{flavor} ({resource})' for resource, flavor in got.items())}"
+        for pod_set, got in one.flavors.items()
+    )
+    counts = ", ".join(f"{count} pods of {pod_set}" for pod_set, count in one.counts.items())
+    less = f", with {counts} only" if counts else ""
+    borrowing = f", borrowing at level {one.level}" if one.level else ""
+    where = f"{flavors}{less}{borrowing}"
+    match one.outcome:
+        case "Fits":
+            return f"it fits: {where}"
+        case "Preempts":
+            count = len(one.victims) + one.victims_left_out
+            others = "1 workload has" if count == 1 else f"{count} workloads have"
+            return f"it fits once {others} gone: {where}"
+        case "NoCandidates":
+            return f"it does not fit, and no workload can be preempted for it ({one.reason})"
+        case "NoFit":
+            return f"it does not fit ({one.reason})"
+        case _:
+            return f"it is not considered ({one.reason})"
+
+
+def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
+    """Current numbers of each flavor for each pod set: one row per resource."""
+    columns = columns_of(
+        "POD SET",
+        "FLAVOR",
+        "RESOURCE",
+        "#ASKED",
+        "#FREE",
+        "#SHORT",
+        "#USED",
+        "#NOMINAL",
+        "#AT MOST",
+        "FITS",
+        "WHY",
+    )
+    rows: list[tuple[str, ...]] = []
+    for one in verdicts:
+        why = sentence(one.reason, _message(one)) or NOTHING
+        fits = "yes" if one.fits else "no"
+        flavor = one.flavor or NOTHING
+        if not one.rooms:
+            resources = ",".join(one.resources) or NOTHING
+            blank = (NOTHING,) * 6
+            rows.append((one.pod_set, flavor, resources, *blank, fits, why))
+        for at, room in enumerate(one.rooms):
+            shown = (fits, why) if not at else ("", "")
+            rows.append((one.pod_set, flavor, room.resource, *_numbers(room), *shown))
+    return Table(columns, rows)
+
+
+def _numbers(room: Room) -> tuple[str, ...]:
+    """The cells asked, free, short, used, nominal and at most of one resource in a flavor."""
+    asked = _amount(room.resource, room.requested)
+    if room.taken:
+        asked = f"{_amount(room.resource, room.taken)}+{asked}"
+    return (
+        asked,
+        _amount(room.resource, room.available),
+        _amount(room.resource, room.short) if room.short else NOTHING,
+        _amount(room.resource, room.usage),
+        _amount(room.resource, room.nominal),
+        _amount(room.resource, room.potential),
+    )
+
+
+def _amount(resource: str, amount: int) -> str:
+    return "unlimited" if amount >= UNLIMITED else render(resource, amount)
+
+
+def _message(verdict: FlavorVerdict) -> str:
+    if verdict.message:
+        return verdict.message
+    return "; ".join(short.message for short in verdict.shortfalls if short.message)
+
+
+def going_table(going: Sequence[PreemptionVictim], now: datetime) -> Table:
+    """The table of workloads to be preempted, with the rule that selects each."""
+    columns = columns_of("WORKLOAD", "CLUSTERQUEUE", "#PRIORITY", "RULE", "REQUESTED")
+    rows = [
+        (
+            f"{one.namespace}/{one.name}",
+            one.cluster_queue,
+            str(one.priority),
+            one.rule + (f" ({shares(one.shares)})" if one.shares is not None else ""),
+            f"{age(one.since, now)} ago" if one.since is not None else NOTHING,
+        )
+        for one in going
+    ]
+    return Table(columns, rows)
+
+
+def holder_table(holders: Sequence[Holder]) -> Table:
+    """The table of workloads that hold the scarce quota."""
+    columns = columns_of(
+        "WORKLOAD", "CLUSTERQUEUE", "FLAVOR", "#AMOUNT", "#PRIORITY", "BORROWING", "PREEMPTION"
+    )
+    rows = [
+        (
+            f"{one.namespace}/{one.name}",
+            one.cluster_queue,
+            one.flavor,
+            f"{_amount(one.resource, one.amount)} {one.resource}",
+            str(one.priority),
+            "yes" if one.borrowed else "no",
+            "stopping" if one.leaving else one.spared_by or "candidate",
+        )
+        for one in holders
+    ]
+    return Table(columns, rows)
+
+
+def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
+    """Lines that say for each flavor why preemption does not help."""
+    found = [
+        f"{bar.resource} in flavor {bar.flavor}: {bar.message} ({bar.rule})"
+        for one in verdicts
+        for bar in one.barriers
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def preempted(by: PreemptedBy, now: datetime) -> Iterator[str]:
+    """Lines about a preemption: the preempting workload, the rule and the decision's numbers."""
+    when = f", {age(by.at, now)} ago ({stamp(by.at)})" if by.at is not None else ""
+    submitted = f", submitted by {by.submitted_by}" if by.submitted_by else ""
+    yield f"by workload {by.by}{submitted}{when}, rule {by.rule}"
+    if by.grounds is not None:
+        yield from grounds(by.grounds)
+
+
+def grounds(why: Grounds) -> Iterator[str]:
+    """Lines with the numbers of a preemption."""
+    yield (
+        f"priority {why.by_priority} in clusterqueue {why.by_cluster_queue} against priority "
+        f"{why.priority} in clusterqueue {why.cluster_queue}"
+    )
+    if why.policy:
+        upto = f", up to priority {why.threshold}" if why.threshold is not None else ""
+        yield f"allowed by {why.policy} of clusterqueue {why.by_cluster_queue}{upto}"
+    if why.shares is not None:
+        yield shares(why.shares)
+    for one in why.short:
+        asked, free = _amount(one.resource, one.amount), _amount(one.resource, one.available)
+        yield f"for {asked} {one.resource} in flavor {one.flavor}, where {free} was free"
+
+
+def shares(compared: Shares) -> str:
+    """The compared shares as text, like ``LessThanInitialShare: 250 against 333``."""
+    text = f"{compared.strategy}: share {_share(compared.preemptor)} against "
+    if compared.after is not None:
+        return f"{text}{_share(compared.after)}, what is left of {_share(compared.victim)}"
+    return text + _share(compared.victim)
+
+
+def _share(value: float) -> str:
+    return "without weight" if value >= UNLIMITED else f"{value:.0f}"

@@ -1,0 +1,159 @@
+"""Pending workloads in the order of their queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import astuple, replace
+
+from admittance.api.units import render
+from admittance.cli.show.lists import find_all
+from admittance.cli.support import output
+from admittance.cli.support.options import Call, Output
+from admittance.cli.support.output import NOTHING, Column, Table
+from admittance.cli.support.times import age
+from admittance.client import kinds
+from admittance.client.requests import questions
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, lookup
+from admittance.client.requests.selection import Selection, select
+from admittance.events import reasons
+from admittance.events.requests import PendingQuery, PendingRow
+from admittance.runtime import clock
+from admittance.workload.phase import Phase, phase
+from admittance.workload.waiting_reason import reason_of
+
+BACKOFF_REASONS: Final = frozenset({reasons.PENDING_EVALUATION, reasons.BACKOFF})
+"""Reasons that the scheduler gives for a workload in backoff."""
+EVERYTHING: Final = Selection()
+
+
+class PendingList(NamedTuple):
+    """Rows of pending workloads, and how many there are in all. ``sizes``: the rows have requests.
+    ``chosen``: options have selected the rows."""
+
+    rows: Sequence[PendingRow]
+    total: int
+    sizes: bool
+    chosen: bool
+
+
+async def pending(
+    bus: Link,
+    call: Call,
+    query: PendingQuery,
+    namespace: str | None,
+    chosen: Selection,
+    limit: int,
+) -> PendingList:
+    """The first ``limit`` chosen pending workloads, in order."""
+    all_rows = chosen == EVERYTHING
+    if not all_rows or call.output is Output.NAME:
+        query = replace(query, others=False)
+    rows, total = await questions.pending_rows(bus, query, namespace, limit if all_rows else None)
+    if not all_rows:
+        stored = await find_all(bus, kinds.WORKLOAD, namespace)
+        rows = narrowed(rows, stored, chosen, clock.now())
+        total = len(rows)
+    rows = await _with_stored_reasons(bus, rows[:limit])
+    return PendingList(rows, total, query.others, not all_rows)
+
+
+def show(call: Call, found: PendingList, namespace: str | None) -> None:
+    """Prints pending workloads in the output format of the call."""
+    rows, total = found.rows, found.total
+    if output.show_value({"items": [_whole(row) for row in rows], "total": total}, call.output):
+        return
+    if call.output is Output.NAME:
+        for row in rows:
+            output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
+        return
+    if not total:
+        output.note("nothing pending matches" if found.chosen else "nothing is pending")
+        return
+    several = namespace is None or any(row.namespace != namespace for row in rows)
+    table = pending_table(rows, clock.now(), all_namespaces=several, sizes=found.sizes)
+    output.show_table(table, wide=call.output is Output.WIDE)
+    if total > len(rows):
+        output.note(f"{total - len(rows)} more pending; --limit shows more")
+
+
+def narrowed(
+    rows: Sequence[PendingRow], stored: Sequence[BucketObject], chosen: Selection, now: datetime
+) -> list[PendingRow]:
+    """The rows of the selected workloads, in the order of the queue unless the options sort
+    them."""
+    found, _ = select(kinds.WORKLOAD, stored, chosen, now)
+    place = {(one.namespace, one.name): at for at, one in enumerate(found)}
+    kept = [row for row in rows if (row.namespace, row.name) in place]
+    if chosen.sort_by:
+        kept.sort(key=lambda row: place[row.namespace, row.name])
+    return kept
+
+
+async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[PendingRow]:
+    """Gives workloads in backoff the reason of their stored condition, as all other views do: the
+    scheduler's reason only says that it does not consider such a workload.
+    """
+
+    async def one(row: PendingRow) -> PendingRow:
+        if not row.parked or row.reason not in BACKOFF_REASONS:
+            return row
+        found = await lookup(bus, kinds.WORKLOAD.object_key(row.namespace, row.name))
+        if found is None or not found.is_workload():
+            return row
+        workload, now = found.workload(), clock.now()
+        if phase(workload, now) is not Phase.BACKOFF:
+            return row
+        reason, message = reason_of(workload, now)
+        return replace(row, reason=reason or row.reason, message=message or row.message)
+
+    return list(await asyncio.gather(*map(one, rows)))
+
+
+def _whole(row: PendingRow) -> dict[str, Any]:
+    """A row of pending workloads with all fields, for JSON and YAML."""
+    return dict(zip(row.__struct_encode_fields__, astuple(row), strict=True))
+
+
+def pending_table(
+    listed: Sequence[PendingRow], now: datetime, *, all_namespaces: bool, sizes: bool = False
+) -> Table:
+    columns = (
+        Column("POSITION", right=True),
+        Column("NAMESPACE", wide=not all_namespaces),
+        Column("NAME"),
+        Column("QUEUE"),
+        Column("CLUSTERQUEUE"),
+        Column("REQUESTS", wide=not sizes),
+        Column("PRIORITY", right=True),
+        Column("WAITING"),
+        Column("AGE", wide=True),
+        Column("PARKED", wide=True),
+        Column("FLAVORS TRIED", wide=True),
+        Column("REASON"),
+        Column("MESSAGE", spare=True),
+    )
+    rows = [
+        (
+            str(row.position or NOTHING),
+            row.namespace,
+            row.name,
+            row.local_queue or NOTHING,
+            row.cluster_queue,
+            ", ".join(f"{name} {render(name, much)}" for name, much in row.requests.items())
+            or NOTHING,
+            str(row.priority),
+            age(row.waiting_since or row.created, now) if row.local_queue else NOTHING,
+            age(row.created, now) if row.local_queue else NOTHING,
+            ("yes" if row.parked else "no") if row.local_queue else NOTHING,
+            ",".join(row.flavors) or NOTHING,
+            row.reason or NOTHING,
+            row.message,
+        )
+        for row in listed
+    ]
+    return Table(columns, rows)

@@ -1,0 +1,1 @@
+"""Commands for the system as a whole, and for those that build upon it."""

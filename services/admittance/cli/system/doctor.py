@@ -1,0 +1,78 @@
+"""``admit doctor``: checks an installation from outside and lists what is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from admittance.cli.commands.declare import command, option
+from admittance.cli.support import output
+from admittance.cli.support.errors import NotAllowed
+from admittance.cli.support.link import link
+from admittance.cli.support.options import Call, Output
+from admittance.cli.support.output import Table, columns_of
+
+if TYPE_CHECKING:
+    from admittance.cli.doctor.finding import Finding
+
+
+@command()
+@option(
+    "--monitor URL",
+    "HTTP monitoring port of a nats-server, such as http://127.0.0.1:8222; repeatable.",
+    many=True,
+)
+@option(
+    "--admin HOST:PORT",
+    "Admin port that services should serve; repeatable. Default: $ADMIT_ADMIN.",
+    many=True,
+)
+async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> int:
+    """Check the server, streams, consumers and services; status 1 if something is wrong."""
+    from admittance.cli.doctor import admin_ports, examination, servers
+    from admittance.cli.doctor.finding import WRONG
+    from admittance.events import subjects
+    from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+
+    admins = admin or [one for one in [os.environ.get("ADMIT_ADMIN")] if one]
+    servers.refuse_bad_urls(monitor)
+    admin_ports.refuse_bad_addresses(admins)
+    async with link(call) as bus:
+        try:
+            await bus.bus.api(f"STREAM.INFO.{subjects.TIMERS}")
+        except AccessDenied as error:
+            raise NotAllowed(
+                f"{error}; `admit doctor` needs a login with the role viewer or admin"
+            ) from None
+        except (Refused, Unavailable):
+            pass  # `streams.stream_findings` reports it.
+        every = call.output in (Output.JSON, Output.YAML)
+        options = examination.Options(call.url, bool(call.connection.tls_first), monitor, admins)
+        lines = await examination.examine(bus, options, every=every)
+    wrong = [line for line in lines if line.state == WRONG]
+    shown = {"healthy": not wrong, "checks": [_shown(one) for one in lines]}
+    if not output.show_value(shown, call.output):
+        columns = columns_of("STATE", "WHAT", "FOUND")
+        output.show_table(Table(columns, [(one.state, one.what, one.found) for one in lines]))
+        _show_todo(lines)
+    if wrong:
+        output.error(f"{len(wrong)} of {len(lines)} checks are wrong")
+    return 1 if wrong else 0
+
+
+def _shown(one: Finding) -> dict[str, str]:
+    shown = {"state": one.state, "what": one.what, "found": one.found}
+    return {**shown, "todo": one.todo} if one.todo else shown
+
+
+def _show_todo(lines: Sequence[Finding]) -> None:
+    """Prints the findings that need an action once more, uncut and with the action."""
+    from admittance.cli.doctor.finding import NOTE, WRONG
+
+    for state in (NOTE, WRONG):
+        for one in lines:
+            if one.state == state and one.todo:
+                output.say("")
+                output.say(output.clean(f"{one.state}: {one.what}: {one.found}"))
+                output.say(output.clean(f"   do: {one.todo}"))

@@ -1,0 +1,234 @@
+"""``admit up`` and ``admit serve``: their options, among them which jobs a runner starts, as which
+Unix users, and how much the jobs may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admittance.cli.commands.arguments import service
+from admittance.cli.commands.declare import PLACE, command, option, stacked
+from admittance.cli.support.errors import BadInput
+from admittance.cli.support.options import Call, UrlFrom, data_folder
+
+if TYPE_CHECKING:
+    from admittance.cli.up.up import Options
+
+job_options = stacked(
+    option(
+        "--run-as KEY=USER",
+        "The Unix user of jobs. KEY: user:NAME (the submitter), namespace:NAME, unknown "
+        "or *. USER: a name, UID, UID:GID, or a range LOW-HIGH with one for each namespace. "
+        "Or @GROUP: a submitter with the name of a member of the Unix group runs as that "
+        "member. Repeatable. Default: $ADMIT_RUN_AS",
+        many=True,
+    ),
+    option(
+        "--run-as-file FILE",
+        "More rules as for --run-as, one in a line, read again when FILE changes. "
+        "Default: $ADMIT_RUN_AS_FILE; of a locked `up`, auth/run-as in its data folder",
+        many=True,
+    ),
+    option(
+        "--job-namespace NAME",
+        "The runner starts jobs of this namespace only; repeatable. "
+        "Default: $ADMIT_JOB_NAMESPACES, or all",
+        many=True,
+    ),
+    option(
+        "--job-image PATTERN",
+        "Containers may run such images only; repeatable. Default: $ADMIT_JOB_IMAGES, or all",
+        many=True,
+    ),
+    option(
+        "--job-folder DIR",
+        "Working folders of local jobs lie in this folder; repeatable. "
+        "Default: $ADMIT_JOB_FOLDERS, or everywhere",
+        many=True,
+    ),
+    option(
+        "--allow-host-path DIR",
+        "Jobs may mount this folder by hostPath; repeatable. "
+        "Default: $ADMIT_ALLOW_HOST_PATHS, or none",
+        many=True,
+    ),
+    option(
+        "--env-files DIR",
+        "Values of ConfigMaps and Secrets: DIR/NAMESPACE/secrets/NAME/KEY and configmaps/…. "
+        "Default: $ADMIT_ENV_FILES, or none",
+    ),
+    option(
+        "--pod-limit N",
+        "Pods of one namespace that the runner runs at once; 0: any number. "
+        "Default: $ADMIT_POD_LIMIT, or 500",
+        name="pods",
+    ),
+    option(
+        "--process-limit N",
+        "Processes and threads of each other Unix user of --run-as, or of each container; "
+        "0: any number. Default: $ADMIT_PROCESS_LIMIT, or 16384",
+        name="processes",
+    ),
+    option(
+        "--output-limit SIZE",
+        "Output that the runner keeps of one run, the newest; 0: all. "
+        "Default: $ADMIT_OUTPUT_LIMIT, or 100Mi",
+        name="output",
+    ),
+    option(
+        "--namespace-output-limit SIZE",
+        "Output that the runner keeps of all runs of a namespace, the newest; 0: all. "
+        "Default: $ADMIT_NAMESPACE_OUTPUT_LIMIT, or 10Gi",
+        name="namespace_output",
+    ),
+    option(
+        "--scratch-limit SIZE",
+        "Files of one run in its scratch folders and emptyDir volumes; a job with more fails; "
+        "0: any number. Default: $ADMIT_SCRATCH_LIMIT, or 50Gi",
+        name="scratch",
+    ),
+    option(
+        "--free-space SIZE",
+        "No job starts while the disk of the data folder has less free space. "
+        "Default: $ADMIT_FREE_SPACE, or 256Mi",
+    ),
+    option(
+        "--allow-privilege-escalation/--no-allow-privilege-escalation",
+        "Programs such as sudo may give jobs more rights. "
+        "Default: $ADMIT_ALLOW_PRIVILEGE_ESCALATION, or no",
+        name="escalation",
+    ),
+)
+service_options = stacked(
+    option(
+        "--data-dir DIR",
+        "State and job output. Default: $ADMIT_DATA_DIR, or ~/.local/share/admittance",
+        kind=Path,
+    ),
+    option(
+        "--executor HOW",
+        "How the runner starts jobs: local (processes) or docker.",
+        default="local",
+        variable="ADMIT_EXECUTOR",
+    ),
+    option(
+        "--detach-jobs",
+        "Leave jobs running when this ends; the next start on the same data folder takes "
+        "them over. If nothing starts there, they stop after $ADMIT_CLAIM_SECONDS (300).",
+        variable="ADMIT_DETACH_JOBS",
+    ),
+    job_options,
+    option(
+        "--config FILE",
+        "Kueue's Configuration file: fair sharing, resources, gates. Default: $ADMIT_CONFIG",
+        kind=Path,
+    ),
+    option(
+        "--admin HOST:PORT",
+        "Address of /livez, /readyz and /metrics. Default: $ADMIT_ADMIN, or none",
+    ),
+    option(
+        "--metrics-prefix PREFIX",
+        "What names of metrics begin with; kueue_ for dashboards of Kueue. "
+        "Default: $ADMIT_METRICS_PREFIX, or admittance_",
+    ),
+)
+
+
+def _options(
+    *,
+    data_dir: Path | None,
+    run_as: tuple[str, ...],
+    run_as_file: tuple[str, ...],
+    job_namespace: tuple[str, ...],
+    job_image: tuple[str, ...],
+    job_folder: tuple[str, ...],
+    allow_host_path: tuple[str, ...],
+    env_files: str | None,
+    escalation: bool | None,
+    pods: str | None,
+    processes: str | None,
+    output: str | None,
+    namespace_output: str | None,
+    scratch: str | None,
+    free_space: str | None,
+    **others: Any,
+) -> Options:
+    """The options of `up` and `serve`."""
+    from admittance.cli.up.up import Options
+    from admittance.runner.jobs.job_limits import LimitTexts
+    from admittance.runner.jobs.rule_options import RuleTexts
+
+    return Options(
+        data_dir=data_folder(data_dir),
+        folder_chosen=data_dir is not None,
+        rules=RuleTexts(
+            run_as=run_as,
+            file=run_as_file,
+            namespaces=job_namespace,
+            images=job_image,
+            folders=job_folder,
+            host_paths=allow_host_path,
+            env_files=(env_files,) if env_files else (),
+            limits=LimitTexts(
+                pods=pods or "",
+                processes=processes or "",
+                output=output or "",
+                namespace_output=namespace_output or "",
+                scratch=scratch or "",
+                free_space=free_space or "",
+                privilege_escalation={None: "", True: "1", False: "0"}[escalation],
+            ),
+        ),
+        **others,
+    )
+
+
+@command(PLACE, forever=True)
+@option("--port P", "0: a free one. Default: 4222, or a free one", kind=int, least=0, most=65_535)
+@option("--no-runner", "Start nothing that was admitted.")
+@option("--sync-always", "Every write reaches the disk before it counts; slower.")
+@option("--insecure", "Demand no credentials: every program of this machine may do everything.")
+@option("--use", "Make this server the one that commands use, although another one runs.")
+@service_options
+async def up(
+    call: Call,
+    port: int | None,
+    no_runner: bool,
+    sync_always: bool,
+    insecure: bool,
+    use: bool,
+    **given: Any,
+) -> int:
+    """Run everything in the foreground: an embedded NATS server and all services.
+
+    Prints `ready nats://…` once everything serves. The server demands credentials: your commands
+    find your credentials by a context. Ctrl-C ends the services cleanly and stops the jobs; after
+    the next start the jobs run again and keep their earlier output. With --detach-jobs the jobs
+    keep running. With --nats no server is embedded: the services use your server.
+    """
+    from admittance.cli.up import up
+
+    if call.url_from is UrlFrom.OPTION and port is not None:
+        raise BadInput("--port is for the embedded server; it does not go with --nats")
+    if call.url_from is UrlFrom.OPTION and use:
+        raise BadInput("--use is for the embedded server; it does not go with --nats")
+    options = _options(
+        port=port,
+        runner=not no_runner,
+        sync_always=sync_always,
+        insecure=insecure,
+        use=use,
+        **given,
+    )
+    return await up.up(call, options)
+
+
+@command(PLACE, forever=True)
+@service
+@service_options
+async def serve(call: Call, service: str, **given: Any) -> int:
+    """Run one service against a running NATS server."""
+    from admittance.cli.up import up
+
+    return await up.serve(call, service, _options(**given))
