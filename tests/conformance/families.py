@@ -19,14 +19,12 @@ from admittance.api.manifests import flavors_of_annotation
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.api.workload import FAMILY_GATE, AdmissionConstraints, GateHolder
-from admittance.control.commit import Put
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.reader import BucketEntry
 from admittance.events.shapes import Admission
-from admittance.scheduling.state.config import Config
-from admittance.whatif.bucket_copy import BucketCopy, decisions
+from admittance.system.local_system import LocalSystem
 from admittance.workload import stored
 from admittance.workload.change import with_spec, with_status
 from admittance.workload.conditions import Type, find, is_true, without_condition
@@ -52,36 +50,36 @@ class Reconciled:
         said: list[Fact] = []
         if parent is not None:
             parent, variants, said = _wound_back(parent, variants)
-        self.copy = a_copy(
+        self.system = a_system(
             (*map(_with_quota, given["clusterQueues"]), *given["localQueues"]),
             [one for one in (parent, *variants) if one is not None],
             self.now,
         )
         self._before = {tag: one for tag, one in self.family().items() if tag}
         if said:
-            self.copy.publish([self._as_of_now(fact) for fact in said])
-        while orders := self.copy.families.orders(self.copy.now):
-            self.copy.publish(orders)
+            self.system.hear(*map(self._as_of_now, said))
+        while orders := self.system.orders():
+            self.system.hear(*orders)
 
     def _as_of_now(self, fact: Fact) -> Fact:
         if not isinstance(fact, facts.Decision):
             return fact
         key = f"workload.{fact.namespace}.{fact.name}"
-        known = self.copy.controller.workloads.get(key)
+        known = self.system.controller.workloads.get(key)
         assert known.workload is not None
         admission = known.workload.status.admission
         assert admission is not None
         return msgspec.structs.replace(
             fact,
             revision=known.revision,
-            seen=self.copy.revision,
+            seen=self.system.revision,
             domain=f"queue-{admission.cluster_queue}",
         )
 
     def family(self) -> dict[str, dict[str, Any]]:
         """The parent under "", and the variants by their flavors, as far as they are compared."""
         found = {}
-        for workload in self.copy.all_workloads():
+        for workload in all_workloads(self.system):
             if workload.metadata.name == self.parent:
                 found[""] = seen(workload)
             elif head(workload).role == VARIANT:
@@ -135,26 +133,18 @@ def seen(workload: StoredWorkload) -> dict[str, Any]:
 # What there is. -----------------------------------------------------------------------------
 
 
-class Everything(BucketCopy):
-    """A copy that remembers also those that have finished."""
-
-    def __init__(self, *args: Any) -> None:
-        self._written: dict[str, StoredWorkload | None] = {}
-        super().__init__(*args)
-
-    def _put(self, put: Put) -> None:
-        self._written[put.key] = put.workload
-        super()._put(put)
-
-    def all_workloads(self) -> Iterable[StoredWorkload]:
-        """As they are now."""
-        known = {key: one.workload for key, one in self.controller.workloads.items()}
-        return [one for one in (known | self._written).values() if one is not None]
+def all_workloads(system: LocalSystem) -> list[StoredWorkload]:
+    """As they are stored now, finished ones included."""
+    return [
+        stored.decode(entry.value)
+        for entry in system.entries()
+        if entry.key.startswith("workload.") and entry.value is not None
+    ]
 
 
-def a_copy(
+def a_system(
     objects: Iterable[Mapping[str, Any]], workloads: Iterable[StoredWorkload], now: datetime
-) -> Everything:
+) -> LocalSystem:
     """All cores over these."""
     entries: list[BucketEntry] = []
     for obj in objects:
@@ -164,12 +154,14 @@ def a_copy(
         meta = workload.metadata
         key = f"workload.{meta.namespace}.{meta.name.replace('.', '_')}"
         entries.append(BucketEntry(key, stored.encode(workload), len(entries) + 1))
-    return Everything(entries, Config(), now)
+    system = LocalSystem(now)
+    system.load(entries)
+    return system
 
 
-def cycle(copy: BucketCopy) -> None:
+def cycle(system: LocalSystem) -> None:
     """One cycle of the scheduler, which is written down."""
-    copy.publish(decisions(copy.core, copy.now))
+    system.hear(*system.run_cycle())
 
 
 def _with_quota(queue: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from conformance.differences import FAMILIES
 from conformance.families import (
     LABEL,
     Reconciled,
-    a_copy,
+    a_system,
     admitted_on,
+    all_workloads,
     as_family,
     as_stored,
     cycle,
@@ -131,9 +132,9 @@ def test_a_cycle_leaves_the_siblings_as_in_kueue(case: dict[str, Any]) -> None:
     family = as_family(given)
     queues = [with_families(one) for one in given["clusterQueues"]]
     objects = [*given["namespaces"], *given["resourceFlavors"], *queues, *given["localQueues"]]
-    copy = a_copy(objects, family, time_of(given.get("now")))
-    cycle(copy)
-    variants = [one for one in copy.all_workloads() if head(one).role == "variant"]
+    system = a_system(objects, family, time_of(given.get("now")))
+    cycle(system)
+    variants = [one for one in all_workloads(system) if head(one).role == "variant"]
     held = {
         f"{one.metadata.namespace}/{one.metadata.name}": admitted_on(one.status.admission)
         for one in variants

@@ -1,10 +1,8 @@
-"""`BucketCopy`: a copy of the bucket in memory, and the cores of the services, which decide on the
-copy and write to it without a bus.
+"""`BucketCopy`: a system in memory over a copy of the bucket, in which decisions follow each other
+until nothing changes.
 
-The workload-controller's core folds each simulated fact at once. The cores of the scheduler and the
-variant-controller get each workload that the workload-controller's core writes. Of runners only the
-stopping of evicted jobs is simulated. Checks are not simulated: a workload that waits for a check
-keeps waiting.
+Of runners only the stopping of evicted jobs is simulated. Checks are not simulated: a workload that
+waits for a check keeps waiting.
 
 The result of a simulation shows a family as one workload, its parent. Evictions and reservations of
 a variant are reported for the parent; a parent without an admission is shown as its best variant
@@ -14,27 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.api.kinds import OBJECT_KINDS
-from admittance.control.batch import fold
-from admittance.control.commit import LogMessage, Put
-from admittance.control.controller import Controller
-from admittance.control.workloads import VersionedWorkload
+from admittance.control.commit import Message, Put
 from admittance.events import reasons
 from admittance.events.base import Fact
-from admittance.events.codec import encode
-from admittance.events.facts import Decision, Stopped
-from admittance.events.reader import BROKEN, BucketEntry, Reader
-from admittance.events.requests import SettledReply
-from admittance.events.shapes import ConsumedUsage, PreemptedBy
-from admittance.events.subjects import USAGE, subject_of, workload_key
-from admittance.lease import Fence
-from admittance.scheduling.scheduler import Scheduler
+from admittance.events.facts import Stopped
+from admittance.events.reader import BucketEntry
+from admittance.events.shapes import PreemptedBy
+from admittance.events.subjects import workload_key
 from admittance.scheduling.state.config import Config
-from admittance.variants.core import FamilyActs
+from admittance.system.local_system import LocalSystem
 from admittance.workload.bucket_reader import names_of
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.limits import Limits
@@ -54,7 +44,6 @@ WAVES_MAX: Final = 100
 DECISIONS_PER_WORKLOAD_MAX: Final = 20
 
 Key = tuple[str, str]
-_usage = Reader(ConsumedUsage)
 
 
 class Eviction(NamedTuple):
@@ -69,16 +58,15 @@ class Eviction(NamedTuple):
     wave: int
 
 
-class BucketCopy:
-    """The cores of the services over one copy of the bucket, and records of what happened in the
+class BucketCopy(LocalSystem):
+    """A system in memory over one copy of the bucket, and records of what happened in the
     simulation.
 
     ``wave``: the number of rounds in which evicted jobs have stopped so far. ``before``: each
     workload that the simulation wrote, as it was before the first write; None: the workload did not
     exist. ``reserved``: for each workload that got quota, the ``wave`` at that moment.
     ``preempted``: the victims of each preemptor. ``cut_off``: the simulation ended early, at a
-    limit. ``unreadable``: keys of the bucket with values that cannot be decoded. A variant appears
-    in the records under the key of its parent."""
+    limit. A variant appears in the records under the key of its parent."""
 
     def __init__(
         self,
@@ -87,98 +75,38 @@ class BucketCopy:
         now: datetime,
         limits: Limits | None = None,
     ) -> None:
-        self.now = now
+        core_config = msgspec.structs.replace(config, refusal_delay=NEVER)
+        super().__init__(now, core_config, limits, outboxes=False, gap=MESSAGE)
         self.wave = 0
         self.before: dict[Key, StoredWorkload | None] = {}
         self.evictions: dict[Key, Eviction] = {}
         self.reserved: dict[Key, int] = {}
         self.preempted: dict[Key, list[str]] = {}
         self.cut_off = False
-        self.revision = 0
-        self.controller = Controller(b"", limits)
-        self.core = Scheduler(msgspec.structs.replace(config, refusal_delay=NEVER))
-        enabled = self.controller.queues.limits.families
-        self.families = FamilyActs(enabled=enabled, coalesce=timedelta(0))
         self._kin: dict[Key, dict[Key, None]] = {}
         self._family: dict[Key, Key] = {}
-        self.unreadable: list[str] = []
         self._stopping: dict[Key, None] = {}
-        self._finished: dict[str, BucketEntry] = {}
-        self._load(entries)
-        self._sequence = self.controller.newest_fact
+        self.load(entries)
         self._left = DECISIONS_PER_WORKLOAD_MAX * (len(self.controller.workloads) + 1_000)
 
     # The bucket. --------------------------------------------------------------------------------
 
-    def _load(self, entries: Iterable[BucketEntry]) -> None:
-        for entry in entries:
-            self.revision = max(self.revision, entry.revision)
-            try:
-                self._take(entry)
-            except BROKEN:
-                # A value that cannot be decoded does not stop the simulation, as it does not stop
-                # the services.
-                self.unreadable.append(entry.key)
-        self.unreadable += self.controller.unreadable
-        self.controller.settle_load(0)
-        self.core.seen(self.revision)
-        self._own()
+    def load(self, entries: Iterable[BucketEntry]) -> None:
+        super().load(entries)
+        for _, known in self.controller.workloads.items():
+            workload = known.workload
+            if workload is None:
+                continue
+            name = (workload.metadata.namespace, workload.metadata.name)
+            if is_variant(workload):
+                self._join(name, workload)
+            elif is_stopping(workload):
+                self._stopping[name] = None
 
-    def _take(self, entry: BucketEntry) -> None:
-        prefix = entry.key.partition(".")[0]
-        if prefix == USAGE:
-            if entry.value is not None:
-                self.core.apply_usage(*names_of(entry.key), _usage(entry.value))
-            return
-        self.controller.load(entry.key, entry.value, entry.revision, entry.headers)
-        if prefix != "workload":
-            self._apply_object(entry.key, entry.revision)
-            return
-        key = names_of(entry.key)
-        workload = self.controller.workloads.get(entry.key).workload
-        self._apply_workload(entry.key, key, workload, entry.revision)
-        if workload is None:
-            return
-        if is_true(workload, Type.FINISHED):
-            self._finished[entry.key] = entry
-        elif is_stopping(workload) and not is_variant(workload):
-            self._stopping[key] = None
-
-    def _apply_workload(
-        self, key: str, name: Key, workload: StoredWorkload | None, revision: int
-    ) -> None:
-        """Passes a workload to the cores of the scheduler and the variant-controller."""
-        self.core.apply_workload(*name, workload, revision, now=self.now)
-        self.families.apply(key, workload, revision, self.now)
-        if workload is not None and is_variant(workload):
-            family = (name[0], owner_of(workload)[0])
-            self._family[name] = family
-            self._kin.setdefault(family, {})[name] = None
-
-    def _apply_object(self, key: str, revision: int) -> None:
-        """Passes a manifest to the cores of the scheduler and the variant-controller."""
-        kind = OBJECT_KINDS.get(key.partition(".")[0])
-        if kind is None:
-            return
-        namespace, name = names_of(key)
-        kept = self.controller.objects.get(key)
-        obj = kept.object if kept is not None else None
-        self.core.apply_object(kind, namespace, name, obj, revision)
-        self.families.apply_object(kind, namespace, name, obj, self.now)
-
-    def _own(self) -> None:
-        for domain in self.core.domains() - self.core.owned():
-            self.core.own(domain)
-
-    def put_object(self, key: str, manifest: Any, value: bytes) -> int:
-        """Writes a manifest to the bucket copy (None: deletes the object) and passes it to the
-        cores; returns the revision of the write. The manifest affects workloads only when
-        `publish_message` folds the message about the manifest."""
-        self.revision += 1
-        self.controller.keep_object(key, manifest, value, self.revision)
-        self._apply_object(key, self.revision)
-        self._own()
-        return self.revision
+    def _join(self, name: Key, variant: StoredWorkload) -> None:
+        family = (name[0], owner_of(variant)[0])
+        self._family[name] = family
+        self._kin.setdefault(family, {})[name] = None
 
     def workload(self, key: Key) -> StoredWorkload | None:
         """Returns the workload as it is in the bucket copy now; None: the workload does not exist,
@@ -210,7 +138,7 @@ class BucketCopy:
     def has_workload(self, key: Key) -> bool:
         """Whether the bucket copy has the workload; also True if the workload had finished before
         the bucket was copied."""
-        return self.workload(key) is not None or workload_key(*key) in self._finished
+        return self.stored_workload(*key) is not None
 
     def workloads(self) -> Iterable[tuple[Key, StoredWorkload]]:
         """Yields all workloads that have not finished, without variants, each as `shown` returns
@@ -225,56 +153,19 @@ class BucketCopy:
 
     # The log. -----------------------------------------------------------------------------------
 
-    def publish(self, facts: Iterable[Fact]) -> list[SettledReply]:
-        """Publishes facts on the simulated log and folds them; returns the outcome of each fact."""
-        batch = []
-        for fact in facts:
-            fence = Fence(fact.domain, 1) if isinstance(fact, Decision) else None
-            batch.append(self._logged(subject_of(fact), encode(fact), fence))
-        return self._fold(batch)
-
-    def publish_message(self, subject: str, data: bytes) -> None:
-        """Publishes a message about a manifest on the simulated log and folds it."""
-        self._fold([self._logged(subject, data, None)])
-
-    def _logged(self, subject: str, data: bytes, fence: Fence | None) -> LogMessage:
-        self._sequence += 1
-        self.now += MESSAGE
-        return LogMessage(self._sequence, subject, data, self.now, fence)
-
-    def _fold(self, batch: list[LogMessage]) -> list[SettledReply]:
-        """Folds messages of the simulated log and writes the changed workloads to the bucket copy;
-        returns the outcome of each message."""
-        outcomes: dict[int, SettledReply] = {}
-        rest = batch
-        while rest:
-            for name in self.controller.missing(rest):
-                self.controller.load(*self._finished[name])
-            commit = fold(self.controller, rest, self.now)
-            for put in commit.puts:
-                self._put(put)
-            outcomes |= commit.outcomes
-            rest = commit.rest
-        if batch:
-            self.controller.acknowledged(batch[-1].sequence)
-        return [outcomes.get(one.sequence, SettledReply(outcome="applied")) for one in batch]
-
-    def _put(self, put: Put) -> None:
-        self.revision += 1
+    def store(self, put: Put) -> list[Message]:
         name = names_of(put.key)
-        workloads = self.controller.workloads
-        present = workloads.get(put.key).workload or put.workload
-        if present is not None and is_variant(present):
-            self._family.setdefault(name, (name[0], owner_of(present)[0]))
+        present = self.workload(name) or put.workload
+        if present is not None and is_variant(present) and name not in self._family:
+            self._join(name, present)
         key = self.family(name)
         old = self.shown(key)
         self.before.setdefault(key, old)
-        # `Controller.committed` is not called here: it would also encode facts to publish, which
-        # the simulation does not need.
-        workloads.keep(put.key, VersionedWorkload(put.workload, self.revision, put.fact, put.trace))
-        self._apply_workload(put.key, name, put.workload, self.revision)
+        messages = super().store(put)
+        if put.workload is not None and is_variant(put.workload):
+            self._join(name, put.workload)
         self._note(key, old, self.shown(key))
-        workloads.let_go(put.key)
+        return messages
 
     def _note(self, key: Key, old: StoredWorkload | None, new: StoredWorkload | None) -> None:
         held = old is not None and holds_quota(old) and not is_stopping(old)
@@ -330,11 +221,11 @@ class BucketCopy:
         """Runs cycles of the scheduler until the cores have nothing to decide. No evicted job stops
         between these cycles."""
         while True:
-            worked = self.core.has_work()
-            decided: Sequence[Fact] = decisions(self.core, self.now) if worked else ()
+            worked = self.scheduler.has_work()
+            decided: Sequence[Fact] = self.run_cycle() if worked else ()
             # The scheduler's refusals of variants are needed, and never delayed: the
             # variant-controller chooses the next gate to open by them.
-            decided = decided or self.families.orders(self.now) or self.core.refusals(now=self.now)
+            decided = decided or self.orders() or self.scheduler.refusals(now=self.now)
             if not decided and not worked:
                 return
             self.now += CYCLE
@@ -342,7 +233,7 @@ class BucketCopy:
             if self._left < 0:
                 self.cut_off = True
                 return
-            self.publish(decided)
+            self.hear(*decided)
 
     def _stop(self) -> None:
         """Publishes the fact ``stopped`` on the simulated log for every evicted workload, as
@@ -361,7 +252,7 @@ class BucketCopy:
                 )
             )
         self._stopping.clear()
-        self.publish(stopped)
+        self.hear(*stopped)
 
     def clear_records(self) -> None:
         """Clears the records of reservations, evictions and writes, so that only later ones are
@@ -374,9 +265,3 @@ class BucketCopy:
 def is_variant(workload: StoredWorkload) -> bool:
     """Whether the workload is a variant of a parent."""
     return head(workload).role == VARIANT
-
-
-def decisions(core: Scheduler, now: datetime) -> Sequence[Decision]:
-    """Runs one cycle of the scheduler's core; returns its decisions, without refusals."""
-    core.wake(now=now)
-    return core.cycle(now=now)

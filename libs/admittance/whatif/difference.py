@@ -65,7 +65,7 @@ def rows_of(copy: BucketCopy) -> dict[Key, PendingWorkload]:
     a stopped or inactive queue have the queue's reason."""
     closed: dict[Key, Activity] = {}
     found: dict[Key, PendingWorkload] = {}
-    for listed, refusal in copy.core.waiting():
+    for listed, refusal in copy.scheduler.waiting():
         key = copy.family((listed.namespace, listed.name))
         if key in found or _has_quota(copy, key):
             continue
@@ -90,7 +90,7 @@ def _has_quota(copy: BucketCopy, key: Key) -> bool:
 def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
     """Returns whether the LocalQueue is active, with the reason if not; for an inactive
     ClusterQueue the ClusterQueue's reason."""
-    catalog = copy.core.catalog
+    catalog = copy.scheduler.catalog
     found = catalog.local_queue_activity(namespace, name)
     if found.reason != reasons.CLUSTER_QUEUE_IS_INACTIVE:
         return found
@@ -297,7 +297,7 @@ class QueueProblems(NamedTuple):
 
 def queue_problems(copy: BucketCopy) -> QueueProblems:
     """Returns the problems of the queues in the bucket copy, as it is now."""
-    catalog = copy.core.catalog
+    catalog = copy.scheduler.catalog
     inactive = {}
     for name in catalog.cluster_queues:
         activity = catalog.activity(name)
@@ -317,7 +317,7 @@ def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
     """Yields the ClusterQueues and cohorts in the bucket copy that use more than their limit, found
     as the scheduler finds them."""
     roots: dict[int, Node] = {}
-    for node in copy.core.catalog.tree.queues.values():
+    for node in copy.scheduler.catalog.tree.queues.values():
         root = node.root()
         roots[id(root)] = root
     for root in roots.values():

@@ -236,7 +236,7 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
     # folded and affects workloads.
     for kept in written:
         message = message_about(copy.controller, kept)
-        copy.publish_message(message.subject, message.data)
+        copy.hear_message(message.subject, message.data)
     _update_checks(copy)
     for one, warnings in zip(planned, proposed.warnings, strict=True):
         more = warnings_about(one, copy.controller)
@@ -251,7 +251,7 @@ def _update_checks(copy: BucketCopy) -> None:
         before = copy.controller.objects.get(key)
         kept = StoredObject(check, value, copy.put_object(key, check, value))
         message = message_about(copy.controller, kept, before=before)
-        copy.publish_message(message.subject, message.data)
+        copy.hear_message(message.subject, message.data)
 
 
 def _submit(copy: BucketCopy, submissions: list[Workload]) -> Iterator[Applied]:
@@ -264,7 +264,7 @@ def _submit(copy: BucketCopy, submissions: list[Workload]) -> Iterator[Applied]:
         )
         for one in submissions
     ]
-    for fact, reply in zip(submitted, copy.publish(submitted), strict=True):
+    for fact, reply in zip(submitted, copy.hear(*submitted), strict=True):
         applied = Applied(
             kind="Workload", namespace=fact.namespace, name=fact.name, outcome="created"
         )
@@ -292,7 +292,7 @@ def _delete(copy: BucketCopy, request: Delete) -> Applied:
     if prefix == "workload":
         if not copy.has_workload((request.namespace, request.name)):
             raise InvalidChange(because=f"{object_name} not found")
-        copy.publish([facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now)])
+        copy.hear(facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now))
         return applied
     key = object_key(prefix, request.namespace, request.name)
     controller = copy.controller
@@ -305,11 +305,11 @@ def _delete(copy: BucketCopy, request: Delete) -> Applied:
         value = planned.value or b""
         revision = copy.put_object(key, planned.object, value)
         message = message_about(controller, StoredObject(planned.object, value, revision))
-        copy.publish_message(message.subject, message.data)
+        copy.hear_message(message.subject, message.data)
         sentence = f"it is deleted once nothing uses it: {', '.join(needed[:5])}"
         return replace(applied, outcome="terminating", warnings=(sentence,))
     revision = copy.put_object(key, None, b"")
     message = message_about(controller, kept._replace(revision=revision), deleted=True)
-    copy.publish_message(message.subject, message.data)
+    copy.hear_message(message.subject, message.data)
     _update_checks(copy)
     return applied

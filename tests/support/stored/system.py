@@ -16,7 +16,6 @@ from admittance.events.whatif import Simulate, SimulateReply
 from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, perform, simulate
-from admittance.workload import stored
 from support.builders import NOON, a_manifest, an_object, resource_groups
 
 
@@ -71,19 +70,12 @@ class StoredSystem:
             cycle=workload.status.admission_cycle,
             state="Ready",
         )
-        self.copy.publish([report])
+        self.copy.hear(report)
         self.copy.settle()
 
     def entries(self) -> list[BucketEntry]:
         """The bucket as it is now."""
-        controller = self.copy.controller
-        found = [BucketEntry(key, kept.value, kept.revision) for key, kept in controller.objects]
-        found += [
-            BucketEntry(key, stored.encode(known.workload), known.revision)
-            for key, known in controller.workloads.items()
-            if known.workload is not None
-        ]
-        return sorted(found, key=lambda one: one.revision)
+        return self.copy.entries()
 
     def simulate(
         self,
