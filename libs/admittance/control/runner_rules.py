@@ -156,15 +156,16 @@ def _pods_refusal(
     runners: Sequence[RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
     """Why the job has more pods at once than any of the runners starts; None: one of them starts
-    so many."""
+    so many. A pod counts once for each of its containers."""
     limits = [one.pods for one in runners]
-    if not limits or not all(limits) or job.pods <= max(limits):
+    if not limits or not all(limits) or job.containers <= max(limits):
         return None
+    having = f" with {job.containers:,} containers" if job.containers > job.pods else ""
     return RunnerRefusal(
-        f"the job runs {job.pods:,} pods at once, and no runner of namespace {namespace} starts "
-        f"more than {max(limits):,}",
+        f"the job runs {job.pods:,} pods{having} at once, and no runner of namespace {namespace} "
+        f"starts more than {max(limits):,}",
         "ask for fewer, or an admin raises the runner's --pod-limit",
-        f"fewer pods at once, or --pod-limit {job.pods} of a runner",
+        f"fewer pods at once, or --pod-limit {job.containers} of a runner",
     )
 
 
@@ -198,8 +199,8 @@ def _own_refusal(runner: RunnerStarts, job: _Job) -> str:
     for name, why in _LACKS.items():
         if name in runner.lacks and name in job.inputs:
             return why
-    if runner.pods and job.pods > runner.pods:
-        return f"at most {runner.pods:,} pods at once, not {job.pods:,} (--pod-limit)"
+    if runner.pods and job.containers > runner.pods:
+        return f"at most {runner.pods:,} pods at once, not {job.containers:,} (--pod-limit)"
     return ""
 
 
@@ -246,6 +247,8 @@ class _Volume(Kept, frozen=True, kw_only=True):
 
 class _Container(Kept, frozen=True, kw_only=True):
     image: str = ""
+    command: Any = None
+    args: Any = None
     env: tuple[_Variable, ...] = ()
     env_from: tuple[_EnvFrom, ...] = ()
     volume_mounts: tuple[_Mount, ...] = ()
@@ -312,6 +315,12 @@ class _Job:
         return sum(map(_least, self._pod_sets))
 
     @cached_property
+    def containers(self) -> int:
+        """The fewest containers that run at once after an admission. A runner of local processes
+        leaves out those without command and args beside others."""
+        return sum(_least(one) * _at_once(one.template.spec) for one in self._pod_sets)
+
+    @cached_property
     def inputs(self) -> frozenset[str]:
         """Which of ``hostPath`` and ``values`` the containers must get."""
         return frozenset(name for pod in self._pods for name in _inputs(pod))
@@ -323,6 +332,10 @@ def _least(pod_set: _PodSet) -> int:
     metadata = pod_set.template.metadata
     completions = noted_completions((metadata and metadata.annotations) or {})
     return min(least, completions) if completions else least
+
+
+def _at_once(pod: _PodSpec) -> int:
+    return max(1, sum(1 for one in pod.containers if one.command or one.args))
 
 
 def _containers(pod: _PodSpec) -> tuple[_Container, ...]:

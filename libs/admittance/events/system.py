@@ -64,8 +64,8 @@ class RunnerStarts(SystemMessage, frozen=True, kw_only=True):
     the jobs of all submitters. ``unknown``: whether it starts the jobs of unknown submitters.
     ``every``: whether it starts the jobs of all submitters. ``images``: patterns of the images that
     it may run; empty: all images. ``lacks``: what no job gets from it: ``hostPath``, and ``values``
-    of ConfigMaps and Secrets. ``pods``: the most pods at once of a job that it starts; 0: any
-    number.
+    of ConfigMaps and Secrets. ``pods``: the most pods at once of a job that it starts; a pod
+    counts once for each of its containers; 0: any number.
     """
 
     namespaces: tuple[str, ...] = ()

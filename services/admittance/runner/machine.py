@@ -210,7 +210,7 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a `Spec` that the runner needs. ``grace``: how many seconds a pod of the run has
-    from SIGTERM to SIGKILL. ``pods``: how many pods of the run run at once."""
+    from SIGTERM to SIGKILL. ``pods``: how many of `JobLimits.pods` the run takes."""
 
     key: str
     namespace: str

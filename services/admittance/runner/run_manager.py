@@ -37,6 +37,7 @@ from admittance.runner.decide import Event, Run, Stage
 from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import CannotRun
 from admittance.runner.jobs.journal import NO_ROOM
+from admittance.runner.jobs.plan import containers_at_once
 from admittance.runner.machine import (
     ClosedRuns,
     Executor,
@@ -271,7 +272,7 @@ class RunManager:
                 revision=run.revision,
                 mark=mark,
                 grace=plan.grace,
-                pods=sum(each.parallel for each in plan.sets),
+                pods=containers_at_once(plan),
             )
             found = self.folder.folder_of(identity)
             found.write(spec_of(plan, identity, self.folder, self.ttl))

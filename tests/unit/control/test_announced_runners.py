@@ -129,6 +129,13 @@ def of_pods(count: int | None, least: int | None = None, completions: int = 0) -
     return {**sized, "minCount": least, "template": {"metadata": noted}}
 
 
+def of_containers(count: int, containers: int) -> dict[str, Any]:
+    """Pods in which so many containers have a command, one more has none, and one runs before."""
+    main = [{"name": "none"}, *({"name": f"c{n}", "args": ["x"]} for n in range(containers))]
+    first = [{"name": "first", "command": ["x"]}]
+    return {"count": count, "template": {"spec": {"containers": main, "initContainers": first}}}
+
+
 @pytest.mark.parametrize(
     ("limits", "pod_sets", "refusal"),
     [
@@ -145,6 +152,9 @@ def of_pods(count: int | None, least: int | None = None, completions: int = 0) -
         pytest.param([4, 9], [of_pods(9)], "", id="another runner starts it"),
         pytest.param([4, 0], [of_pods(9)], "", id="another runner has no limit"),
         pytest.param([4], [{"count": "9"}], "", id="invalid"),
+        pytest.param([4], [of_containers(2, 3)], "2 pods with 6 containers at once", id="each"),
+        pytest.param([6], [of_containers(2, 3)], "", id="as many containers as the limit"),
+        pytest.param([4], [of_containers(4, 0)], "", id="without a command in any container"),
     ],
 )
 def test_a_job_of_more_pods_than_any_runner_starts_is_refused(

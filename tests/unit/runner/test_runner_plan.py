@@ -11,7 +11,7 @@ from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
 from admittance.runner.jobs.job_limits import JobLimits
 from admittance.runner.jobs.job_rules import CannotRun, JobRules
-from admittance.runner.jobs.plan import plan_docker, plan_local
+from admittance.runner.jobs.plan import containers_at_once, plan_docker, plan_local, with_limits
 from admittance.runner.jobs.pod_process import program_of
 
 
@@ -85,6 +85,18 @@ def test_a_grace_without_end_is_cut() -> None:
 def test_containers_without_a_command_are_left_out_beside_one_that_has_it() -> None:
     (only,) = plan_local(admitted({"name": "proxy", "image": "x"}, SLEEP), given={}).sets
     assert [each.name for each in only.main] == ["c"]
+
+
+def test_a_pod_counts_once_for_each_container_that_runs_at_once() -> None:
+    first = [{**SLEEP, "name": "first"}]
+    pods = admitted(SLEEP, {**SLEEP, "name": "d"}, {"name": "e", "image": "x"}, count=4,
+                    initContainers=first)  # fmt: skip
+    local = plan_local(pods, given={})
+    docker = plan_docker(pods, given={}, docker="docker", mark="m")
+    assert (containers_at_once(local), containers_at_once(docker)) == (8, 12)
+    assert with_limits(local, JobLimits(pods=8)).sets == local.sets
+    with pytest.raises(CannotRun, match="4 pods with 8 containers at once"):
+        with_limits(local, JobLimits(pods=7))
 
 
 def test_a_pod_set_without_pods_runs_nothing() -> None:

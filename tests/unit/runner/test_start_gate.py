@@ -87,10 +87,13 @@ def test_waiting_runs_are_findings_with_their_number() -> None:
 
 
 def test_a_job_with_more_pods_than_the_limit_can_never_start() -> None:
-    assert JobLimits(pods=10).too_many_pods(10) == ""
-    assert JobLimits(pods=0).too_many_pods(10_000) == ""
+    assert JobLimits(pods=10).too_many_pods(10, 10) == ""
+    assert JobLimits(pods=0).too_many_pods(10_000, 10_000) == ""
     assert "runs 3,000 pods at once, and this runner starts at most 500" in (
-        JobLimits().too_many_pods(3_000)
+        JobLimits().too_many_pods(3_000, 3_000)
+    )
+    assert "runs 5 pods with 15 containers at once, and this runner starts at most 10 of" in (
+        JobLimits(pods=10).too_many_pods(5, 15)
     )
 
 

@@ -59,7 +59,8 @@ job_options = stacked(
     ),
     option(
         "--pod-limit N",
-        "Pods of one namespace that the runner runs at once; 0: any number. "
+        "Pods of one namespace that the runner runs at once, each counted once for each "
+        "container; 0: any number. "
         "Default: $ADMIT_POD_LIMIT, or 500",
         name="pods",
     ),

@@ -39,7 +39,8 @@ OUTPUT_MIN: Final = 64 << 10
 class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one runner; 0 means no limit.
 
-    ``pods``: pods of one namespace that run at once. ``processes``: processes and threads that each
+    ``pods``: pods of one namespace that run at once; a pod with several containers counts once for
+    each. ``processes``: processes and threads that each
     other Unix user of `JobRules.run_as` may have (RLIMIT_NPROC), or each container. ``output``:
     bytes of output that are kept of one run. ``namespace_output``: bytes of output that are kept of
     all runs of one namespace. ``scratch``: bytes of files of one run in its scratch folders and
@@ -56,13 +57,15 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     free_space: int = 256 << 20
     privilege_escalation: bool = False
 
-    def too_many_pods(self, pods: int) -> str:
-        """Why a job with so many pods at once can never start; "" if it can."""
-        if not self.pods or pods <= self.pods:
+    def too_many_pods(self, pods: int, containers: int) -> str:
+        """Why a job with so many pods, and containers in them, at once can never start; "" if it
+        can."""
+        if not self.pods or containers <= self.pods:
             return ""
+        having = f" with {containers:,} containers" if containers > pods else ""
         return (
-            f"the job runs {pods:,} pods at once, and this runner starts at most {self.pods:,} "
-            "pods of one namespace: ask for fewer, or raise --pod-limit of the runner"
+            f"the job runs {pods:,} pods{having} at once, and this runner starts at most "
+            f"{self.pods:,} of one namespace: ask for fewer, or raise --pod-limit of the runner"
         )
 
 

@@ -457,10 +457,17 @@ def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", script, docker, mark)
 
 
+def containers_at_once(plan: RunPlan) -> int:
+    """The most containers that run at once: init containers run one after another, before the
+    others."""
+    return sum(each.parallel * max(1, len(each.main)) for each in plan.sets)
+
+
 def with_limits(plan: RunPlan, limits: JobLimits) -> RunPlan:
     """The plan with the limits. Raises CannotRun if the plan has more pods at once than the
     runner may start."""
-    problem = limits.too_many_pods(sum(each.parallel for each in plan.sets))
+    pods = sum(each.parallel for each in plan.sets)
+    problem = limits.too_many_pods(pods, containers_at_once(plan))
     if problem:
         raise CannotRun(problem)
     return msgspec.structs.replace(
