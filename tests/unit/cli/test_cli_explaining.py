@@ -10,9 +10,19 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.cli.show import tables
-from admittance.client.requests.explanation import corrected
+from admittance.client.errors import NoResponder, TimedOut
+from admittance.client.requests.explanation import (
+    NO_RUNNER,
+    START_A_RUNNER,
+    RunnerAnswer,
+    answer_of_runner,
+    corrected,
+    with_runners,
+)
+from admittance.client.requests.link import Link
 from admittance.events.explanation import OpenCheck
-from admittance.events.requests import ExplainReply
+from admittance.events.reading_requests import RunnersReply
+from admittance.events.requests import ExplainReply, LogsReply
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.waiting_reason import reason_of
 from support.builders import a_manifest
@@ -131,7 +141,7 @@ def test_a_workload_in_backoff_names_a_check_whose_controller_is_lost() -> None:
         unblocked_by=(active,),
     )
     found = corrected(waiting, reply, NOON)
-    assert found.message == "; room is inactive (ControllerLost)"
+    assert found.message == "room is inactive (ControllerLost)"
     assert found.unblocked_by == (f"its retry at 2026-02-07T12:01:30Z (in 1m30s), and {active}",)
 
 
@@ -175,3 +185,46 @@ def test_an_admitted_workload_whose_pods_are_ready_is_running() -> None:
     reply = ExplainReply(phase="Admitted", message="Holds quota in ClusterQueue cq")
     assert corrected(running, reply, NOON).phase == "Running"
     assert corrected(running, reply, NOON).message == reply.message
+
+
+ADMITTED = (("QuotaReserved", "True", "QuotaReserved"), ("Admitted", "True", "Admitted"))
+RUNNING = (*ADMITTED, ("PodsReady", "True", "Started"))
+PENDING = (("QuotaReserved", "False", "WaitingForQuota"),)
+
+
+class OneAnswer(Link):
+    """A link on which every request gets one answer."""
+
+    def __init__(self, answer: LogsReply | Exception) -> None:
+        self._answer = answer
+
+    async def ask(self, *_: Any, **__: Any) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("conditions", "answer", "held_back"),
+    [
+        pytest.param(ADMITTED, NoResponder("x"), NO_RUNNER, id="no runner answers"),
+        pytest.param(RUNNING, NoResponder("x"), "", id="nor for a job that runs"),
+        pytest.param(ADMITTED, TimedOut("x"), "", id="a runner that is slow"),
+        pytest.param(ADMITTED, LogsReply(waiting="full"), "full", id="a runner that waits"),
+        pytest.param(PENDING, LogsReply(waiting="full"), "", id="a workload without quota"),
+    ],
+)
+async def test_an_admitted_workload_is_held_back_by(
+    conditions: tuple[tuple[str, str, str], ...], answer: LogsReply | Exception, held_back: str
+) -> None:
+    found = await answer_of_runner(OneAnswer(answer), a_workload(*conditions), NOON)
+    assert found == RunnerAnswer(held_back)
+
+
+def test_an_admitted_workload_that_no_runner_takes_is_unblocked_by_a_runner() -> None:
+    reply = ExplainReply(phase="Admitted", message="Holds quota in ClusterQueue cq")
+    found = with_runners(reply, NO_RUNNER, RunnersReply())
+    assert found.message == "Holds quota in ClusterQueue cq; no runner answers"
+    assert found.unblocked_by == (START_A_RUNNER,)
+    waits = with_runners(reply, "", RunnersReply(why="no rule", needed="a rule"))
+    assert (waits.message, waits.unblocked_by) == (reply.message, ("besides: a rule",))

@@ -105,8 +105,8 @@ def corrected(
         case _:
             return reply
     if where is Phase.BACKOFF:
-        silent = (one for one in reply.checks if one.inactive)
-        message += "".join(f"; {one.name} is inactive ({one.inactive})" for one in silent)
+        silent = [f"{one.name} is inactive ({one.inactive})" for one in reply.checks if one.inactive]
+        message = "; ".join([message, *silent] if message else silent)
     of_queue = (one for one in reply.unblocked_by if one.startswith(OF_QUEUE))
     steps = ", and ".join(chain(_steps(workload, parent, now), of_queue))
     if where is Phase.FINISHED:

@@ -48,6 +48,18 @@ def test_as_many_pods_are_admitted_as_fit(room: str, least: int | None, want: in
     assert count(scheduler, "one") == want
 
 
+def test_a_workload_with_min_count_0_starts_without_pods() -> None:
+    scheduler = a_scheduler("0")
+    for name, least in (("all", None), ("some", 1), ("any", 0)):
+        scheduler.submit(name, "cq")
+        scheduler.respec(name, podSets=[pods(10, least)])
+    scheduler.settle()
+    admitted = {name: scheduler.admission(name) for name in ("all", "some", "any")}
+    assert admitted["all"] is admitted["some"] is None
+    assert admitted["any"] is not None
+    assert [one.count for one in admitted["any"].pod_set_assignments] == [0]
+
+
 def test_all_pods_by_preemption_come_before_fewer_without() -> None:
     scheduler = a_scheduler("10")
     scheduler.submit("low", "cq", "6", priority=-1)
