@@ -105,7 +105,9 @@ def corrected(
         case _:
             return reply
     if where is Phase.BACKOFF:
-        silent = [f"{one.name} is inactive ({one.inactive})" for one in reply.checks if one.inactive]
+        silent = [
+            f"{one.name} is inactive ({one.inactive})" for one in reply.checks if one.inactive
+        ]
         message = "; ".join([message, *silent] if message else silent)
     of_queue = (one for one in reply.unblocked_by if one.startswith(OF_QUEUE))
     steps = ", and ".join(chain(_steps(workload, parent, now), of_queue))
