@@ -21,6 +21,7 @@ from admittance.family import FamilyRules
 from admittance.family import rules_of as families_of
 from admittance.quota.catalog import Catalog
 from admittance.quota.required_checks import ConflictingChecks
+from admittance.text_cache import LONGEST
 from admittance.workload.limits import Limits
 from admittance.workload.transition_context import (
     CheckRules,
@@ -33,6 +34,9 @@ from admittance.workload.transition_context import (
 NEEDED_BY_OTHERS: Final = frozenset({"admissioncheck", "clusterqueue", "flavor", "topology"})
 """Key prefixes of the kinds that are not deleted while another object uses them."""
 
+FOUND_MAX: Final = 20_000
+"""With so many lookups remembered, no name is remembered that no object has: users choose them."""
+_UNKNOWN: Final = object()
 
 POD_CLASSES: Final = KINDS["PriorityClass"].token
 
@@ -57,8 +61,9 @@ class Objects:
     def __init__(self) -> None:
         self._kept: dict[str, StoredObject] = {}
         self._gone: dict[str, int] = {}
-        self._found: dict[tuple[str, str, str], StoredObject] = {}
-        """Objects by the parts of their keys: each fact looks up a dozen."""
+        self._found: dict[tuple[str, str, str], Any] = {}
+        """Objects by the parts of their keys: each fact looks up a dozen. None: there is no such
+        object."""
         self._global_defaults: dict[str, PriorityClass] = {}
         self.terminating: set[str] = set()
         """Keys of objects marked for deletion."""
@@ -106,13 +111,14 @@ class Objects:
         if not name:
             return None
         parts = prefix, namespace, name
-        kept = self._found.get(parts)
-        if kept is None:
+        found = self._found.get(parts, _UNKNOWN)
+        if found is _UNKNOWN:
             kept = self._kept.get(object_key(prefix, namespace, name))
-            if kept is None:
-                return None
-            self._found[parts] = kept
-        return kept.object
+            found = kept.object if kept is not None else None
+            short = len(namespace) + len(name) <= LONGEST
+            if kept is not None or (short and len(self._found) < FOUND_MAX):
+                self._found[parts] = found
+        return found
 
     def local_queue(self, namespace: str, name: str) -> LocalQueue | None:
         found: LocalQueue | None = self._object("localqueue", namespace, name)
@@ -146,9 +152,9 @@ class Objects:
 
     def global_default(self) -> tuple[str, int] | None:
         """Name and value of the global default; the least value, if there are several."""
-        found = [(one.value, one.metadata.name) for one in self._global_defaults.values()]
-        if not found:
+        if not self._global_defaults:
             return None
+        found = [(one.value, one.metadata.name) for one in self._global_defaults.values()]
         value, name = min(found)
         return name, value
 

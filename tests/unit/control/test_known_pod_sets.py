@@ -89,7 +89,9 @@ def test_what_is_beside_known_pod_sets_is_validated(
 ) -> None:
     reader = WorkloadReader()
     manifest = a_manifest()
-    assert not isinstance(answer(reader, manifest), str)
+    for count in (0, 1):
+        assert not isinstance(answer(reader, manifest), str)
+        assert len(reader) == count, "pod sets are remembered when they come again"
     wrong = {**manifest, "metadata": {**manifest["metadata"]}, "spec": {**manifest["spec"]}}
     place = wrong
     for part in path[:-1]:
@@ -113,11 +115,13 @@ def test_hostile_pod_sets_fill_a_limited_part_of_memory(containers: str) -> None
             '{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","metadata":{"name":"w"},'
             f'"spec":{{"queueName":"lq","podSets":[{pod_set}]}}}}'
         )
-        assert not isinstance(answer(reader, manifest.encode()), str)
+        for _ in range(2):
+            assert not isinstance(answer(reader, manifest.encode()), str)
         assert reader.weight <= 500_000
     assert 0 < len(reader) < 200
     long = a_manifest()
     template = {"spec": {"containers": [{"name": "c", "args": ["x"] * 3000}]}}
-    assert not isinstance(answer(reader, with_pod_sets(long, [{"template": template}])), str)
+    for _ in range(2):
+        assert not isinstance(answer(reader, with_pod_sets(long, [{"template": template}])), str)
     assert len(reader) < 200
     assert reader.weight <= 500_000

@@ -47,8 +47,10 @@ def class_ref(name: str, of: tuple[str, str] = OURS) -> PriorityClassRef:
 
 def pod_class_of(workload: Workload) -> str:
     """The first PriorityClass that a pod set names; "": no pod set names one."""
-    named = (one.template.spec.priority_class_name for one in workload.spec.pod_sets)
-    return next((name for name in named if name), "")
+    for one in workload.spec.pod_sets:
+        if one.template.spec.priority_class_name:
+            return one.template.spec.priority_class_name
+    return ""
 
 
 def class_of(workload: Workload) -> PriorityClassRef | None:
@@ -73,10 +75,12 @@ def resolve_priority(
     `DEFAULT` counts for workloads that name none. Raises ManifestError for a class that does not
     exist.
     """
-    if workload.spec.priority is not None:
+    spec = workload.spec
+    if spec.priority is not None:
         return workload
     ref = class_of(workload)
-    if defaulting and (ref is None or ref.kind == OF_PODS[1]) and not _names(workload):
+    names_one = ref is not None and (ref.kind != OF_PODS[1] or spec.priority_class_ref is not None)
+    if defaulting and not names_one:
         value = classes.workload_class(DEFAULT)
         if value is not None:
             return _with(workload, class_ref(DEFAULT), value)
@@ -91,10 +95,6 @@ def resolve_priority(
         return workload
     name, value = found
     return _with(workload, class_ref(name, OF_PODS), value)
-
-
-def _names(workload: Workload) -> bool:
-    return workload.spec.priority_class_ref is not None
 
 
 def _with(workload: Workload, ref: PriorityClassRef, value: int) -> Workload:

@@ -3,7 +3,8 @@
 Thousands of jobs have the same pod template, and to validate its containers is most of the work of
 a submission. So pod sets with the bytes of valid pod sets are neither decoded nor validated again.
 Everything else of a workload is read and validated each time: what is remembered changes the time
-that an answer takes, not the answer.
+that an answer takes, not the answer. Pod sets are remembered when they come for the second time,
+because other jobs each have arguments of their own.
 
 Invariant: no rule of `validate` compares the pod sets of a Workload with its other fields.
 """
@@ -30,11 +31,13 @@ EACH_MAX: Final = 256 * 1024
 """The greatest weight of pod sets that are remembered: see `_weight`."""
 ALL_MAX: Final = 8 * 1024 * 1024
 """The greatest weight of all remembered pod sets together."""
+SEEN_MAX: Final = 4096
+"""Of how many pod sets that came once the hash is remembered."""
 
 
 class KnownPodSets:
     """Valid pod sets. ``over_limits``: the problems of requests above their limits; a workload with
-    such problems may exist, but is not admitted."""
+    such problems may exist, but is not admitted. ``weight`` 0: the pod sets are not remembered."""
 
     __slots__ = ("_stored", "over_limits", "pod_sets", "weight")
 
@@ -49,7 +52,8 @@ class KnownPodSets:
         if self._stored is not None:
             return canonical.encode(_UnreadSpec(pod_sets=self._stored, **_others(spec)))
         stored = canonical.encode(spec)
-        self._stored = _written.decode(stored).pod_sets.copy()
+        if self.weight:
+            self._stored = _written.decode(stored).pod_sets.copy()
         return stored
 
 
@@ -68,6 +72,7 @@ class WorkloadReader:
         self._each_max = each_max
         self._all_max = all_max
         self._known: OrderedDict[bytes, KnownPodSets] = OrderedDict()
+        self._seen: set[int] = set()
         self.weight = 0
 
     def __len__(self) -> int:
@@ -100,19 +105,28 @@ class WorkloadReader:
         if known is None:
             if validate(workload):
                 return None
-            return ReadWorkload(workload, self._remember(written, workload.spec))
+            return ReadWorkload(workload, self._noted(written, workload.spec))
         self._known.move_to_end(written)
         rest = replace(workload, spec=replace(workload.spec, pod_sets=_STAND_IN))
         return None if validate(rest) else ReadWorkload(workload, known)
 
-    def _remember(self, written: bytes, spec: WorkloadSpec) -> KnownPodSets:
-        known = KnownPodSets(spec, _weight(written))
-        if known.weight <= self._each_max:
-            self._known[written] = known
-            self.weight += known.weight
-            while self.weight > self._all_max:
-                _, oldest = self._known.popitem(last=False)
-                self.weight -= oldest.weight
+    def _noted(self, written: bytes, spec: WorkloadSpec) -> KnownPodSets:
+        """The pod sets, which are remembered if they came before."""
+        fingerprint = hash(written)
+        if fingerprint not in self._seen:
+            if len(self._seen) >= SEEN_MAX:
+                self._seen.clear()
+            self._seen.add(fingerprint)
+            return KnownPodSets(spec)
+        weight = _weight(written)
+        if weight > self._each_max:
+            return KnownPodSets(spec)
+        self._seen.discard(fingerprint)
+        known = self._known[written] = KnownPodSets(spec, weight)
+        self.weight += weight
+        while self.weight > self._all_max:
+            _, oldest = self._known.popitem(last=False)
+            self.weight -= oldest.weight
         return known
 
 

@@ -155,6 +155,8 @@ def _success_rules(policy: SuccessPolicy, path: str, completions: int | None) ->
 
 def check_noted_policy(template: PodTemplate, path: str) -> list[Problem]:
     """The problems of the policy in a pod template's annotation."""
+    if JOB_POLICY not in template.metadata.annotations:
+        return []
     field = f"{path}.metadata.annotations[{JOB_POLICY}]"
     try:
         policy = noted_policy(template.metadata.annotations)
