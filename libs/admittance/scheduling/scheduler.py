@@ -8,7 +8,6 @@ log or the workload-controller refuses the decision."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime
 from heapq import heappop
 from sys import intern
@@ -195,8 +194,12 @@ class Scheduler:
         Reservations that need a recheck come first, for example after reduced quota or passed
         checks, then the heads of the ready queues. A replay of decisions calls `decide` too. Raises
         Suspect."""
-        with self._suspecting():
+        self._state.at_work = None
+        try:
             return self._decide(domain, now=now)
+        except Exception as error:
+            self._raise_suspect(error)
+            raise
 
     def _decide(self, domain: Domain, *, now: datetime) -> list[Decided]:
         state = self._state
@@ -262,21 +265,17 @@ class Scheduler:
         reason than the one for which it is parked. No decision about the workload is made before
         its refusal is stored."""
         self._state.now = max(self._state.now, now)
-        with self._suspecting():
-            return due_refusals(self._state, now)
-
-    @contextmanager
-    def _suspecting(self) -> Iterator[None]:
-        """Turns an exception that a step raises for one workload into Suspect."""
-        state = self._state
-        state.at_work = None
+        self._state.at_work = None
         try:
-            yield
-        except Suspect:
-            raise
+            return due_refusals(self._state, now)
         except Exception as error:
-            if state.errors is None or state.at_work is None:
-                raise
+            self._raise_suspect(error)
+            raise
+
+    def _raise_suspect(self, error: Exception) -> None:
+        """Raises Suspect for an exception that a step raised for one workload."""
+        state = self._state
+        if state.at_work is not None and state.errors is not None and type(error) is not Suspect:
             step, workload = state.at_work
             raise Suspect(workload, step, error) from error
 

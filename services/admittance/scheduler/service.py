@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -167,19 +167,15 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         await leading.resign()
 
 
-@contextmanager
-def _suspecting() -> Iterator[None]:
-    """Sets a workload aside that made the state of the core wrong, and raises Unavailable: then the
-    service starts again, with a new state. The barrier of its next lease is behind all decisions of
-    the former state."""
-    try:
-        yield
-    except Suspect as error:
-        faults.record_all(SERVICE, [error.error])
-        if len(suspects) >= SUSPECTS_MAX:
-            del suspects[next(iter(suspects))]
-        suspects[error.uid] = error.problem
-        raise Unavailable(f"the state is made again without {error.error.about}") from error
+def _set_aside(error: Suspect) -> Unavailable:
+    """Sets a workload aside that made the state of the core wrong. Returns the exception to raise:
+    then the service starts again, with a new state. The barrier of its next lease is behind all
+    decisions of the former state."""
+    faults.record_all(SERVICE, [error.error])
+    if len(suspects) >= SUSPECTS_MAX:
+        del suspects[next(iter(suspects))]
+    suspects[error.uid] = error.problem
+    return Unavailable(f"the state is made again without {error.error.about}")
 
 
 class SchedulerService:
@@ -328,8 +324,10 @@ class SchedulerService:
                         decisions = []
                         await asyncio.sleep(PAUSE_FACTOR * spent)
                         begun = cycle_begun = clock.monotonic()
-            with _suspecting():
+            try:
                 decisions += self._core.refusals(now=now)
+            except Suspect as error:
+                raise _set_aside(error) from error
             self._publish_soon(decisions)
             if self._errors:
                 faults.record_all(SERVICE, self._errors)
@@ -349,8 +347,10 @@ class SchedulerService:
                 alarm.cancel()
 
     def _decisions(self, now: datetime) -> Iterator[list[Decided]]:
-        with _suspecting():
+        try:
             yield from self._core.by_domain(now=now)
+        except Suspect as error:
+            raise _set_aside(error) from error
 
     async def leave(self) -> None:
         """Stores the consumption of LocalQueues up to now in the bucket, for the next leader."""

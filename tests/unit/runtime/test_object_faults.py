@@ -168,8 +168,7 @@ def test_a_pool_that_raises_is_kept_as_unreadable() -> None:
 
 def test_a_suspect_of_the_scheduler_is_remembered_for_its_next_state() -> None:
     workload: Any = SimpleNamespace(key=("ns", "w"), uid="u-suspect")
-    again = pytest.raises(scheduler.Unavailable, match="made again without workload ns/w")
-    with again, scheduler._suspecting():
-        raise Suspect(workload, "recheck", KeyError("a bug"))
+    error = scheduler._set_aside(Suspect(workload, "recheck", KeyError("a bug")))
+    assert str(error) == "the state is made again without workload ns/w"
     assert scheduler.suspects.pop("u-suspect").reason == reasons.INTERNAL_ERROR
     assert taken() == [("scheduler", "workload ns/w")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from admittance.lease import Fence
 from admittance.runtime.bus import timers
@@ -51,10 +53,19 @@ def test_a_header_name_with_a_space_differs_as_in_the_server() -> None:
     assert "A" not in parse_headers(b"NATS/1.0\r\nA : 1\r\n A: 2\r\n\r\n")
 
 
-def test_headers_are_parsed_at_the_first_use() -> None:
-    headers = Headers(b"NATS/1.0\r\nA: 1\r\n\r\n")
-    assert headers.get("A") == "1"
-    assert headers.get("B") is None
+PIECES = (b"A", b"B", b"A:", b"A: ", b":", b" 1\t", b"\r\n", b"\r\nA:", b"\n", b"\r", b"\xff\xc3")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+def test_a_single_header_is_found_as_all_headers_are_parsed(pieces: list[bytes]) -> None:
+    raw = b"NATS/1.0\r\n" + b"".join(pieces)
+    parsed = parse_headers(raw)
+    for name in ("A", "B", "a", "\xff"):
+        assert Headers(raw).get(name, "none") == parsed.get(name, "none")
+        assert (name in Headers(raw)) == (name in parsed)
+        whole = Headers(raw)
+        assert dict(whole) == parsed
+        assert whole.get(name) == parsed.get(name)
 
 
 def test_the_status_of_the_server_s_own_messages() -> None:

@@ -322,6 +322,8 @@ class BucketReader:
         key = text_of(raw.subject)[len(self._prefix) :]
         if not raw.headers:
             return Entry(key, raw.data, raw.sequence)
+        if raw.data:
+            return Entry(key, raw.data, raw.sequence, Headers(raw.headers))
         return _read(key, raw.sequence, raw.data, Headers(raw.headers))
 
 

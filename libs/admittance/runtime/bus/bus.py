@@ -241,7 +241,7 @@ class Bus:
                     stored_before |= repeated_places(part, answers)
                 for i, answer in zip(part, answers, strict=True):
                     if answer is not None:
-                        outcomes[i] = plain_sequence(answer)
+                        outcomes[i] = answer if type(answer) is int else plain_sequence(answer)
                     elif not (repeat_puts or repeatable(messages[i])):
                         raise Unavailable(
                             "the connection broke; it is unknown whether "
@@ -318,8 +318,9 @@ class Bus:
         groups = fence_groups(messages) if self._one_per_fence else {}
         if not groups:
             answers = await self._send(messages, deadline, repeat_puts)
-            if any(isinstance(one, Busy) and one.code == FENCE_IN_FLIGHT for one in answers):
-                self._one_per_fence = True
+            for answer in answers:
+                if isinstance(answer, Busy) and answer.code == FENCE_IN_FLIGHT:
+                    self._one_per_fence = True
             return answers
         answers = [None] * len(messages)
         grouped = {place for places in groups.values() for place in places}

@@ -35,6 +35,9 @@ BYTES: Final = 8 * 1024 * 1024
 be more than the longest message.
 """
 
+SHORT: Final = 4096
+"""Messages of up to so many bytes do not count as held bytes: their number is limited."""
+
 log = logger()
 _encode = msgspec.json.Encoder().encode
 
@@ -119,8 +122,10 @@ class PullConsumer:
         self._subject = ""
         self._open = 0
         self._held = 0
-        self._lengths: deque[int] = deque()
-        """The bytes of each message that the reader has not handled, oldest first."""
+        self._received = 0
+        self._long: deque[tuple[int, int]] = deque()
+        """The long messages that the reader has not handled, oldest first: the number of each among
+        the received messages, and its bytes."""
         self._held_bytes = 0
         self._heard = clock.monotonic()
         self._wake = asyncio.Event()
@@ -154,9 +159,9 @@ class PullConsumer:
         more.
         """
         self._held -= count
-        lengths = self._lengths
-        for _ in range(min(count, len(lengths))):
-            self._held_bytes -= lengths.popleft()
+        handled = self._received - self._held
+        while self._long and self._long[0][0] <= handled:
+            self._held_bytes -= self._long.popleft()[1]
         if self._open + self._held <= self._batch // 2:
             self._wake.set()
 
@@ -275,9 +280,11 @@ class PullConsumer:
         self.missing_count = 0
         self._open -= 1
         self._held += 1
+        self._received += 1
         length = len(data) + len(headers)
-        self._lengths.append(length)
-        self._held_bytes += length
+        if length > SHORT:
+            self._long.append((self._received, length))
+            self._held_bytes += length
         self._receive(
             RawMessage(
                 subject,

@@ -117,7 +117,8 @@ def frame(subject: str, reply: str, data: bytes, headers: Mapping[str, str] | No
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a message, parsed at the first use."""
+    """The headers of a message. A single header is found without parsing all: most readers of a
+    message need one or two."""
 
     __slots__ = ("_parsed", "_raw")
 
@@ -129,6 +130,24 @@ class Headers(Mapping[str, str]):
         if self._parsed is None:
             self._parsed = parse_headers(self._raw)
         return self._parsed
+
+    def get(self, name: str, default: Any = None) -> Any:
+        parsed = self._parsed
+        return parsed.get(name, default) if parsed is not None else self._find(name, default)
+
+    def _find(self, name: str, default: Any) -> Any:
+        raw = self._raw
+        start = b"\r\n%b:" % name.encode()
+        at = raw.find(start)
+        if at < 0:
+            return default
+        begin = at + len(start)
+        end = raw.find(b"\r\n", begin)
+        value = raw[begin:] if end < 0 else raw[begin:end]
+        return value.decode("utf-8", "replace").strip(_BLANKS)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
 
     def __getitem__(self, name: str) -> str:
         return self._all()[name]

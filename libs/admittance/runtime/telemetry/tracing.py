@@ -20,7 +20,7 @@ def start() -> str:
 
 def extract(headers: Mapping[str, str] | None) -> str:
     """The traceparent of a message; "" if the message has none or a malformed one."""
-    return valid_traceparent(headers.get(HEADER_TRACE, "")) if headers else ""
+    return valid_traceparent(headers.get(HEADER_TRACE, "")) if headers is not None else ""
 
 
 def follow(context: str) -> str:
