@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from admittance.cli.doctor.finding import ok
-from admittance.cli.doctor.schedules import timers_found
+from admittance.doctor.finding import ok
+from admittance.doctor.schedules import timers_found
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus import timers

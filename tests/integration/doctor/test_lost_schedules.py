@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.doctor.finding import OK, WRONG
-from admittance.cli.doctor.schedules import timers_found
+from admittance.doctor.finding import OK, WRONG
+from admittance.doctor.schedules import timers_found
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus
 from simulation.nats.simulated_server import SimulatedServer

@@ -21,8 +21,8 @@ import pytest_asyncio
 
 from admittance.cli.doctor import consumers
 from admittance.cli.doctor.examination import Options, examine
-from admittance.cli.doctor.finding import NOTE, OK, WRONG
 from admittance.client.requests.link import Link
+from admittance.doctor.finding import NOTE, OK, WRONG
 from admittance.events import subjects
 from admittance.events.requests import HealthReply, TimersReply
 from admittance.events.shapes import Finding

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.doctor.finding import Finding
-from admittance.cli.doctor.streams import stream_findings, write_findings
+from admittance.doctor.finding import Finding
+from admittance.doctor.streams import stream_findings, write_findings
 from admittance.runtime.bus.streams import stream_infos
 from support.requests import eventually
 from support.three_servers import three_servers

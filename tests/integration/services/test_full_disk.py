@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.doctor.finding import OK, WRONG
-from admittance.cli.doctor.streams import write_findings
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call
 from admittance.cli.up.server_watch import watch
 from admittance.client.requests.link import Link
+from admittance.doctor.finding import OK, WRONG
+from admittance.doctor.streams import write_findings
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of

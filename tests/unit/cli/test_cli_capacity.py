@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.doctor.controllers import class_finding
-from admittance.cli.doctor.finding import OK
 from admittance.cli.show import capacity_requests, pools, tables
 from admittance.cli.show import lists as get
 from admittance.cli.show.event_lines import FactEffects, line_of, reason_of
 from admittance.client import kinds
 from admittance.client.requests.objects import BucketObject
+from admittance.doctor.controllers import class_finding
+from admittance.doctor.finding import OK
 from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.requests import LogEntry

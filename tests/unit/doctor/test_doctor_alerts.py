@@ -12,11 +12,11 @@ import yaml
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.doctor.controllers import class_finding, controller_finding
-from admittance.cli.doctor.finding import NOTE, WRONG
-from admittance.cli.doctor.queues import inactive_queues
 from admittance.cli.doctor.runners import is_overdue, not_started, runner_finding
 from admittance.cli.doctor.services import instance_finding, service_findings
+from admittance.doctor.controllers import class_finding, controller_finding
+from admittance.doctor.finding import NOTE, WRONG
+from admittance.doctor.queues import inactive_queues
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests import HealthReply, PendingRow, QueuesReply, QueueStatus

@@ -10,16 +10,16 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.doctor import controllers
-from admittance.cli.doctor.controllers import (
+from admittance.cli.support.errors import NotAllowed
+from admittance.client.errors import NoResponder
+from admittance.client.requests.link import Link
+from admittance.doctor import controllers
+from admittance.doctor.controllers import (
     capacity_classes,
     check_controllers,
     controller_finding,
 )
-from admittance.cli.doctor.finding import OK, Finding
-from admittance.cli.support.errors import NotAllowed
-from admittance.client.errors import NoResponder
-from admittance.client.requests.link import Link
+from admittance.doctor.finding import OK, Finding
 from admittance.events.system import EVERY_CALL_FAILS
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.doctor.finding import OK
-from admittance.cli.doctor.schedules import families_finding
+from admittance.doctor.finding import OK
+from admittance.doctor.schedules import families_finding
 from admittance.events.requests import FamiliesReply
 
 

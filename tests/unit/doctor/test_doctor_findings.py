@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.doctor.clocks import Offset, clock_findings, offset
-from admittance.cli.doctor.finding import NOTE, OK, WRONG, without_repeats
-from admittance.cli.doctor.servers import account_findings, server_state
-from admittance.cli.doctor.streams import fewer_replicas, offline_findings
 from admittance.cli.up.readiness import HealthAnswer
+from admittance.doctor.clocks import Offset, clock_findings, offset
+from admittance.doctor.finding import NOTE, OK, WRONG, without_repeats
+from admittance.doctor.servers import account_findings, server_state
+from admittance.doctor.streams import fewer_replicas, offline_findings
 from admittance.events.requests import HealthReply
 from admittance.events.shapes import Finding
 from admittance.runtime.telemetry.findings import (

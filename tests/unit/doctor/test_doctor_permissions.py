@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.doctor.permissions import permission_findings
+from admittance.doctor.permissions import permission_findings
 from admittance.events.requests import HealthReply
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from admittance.cli.doctor.consumers import consumer_finding
-from admittance.cli.doctor.controllers import controller_finding
-from admittance.cli.doctor.finding import NOTE, OK, WRONG
-from admittance.cli.doctor.queues import SHOWN_MAX, inactive_queues
+from admittance.doctor.controllers import controller_finding
+from admittance.doctor.finding import NOTE, OK, WRONG
+from admittance.doctor.queues import SHOWN_MAX, inactive_queues
 from admittance.events.requests import QueuesReply, QueueStatus
 
 

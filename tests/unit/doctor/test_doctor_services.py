@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from admittance.cli.doctor.consumers import consumer_finding
-from admittance.cli.doctor.finding import OK, WRONG
 from admittance.cli.doctor.runners import away_findings
 from admittance.cli.doctor.services import instance_finding
+from admittance.doctor.finding import OK, WRONG
 from admittance.events.reading_requests import AnnouncedRunner
 from admittance.events.requests import HealthReply
 

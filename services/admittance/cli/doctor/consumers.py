@@ -5,23 +5,20 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, Final
 
-from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding, note
+from admittance.doctor.consumer_progress import STUCK_SECONDS, backlog, idle_seconds, unread_since
+from admittance.doctor.finding import NOTE, WRONG, Finding, finding, note
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import list_consumers
-from admittance.runtime.bus.history import time_of
 from admittance.runtime.errors import Refused, Unavailable
 
 LAG_MAX: Final = 10_000
 """A service with more unread facts than this does not keep up; this number is about a second of
 work.
 """
-STUCK_SECONDS: Final = 30.0
-"""A consumer with unread or unacknowledged facts and without progress for so long is stuck."""
 READERS: Final = ("workload-controller", "provisioning-check", "runner", "telemetry")
 """The services that have consumers of the log. The name of such a consumer begins with the name of
 its service.
@@ -64,20 +61,6 @@ def delete_command(runner: str) -> str:
     return f"`admit delete runner {shlex.quote(runner)}`"
 
 
-def backlog(consumer: Mapping[str, Any]) -> tuple[int, str]:
-    """The number of messages that a consumer has not read, as a number and as text."""
-    unread, waiting = consumer.get("num_pending", 0), consumer.get("num_ack_pending", 0)
-    return unread, f"{unread:,} not read, {waiting:,} not acknowledged"
-
-
-def unread_since(consumer: Mapping[str, Any]) -> float:
-    """The seconds for which a consumer with unread messages has delivered none, if that is too
-    long and no program asks for messages; else 0."""
-    idle = _idle_seconds(consumer, "delivered")
-    asked = consumer.get("num_waiting", 0) or consumer.get("push_bound")
-    return idle if consumer.get("num_pending", 0) and not asked and idle > STUCK_SECONDS else 0.0
-
-
 def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Finding:
     """The finding about one consumer of the log, from its info. Times are those of nats-server's
     clock. ``jobs_wait``: whether admitted workloads have no runner; else a runner that is away,
@@ -106,7 +89,7 @@ def _stuck(info: Mapping[str, Any], service: str) -> tuple[str, str] | None:
         until = info["config"].get("pause_until", "?")
         return f"paused until {until}", f"`nats consumer resume {subjects.STREAM} {name}`"
     reader = f"the {service}" if service else "the program that reads it"
-    idle = _idle_seconds(info, "delivered")
+    idle = idle_seconds(info, "delivered")
     if info.get("num_pending", 0) and idle > STUCK_SECONDS:
         unacked, most = info.get("num_ack_pending", 0), info["config"].get("max_ack_pending", 0)
         if 0 < most <= unacked:
@@ -128,21 +111,10 @@ def _stuck(info: Mapping[str, Any], service: str) -> tuple[str, str] | None:
             f"no program has read it for {idle:.0f} s",
             f"start {reader}, or restart it if it runs{gone}: {LAG}",
         )
-    idle = min(idle, _idle_seconds(info, "ack_floor"))
+    idle = min(idle, idle_seconds(info, "ack_floor"))
     if info.get("num_ack_pending", 0) and idle > STUCK_SECONDS:
         return (
             f"no fact is acknowledged since {idle:.0f} s",
             f"look at the log of {reader}, and restart it: {LAG}",
         )
     return None
-
-
-def _idle_seconds(info: Mapping[str, Any], field: str) -> float:
-    """The seconds since a consumer was last active; if it was never active, since its creation."""
-    now = _time(info.get("ts"))
-    since = _time((info.get(field) or {}).get("last_active")) or _time(info.get("created"))
-    return (now - since).total_seconds() if now and since else 0.0
-
-
-def _time(stamp: str | None) -> datetime | None:
-    return time_of(stamp) if stamp else None

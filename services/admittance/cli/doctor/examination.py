@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from admittance.cli.doctor import (
-    admin_ports,
-    consumers,
-    controllers,
-    history,
-    queues,
-    runners,
-    schedules,
-    servers,
-    services,
-    streams,
-)
-from admittance.cli.doctor.clocks import clock_findings
-from admittance.cli.doctor.finding import Finding, without_repeats
-from admittance.cli.doctor.permissions import permission_findings
+from admittance.cli.doctor import consumers, history, runners, services
 from admittance.cli.doctor.set_aside import set_aside_findings
 from admittance.cli.up.readiness import health_answers
 from admittance.client.requests.link import Link
+from admittance.doctor import admin_ports, controllers, queues, schedules, servers, streams
+from admittance.doctor.clocks import clock_findings
+from admittance.doctor.finding import Finding, without_repeats
+from admittance.doctor.permissions import permission_findings
 from admittance.runtime.bus.streams import stream_infos
 
 HEALTH_SECONDS = 1.0

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from admittance.cli.doctor.finding import Finding, note, ok
 from admittance.cli.support.output import UNKNOWN
+from admittance.doctor.finding import Finding, note, ok
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain
 from admittance.events.reader import BROKEN

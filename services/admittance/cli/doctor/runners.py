@@ -13,11 +13,11 @@ from admittance.cli.doctor.consumers import (
     is_of_absent_runner,
     runner_of,
 )
-from admittance.cli.doctor.finding import Finding, note, wrong
 from admittance.cli.support.errors import AnswerIsNo
 from admittance.client import kinds
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import lookup_all
+from admittance.doctor.finding import Finding, note, wrong
 from admittance.events import facts
 from admittance.events.codec import Undecodable, decode
 from admittance.events.reading_requests import Announced, AnnouncedReply, AnnouncedRunner

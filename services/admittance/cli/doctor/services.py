@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from admittance.cli.doctor.consumers import LAG_MAX
-from admittance.cli.doctor.finding import Finding, finding, note, wrong
 from admittance.cli.doctor.runners import RUNNER
 from admittance.cli.support.services import SERVICES
 from admittance.cli.up.readiness import health
+from admittance.doctor.finding import Finding, finding, note, wrong
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER

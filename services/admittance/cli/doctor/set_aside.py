@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from admittance.cli.doctor.finding import Finding, note, ok, wrong
+from admittance.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
 from admittance.events.names import plain
 from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, number, reason_of

@@ -14,7 +14,7 @@ from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import Table, columns_of
 
 if TYPE_CHECKING:
-    from admittance.cli.doctor.finding import Finding
+    from admittance.doctor.finding import Finding
 
 
 @command()
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 )
 async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> int:
     """Check the server, streams, consumers and services; status 1 if something is wrong."""
-    from admittance.cli.doctor import admin_ports, examination, servers
-    from admittance.cli.doctor.finding import WRONG
+    from admittance.cli.doctor import examination
+    from admittance.doctor import admin_ports, servers
+    from admittance.doctor.finding import WRONG
     from admittance.events import subjects
     from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 
@@ -68,7 +69,7 @@ def _shown(one: Finding) -> dict[str, str]:
 
 def _show_todo(lines: Sequence[Finding]) -> None:
     """Prints the findings that need an action once more, uncut and with the action."""
-    from admittance.cli.doctor.finding import NOTE, WRONG
+    from admittance.doctor.finding import NOTE, WRONG
 
     for state in (NOTE, WRONG):
         for one in lines:

@@ -9,7 +9,7 @@ from admittance.access.permissions import Rule, first_match
 from admittance.access.roles import ROLES, permissions_of
 from admittance.access.server_config import quoted
 from admittance.access.users import User
-from admittance.cli.doctor.finding import Finding, wrong
+from admittance.doctor.finding import Finding, wrong
 from admittance.events.requests import HealthReply
 
 PROVIDER: Final = "built-in-provider"

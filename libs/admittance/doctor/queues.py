@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from admittance.cli.doctor.finding import WRONG, Finding, note, wrong
-from admittance.cli.support.errors import AnswerIsNo
+from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
+from admittance.doctor.finding import WRONG, Finding, note, wrong
 from admittance.events import reasons
 from admittance.events.requests import (
     PendingQuery,
@@ -31,7 +31,7 @@ async def queue_findings(bus: Link) -> list[Finding]:
         # Workloads without a ClusterQueue are listed after those of all ClusterQueues.
         skip = sum(one.pending for one in reply.cluster_queues)
         pending = await bus.ask("pending", PendingQuery(skip=skip), PendingReply)
-    except AnswerIsNo:
+    except RequestFailed:
         return []
     return inactive_queues(reply, pending.rows)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.cli.doctor.finding import Finding, finding
+from admittance.doctor.finding import Finding, finding
 from admittance.events import subjects
 from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
 from admittance.runtime import clock

@@ -9,8 +9,8 @@ import http.client
 from collections.abc import Sequence
 from typing import Final
 
-from admittance.cli.doctor.finding import Finding, ok, wrong
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
+from admittance.doctor.finding import Finding, ok, wrong
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.admin import SERVER, address_of
 

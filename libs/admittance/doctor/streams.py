@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from admittance.cli.doctor.finding import Finding, note, ok, wrong
+from admittance.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus import streams

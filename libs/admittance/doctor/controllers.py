@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.api.meta import Condition
-from admittance.cli.doctor.consumers import backlog, unread_since
-from admittance.cli.doctor.finding import NOTE, WRONG, Finding, finding
-from admittance.cli.support.errors import AnswerIsNo, NotAllowed
-from admittance.cli.support.times import age
 from admittance.client import kinds
+from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.requests.capacity import is_provider_answering, record_of
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup_all
+from admittance.client.times import span
+from admittance.doctor.consumer_progress import backlog, unread_since
+from admittance.doctor.finding import NOTE, WRONG, Finding, finding
 from admittance.events.system import EVERY_CALL_FAILS
 from admittance.providers.request_worker import OBTAINING_FAILED
 from admittance.provisioning.records import Record, State
@@ -42,7 +42,7 @@ async def _listed(bus: Link, kind: kinds.Kind) -> list[BucketObject] | None:
         return await lookup_all(bus, kind.patterns(None)[0])
     except NotAllowed:
         raise
-    except AnswerIsNo:
+    except RequestFailed:
         return None
 
 
@@ -177,7 +177,8 @@ def class_finding(
     fine, comes = True, True
     if open_:
         oldest = min(one.metadata.creation_timestamp or now for one in open_)
-        parts.append(f"{len(open_):,} requests open, the oldest {age(oldest, now)} old")
+        age = span((now - oldest).total_seconds())
+        parts.append(f"{len(open_):,} requests open, the oldest {age} old")
     else:
         parts.append("no request open")
     unread = 0

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.cli.doctor.finding import Finding, note, ok, wrong
-from admittance.cli.up.readiness import HealthAnswer
+from admittance.client.health import HealthAnswer
+from admittance.doctor.finding import Finding, note, ok, wrong
 
 OFF_SECONDS: Final = 1.0
 """Clocks that differ by fewer seconds than this count as equal. Synchronised machines differ by

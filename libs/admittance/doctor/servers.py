@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from admittance.cli.doctor.clocks import Offset, offset
-from admittance.cli.doctor.finding import Finding, note, ok, wrong
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
+from admittance.doctor.clocks import Offset, offset
+from admittance.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
