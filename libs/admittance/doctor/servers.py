@@ -44,7 +44,7 @@ async def server_findings(
     """Findings about the servers at the addresses of the URL. ``known``: the findings that
     services and monitoring ports have reported.
     """
-    info: Mapping[str, Any] = bus.nc._server_info
+    info: Mapping[str, Any] = bus.nc.server_info
     name = info.get("server_name") or info.get("server_id", "?")
     cluster = info.get("cluster")
     where = f"{shown(url)}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")

@@ -6,10 +6,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from nats.aio.client import Srv
 
 from admittance.control.commit import Put
 from admittance.runtime import clock
@@ -23,7 +21,6 @@ from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import echo_key, write_echoes
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.nats import jetstream
-from admittance.runtime.nats.connection import Connection
 from admittance.runtime.nats.opening import CLUSTER_PING_SECONDS, PING_SECONDS
 from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload_controller import commit_writer
@@ -221,23 +218,6 @@ async def test_a_consumer_that_is_not_made_in_time_is_made_with_another_name(
     await within(puller.start())
     assert puller.consumer == "reader-7-2"
     await puller.close()
-
-
-async def test_a_server_that_was_lost_is_tried_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    nc = Connection()
-    nc.options = {"allow_reconnect": True, "max_reconnect_attempts": -1, "reconnect_time_wait": 0}
-    names = ["one:1", "lost:1", "two:1", "lost:1", "three:1"]
-    nc._server_pool = [Srv(urlsplit(f"nats://{name}")) for name in names]
-    nc._lost_server = "lost:1"
-    tried: list[str] = []
-
-    async def connect(server: Srv) -> None:
-        tried.append(server.uri.netloc)
-
-    monkeypatch.setattr(nc, "_connect_to_server", connect)
-    for _ in range(6):
-        await nc._select_next_server()
-    assert tried == ["one:1", "two:1", "three:1", "lost:1", "lost:1", "one:1"]
 
 
 async def test_a_client_leaves_a_silent_server_earlier_if_there_are_others(

@@ -23,7 +23,7 @@ from admittance.runtime.bus.messages import (
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.nats import micro
-from admittance.runtime.nats.connection import REQUESTS
+from admittance.runtime.nats.reconnecting_client import REQUESTS
 from support.nats.system_subjects import endpoints
 from support.servers import LIMIT, until, within
 

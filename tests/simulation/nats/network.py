@@ -204,7 +204,7 @@ class Wire:
         """The connection breaks, and both ends notice; the client makes it anew."""
         if self.open:
             self.close()
-            self.loop.post(self._process, self._connection.on_lost)
+            self.loop.post(self._process, self._connection.on_broken)
 
     def silence(self, seconds: float, *, out: bool = True, back: bool = True) -> None:
         """Nothing passes in these directions; it arrives afterwards, or never if the client takes
@@ -243,6 +243,9 @@ class SimulatedConnection(Connection):
         wire.join(self)
         self._nuid = cast(Any, _Numbers(number))
         self._flush_queue = asyncio.Queue()
+        self._error_cb = self.report
+        self._disconnected_cb = self._on_disconnected
+        self._reconnected_cb = self._on_reconnected
         self._quiet: dict[int, Callable[..., Any]] = {}
         """What to call for subscriptions that have had no message so far."""
         self.options = {
@@ -277,7 +280,7 @@ class SimulatedConnection(Connection):
             try:
                 await self._connect_to_server(self._server_pool[0])
             except OSError as error:
-                await self._error_cb(error)
+                await self.report(error)
                 await asyncio.sleep(RECONNECT_SECONDS)
             else:
                 return
@@ -325,19 +328,19 @@ class SimulatedConnection(Connection):
                 subscription = self._subs[sid]
                 subscription._cb = self._quiet.pop(sid)
                 subscription._message_iterator = None
-                subscription._start(self._error_cb)  # type: ignore[no-untyped-call]
+                subscription._start(self.report)  # type: ignore[no-untyped-call]
             _finish(self._process_msg(sid, *words))
             return
         try:
             handler(*words)
         except Exception as error:
-            _finish(self._error_cb(error))
+            _finish(self.report(error))
 
     def on_pong(self) -> None:
         _finish(self._process_pong())
 
-    def on_lost(self) -> None:
-        self._spawn(self._process_op_err(nats.errors.UnexpectedEOF()))
+    def on_broken(self) -> None:
+        self.lose(nats.errors.UnexpectedEOF())
 
 
 class Network:
@@ -379,9 +382,7 @@ class Network:
             await connection.begin()
         except ConnectionRefusedError as error:
             raise NoServer(str(error)) from None
-        connection._error_cb = on_error
-        connection._disconnected_cb = on_lost
-        connection._reconnected_cb = on_back
+        connection.reconnect_from_now_on(on_error, on_lost, on_back)
         return connection
 
     def _number(self) -> int:

@@ -47,7 +47,7 @@ class Client:
     async def _process_info(self, info: dict[str, Any]) -> None:
         self.seen.append(("info", info))
 
-    async def _error_cb(self, error: Exception) -> None:
+    async def report(self, error: Exception) -> None:
         self.errors.append(error)
 
 

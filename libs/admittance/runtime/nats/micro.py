@@ -48,6 +48,8 @@ CONCURRENT_MAX: Final = 1000
 DENIED_SECONDS: Final = 600.0
 """Seconds for which the health of a service names a subject that it could not publish."""
 
+SPARE_BYTES: Final = 1024
+"""Bytes of the server's limit of a message that are kept for headers."""
 STOP_SECONDS: Final = 1.0
 """How long `stop` waits until the server confirms the end of the endpoints."""
 
@@ -139,20 +141,20 @@ async def serve(
         await added.add_endpoint(
             name=_name(subject),
             subject=subject,
-            handler=_answering(service, handler, shares="*" in subject),
+            handler=_answering(nc, service, handler, shares="*" in subject),
         )
     for subject, handler in (every_instance or {}).items():
         await added.add_endpoint(
             name=_name(subject),
             subject=subject,
-            handler=_answering(service, handler),
+            handler=_answering(nc, service, handler),
             queue_group=f"{service_name(service)}-{service_name(instance)}",
         )
     return Serving(added)
 
 
 def _answering(
-    service: str, handler: Handler, *, shares: bool = False
+    nc: Connection, service: str, handler: Handler, *, shares: bool = False
 ) -> Callable[[Request], Awaitable[None]]:
     """``shares``: namespaces share the endpoint. The requests of one namespace get at most half of
     the places that the others leave, and an error beyond: requests that wait, such as for a fact
@@ -188,7 +190,6 @@ def _answering(
         try:
             found = await handler(request.data, request.subject)
             if isinstance(found, HealthReply):
-                nc: Any = request._msg._client
                 found = replace(
                     found,
                     denied=_denied_lately(nc.denials),
@@ -209,7 +210,7 @@ def _answering(
             # A failed request loses no data: the service continues.
             log.exception("request_failed", service=service, subject=request.subject)
             reply, headers = _failure("500", "internal error; the service's log has the reason")
-        if max(map(len, (reply, *more))) > bus_limit(request):
+        if max(map(len, (reply, *more))) > nc.max_payload - SPARE_BYTES:
             more = []
             reply, headers = _failure("413", "the answer is too long; ask for less at once")
         try:
@@ -230,12 +231,6 @@ def _denied_lately(denials: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(
         sorted(one for one, at in denials.items() if at >= since or one.startswith("subscribe "))
     )
-
-
-def bus_limit(request: Request) -> int:
-    """The most bytes that an answer to the request may have."""
-    limit: int = request._msg._client.max_payload
-    return limit - 1024
 
 
 def _failure(code: str, sentence: str) -> tuple[bytes, dict[str, str]]:

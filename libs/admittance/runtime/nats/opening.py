@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, Protocol, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import nats.errors
@@ -21,7 +21,7 @@ from admittance.runtime.errors import (
 from admittance.runtime.nats.connection import Connection, PermissionDenied
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.nats.credentials import read_user_key, why_refused
-from admittance.runtime.nats.server_url import BadUrl, Login, ServerUrl, read_urls, shown
+from admittance.runtime.nats.server_url import BadUrl, Login, read_urls, shown
 from admittance.runtime.tasks import cancellation_kept
 from admittance.runtime.telemetry.logger import logger
 
@@ -108,11 +108,8 @@ async def open_connection(
     5 s.
     """
     nc, target = await _open(url, name, access, _check_server)
-    nc.options["allow_reconnect"] = True
-    nc._error_cb = _described(nc, target, on_error)
-    nc._disconnected_cb = on_lost
-    nc._reconnected_cb = on_back
-    if len(nc._server_pool) > 1:
+    nc.reconnect_from_now_on(_described(nc, target, on_error), on_lost, on_back)
+    if len(nc.server_pool) > 1:
         nc.options["ping_interval"] = CLUSTER_PING_SECONDS
         nc.options["max_outstanding_pings"] = CLUSTER_PINGS_UNANSWERED
     if access.has_login and is_open(nc):
@@ -128,7 +125,7 @@ WITHOUT_ACCOUNTS: Final = (
 
 def is_open(nc: Connection) -> bool:
     """Whether the server accepts clients without a login."""
-    info = nc._server_info
+    info = nc.server_info
     return not info.get("auth_required") and not info.get("tls_verify")
 
 
@@ -158,13 +155,16 @@ async def _open(
     failures: list[AdmittanceError] = []
     for number, server in enumerate(order):
         left = (deadline - clock.monotonic()) / (len(order) - number)
+        addresses = [server.address, *(one.address for one in order if one is not server)]
         target = _Target(shown(url), server.login or next(iter(logins.values()), None), access)
         for pause in (0.0, RELOAD_SECONDS):
             await asyncio.sleep(pause)
             nc = Connection(logins, access)
             try:
                 with cancellation_kept():
-                    await _connect(nc, server, name, access, min(CONNECT_SECONDS, max(0.5, left)))
+                    await _connect(
+                        nc, addresses, name, access, min(CONNECT_SECONDS, max(0.5, left))
+                    )
                     await check(nc, target)
             except AdmittanceError as error:
                 failure, final = error, True
@@ -174,7 +174,6 @@ async def _open(
                 nc.abandon()
                 raise
             else:
-                nc._setup_server_pool([one.address for one in order if one is not server])
                 return nc, target
             nc.abandon()
             if final:
@@ -186,23 +185,17 @@ async def _open(
 
 
 async def _connect(
-    nc: Connection, server: ServerUrl, name: str, access: ConnectionOptions, seconds: float
+    nc: Connection, addresses: Sequence[str], name: str, access: ConnectionOptions, seconds: float
 ) -> None:
     try:
         async with asyncio.timeout(seconds):
-            await nc.connect(
-                [server.address],
+            await nc.connect_once(
+                addresses,
                 name=name,
-                # Reconnecting is allowed after the first connection, then without limit; nats-py's
-                # default is to give up after 60 attempts.
-                allow_reconnect=False,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=cast(int, 0.2),
-                connect_timeout=cast(int, CONNECT_SECONDS),
+                connect_timeout=CONNECT_SECONDS,
                 ping_interval=PING_SECONDS,
                 max_outstanding_pings=PINGS_UNANSWERED,
                 pending_size=64 * 1024 * 1024,
-                error_cb=_ignore,
                 tls_handshake_first=access.tls_first,
                 inbox_prefix=read_user_key(access.creds).inbox if access.creds else "_INBOX",
             )
@@ -230,15 +223,11 @@ async def _check_nothing(_: Connection, __: _Target) -> None:
     """A check of the server that accepts every connected server."""
 
 
-async def _ignore(_: Exception) -> None:
-    """Ignores errors before the first connection: `open_connection` raises them."""
-
-
 def _failure(nc: Connection, target: _Target, error: BaseException) -> AdmittanceError:
     """The error to raise for a failed attempt to connect."""
     at = target.shown
     access = target.access
-    info = nc._server_info
+    info = nc.server_info
     if isinstance(error, ssl.SSLError):
         return AccessDenied(_tls_failure(target, error, demanded=bool(info.get("tls_verify"))))
     if info.get("tls_verify") and isinstance(error, OSError):
@@ -252,7 +241,7 @@ def _failure(nc: Connection, target: _Target, error: BaseException) -> Admittanc
         return NoServer(
             f"nothing listens at {at}: start `admit up`, or name your server with --nats URL"
         )
-    if isinstance(error, TimeoutError) and access.tls_first and _is_encrypted(nc):
+    if isinstance(error, TimeoutError) and access.tls_first and nc.is_encrypted:
         # The server sent its first message before the TLS handshake, so the client has lost that
         # message.
         return AccessDenied(_not_first(at))
@@ -276,7 +265,7 @@ def _is_login_refused(nc: Connection, error: BaseException) -> bool:
     """Whether the server has refused the first connection because of its login."""
     # A server may close the connection before the client reads the reason that the server sends.
     return _is_refusal(error) or (
-        bool(nc._server_info.get("auth_required"))
+        bool(nc.server_info.get("auth_required"))
         and isinstance(error, ConnectionError | nats.errors.UnexpectedEOF)
     )
 
@@ -287,11 +276,6 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, nats.errors.Error) and (
         "authorization" in text or "authentication" in text
     )
-
-
-def _is_encrypted(nc: Connection) -> bool:
-    writer = getattr(nc._transport, "_io_writer", None)
-    return writer is not None and writer.get_extra_info("ssl_object") is not None
 
 
 def _not_first(at: str) -> str:
@@ -400,7 +384,7 @@ async def _check_server(nc: Connection, target: _Target) -> None:
                 f"JetStream of {at} has no leader: fewer than half of its servers run, or they "
                 "are about to elect one"
             )
-        if clock.monotonic() >= deadline or not nc._server_info.get("jetstream"):
+        if clock.monotonic() >= deadline or not nc.server_info.get("jetstream"):
             raise missing
         await asyncio.sleep(0.1)
 

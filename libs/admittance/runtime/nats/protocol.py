@@ -23,7 +23,8 @@ LINE_END: Final = b"\r\n"
 
 class DirectParser(Parser):
     """Parses messages of subscriptions that have a handler, and leaves all else to nats-py.
-    ``handlers``: by the id of the subscription.
+    ``handlers``: by the id of the subscription. ``nc``: a client with the method ``report``, which
+    gets the exceptions of handlers.
     """
 
     def __init__(self, nc: Any, handlers: Mapping[int, Handler]) -> None:
@@ -83,7 +84,7 @@ class DirectParser(Parser):
             except Exception as error:
                 # An exception of a message handler here would end nats-py's reading task, and so
                 # the connection.
-                await self.nc._error_cb(error)
+                await self.nc.report(error)
             start = end + 2
         if start < size:
             await super().parse(data[start:])
