@@ -190,7 +190,6 @@ class Copies:
     """Copies of the tree in a temporary folder, one for each job."""
 
     def __init__(self, root: Path, folder: Path, count: int) -> None:
-        self._root = root
         self._free: SimpleQueue[Path] = SimpleQueue()
         for number in range(count):
             copy = folder / str(number) / "tree"
@@ -215,12 +214,13 @@ class Copies:
     def notices(self, mutant: Mutant) -> bool:
         """Whether a test fails with the change."""
         copy = self._free.get()
-        changed = copy / mutant.path
-        changed.write_text(changed_text(self._root, mutant))
+        module = copy / mutant.path
+        text = module.read_text()
+        module.write_text(changed_text(copy, mutant))
         try:
             return any(self._fails(copy, folder) for folder in tests_of(mutant.path))
         finally:
-            shutil.copy2(self._root / mutant.path, changed)
+            module.write_text(text)
             self._free.put(copy)
 
     def _fails(self, copy: Path, folder: str) -> bool:
