@@ -35,6 +35,13 @@ def test_an_edit_while_the_job_stops_takes_effect_after_the_stop() -> None:
     assert (tracked.phase, tracked.states, tracked.wait) == (Phase.PENDING, {"c1": "Pending"}, None)
 
 
+def test_a_preempted_job_loses_the_row_of_a_check_that_moved_to_a_flavor() -> None:
+    tracked = TrackedWorkload(Around(["c1", "c2"])).admitted().preempted()
+    assert tracked.states == {"c1": "Pending", "c2": "Pending"}
+    tracked.lists("c1", per_flavor={"spot": ("c2",)}).stopped()
+    assert (tracked.phase, tracked.states) == (Phase.PENDING, {"c1": "Pending"})
+
+
 def test_a_reserved_workload_withdraws_removed_and_requests_new_checks() -> None:
     tracked = TrackedWorkload(Around(["c1", "c2"])).assigned().verdict("c1", "Ready")
     before = row(tracked, "c1")

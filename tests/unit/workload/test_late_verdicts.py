@@ -180,6 +180,15 @@ def test_a_late_delay_restores_the_row_of_a_flavors_check() -> None:
     assert tracked.status.check_retry_counts == {"s1": 1, "s2": 1}
 
 
+def test_a_late_delay_of_a_flavors_check_outlasts_the_stop_of_the_job() -> None:
+    around = Around(["c1"])
+    around.per_flavor = SPOT
+    tracked = TrackedWorkload(around).admitted("spot").preempted()
+    tracked.verdict("s1", "Retry", 60, ago=1).stopped()
+    assert (tracked.phase, tracked.wait) == (Phase.BACKOFF, 60)
+    assert tracked.states == {"c1": "Pending", "s1": "Retry"}
+
+
 def test_a_flavors_check_does_not_disturb_a_reservation_on_another_flavor() -> None:
     around = Around()
     around.per_flavor = SPOT

@@ -25,7 +25,7 @@ from admittance.workload.check_rows import (
 )
 from admittance.workload.conditions import Type, find, is_true, put, without_condition
 from admittance.workload.moves.backoff import requeue_state_of
-from admittance.workload.phase import is_reserved, is_stopping
+from admittance.workload.phase import is_reserved
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
@@ -169,7 +169,7 @@ def without_reservation(
     )
     rows, counts = status.admission_checks, status.check_retry_counts
     required = required_now(workload, context)
-    if is_frozen(workload):
+    if is_in_retry(workload):
         queue = context.queues.cluster_queue(workload.metadata.namespace, head(workload).queue_name)
         named = context.queues.named_checks(queue) if queue else frozenset(row.name for row in rows)
         kept = frozen_rows(rows, counts, named, required, now=context.now)
@@ -192,15 +192,9 @@ def without_reservation(
     )
 
 
-def is_frozen(workload: StoredWorkload) -> bool:
-    """Whether a Retry ended the reservation or delays the workload, so that the check rows stay
-    until the wait ends (T20)."""
-    if any(row.state == "Retry" for row in workload.status.admission_checks):
-        return True
-    evicted = find(workload, Type.EVICTED)
-    return (
-        is_stopping(workload) and evicted is not None and evicted.reason == reasons.ADMISSION_CHECK
-    )
+def is_in_retry(workload: StoredWorkload) -> bool:
+    """Whether a check row is in Retry, so that all rows stay until its wait ends (T20)."""
+    return any(row.state == "Retry" for row in workload.status.admission_checks)
 
 
 def _may_come_back(
@@ -210,7 +204,7 @@ def _may_come_back(
     requeued = find(workload, Type.REQUEUED)
     if not spec.active:
         return False, reason
-    if any(row.state == "Retry" for row in workload.status.admission_checks):
+    if is_in_retry(workload):
         return False, reasons.ADMISSION_CHECK
     if (
         requeued is not None
