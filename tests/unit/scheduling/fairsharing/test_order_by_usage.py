@@ -540,6 +540,17 @@ def test_only_the_owner_writes_and_only_what_changed() -> None:
     assert scheduler.core.usages_to_write(now=scheduler.now, at_once=True) == []
 
 
+def test_the_scheduler_wakes_for_what_is_due_first_of_saving_and_comparing_usage() -> None:
+    scheduler = a_scheduler()
+    scheduler.submit("a1", "a", "3")
+    scheduler.settle()
+    assert scheduler.core.next_wake() == scheduler.now + timedelta(seconds=1)
+    assert scheduler.core.usages_to_write(now=scheduler.now, at_once=True)
+    wake = scheduler.core.next_wake()
+    assert wake is not None
+    assert timedelta(seconds=1) < wake - scheduler.now <= timedelta(minutes=5)
+
+
 def test_usage_of_running_workloads_is_stored_in_every_interval() -> None:
     scheduler = a_scheduler()
     scheduler.submit("a1", "a", "3")

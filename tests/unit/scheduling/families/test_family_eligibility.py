@@ -119,6 +119,15 @@ def test_a_variant_that_the_queue_does_not_have_is_not_tried() -> None:
     assert scheduler.settle() == ["a-worst"]
 
 
+def test_a_change_in_a_family_wakes_no_variant_with_a_problem_of_its_own() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.families(namespaceSelector={"matchLabels": {"team": "other"}})
+    scheduler.family("a")
+    assert scheduler.settle() == []
+    scheduler.change("a", conditions={"Requeued": (True, "BackoffFinished")})
+    assert not scheduler.core.has_work()
+
+
 def test_several_variants_may_hold_reservations() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")

@@ -160,6 +160,15 @@ def test_a_separated_preemptor_is_refused_and_waits() -> None:
     assert "ns/borrower 3 times" in why.message
 
 
+def test_a_workload_behind_a_blocked_preemptor_has_its_turn() -> None:
+    cores = a_pair()
+    cores.settle()
+    cores.restart()
+    cores.submit("behind", "a", "0")
+    cores.settle()
+    assert cores.phases("owner", "behind") == ["Pending", "Admitted"]
+
+
 def test_the_third_preemption_has_a_warning() -> None:
     cores = a_pair()
     said = [one for one in cores.decided if isinstance(one, facts.Preempted)]
