@@ -8,7 +8,7 @@ from typing import IO, Final
 
 import msgspec
 
-from admittance.backup.archive import Archive, StreamContents, check
+from admittance.backup.archive import SKIPPED_MAX, Archive, StreamContents, check
 from admittance.backup.s2 import Corrupt
 from admittance.backup.snapshot_reader import read_snapshot
 from admittance.backup.taking import REPLACED
@@ -20,7 +20,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS
-from admittance.runtime.errors import AccessDenied, AdmittanceError
+from admittance.runtime.errors import AccessDenied, AdmittanceError, SetupError
 from admittance.runtime.nats_server import snapshots
 from admittance.runtime.process.progress import Steps
 
@@ -44,7 +44,7 @@ LOST_MAX: Final = 100_000
 """How many revisions of objects the lost deployment may have given after the backup: the restored
 deployment does not give these revisions again. A runner that survived knows its runs by these
 revisions, and would take the new admission of a workload for a run that has ended. Skipping these
-revisions takes 2 to 3 s.
+revisions takes about a second.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -117,6 +117,8 @@ async def _restore_stream(
     last = await snapshots.restore_snapshot(
         bus, stream.config, stream.state, parts, replicas=replicas
     )
+    if stream.end - last > SKIPPED_MAX:
+        raise SetupError(f"its snapshot ends at {last:,}, and the backup at {stream.end:,}")
     steps.begin(f"{stream.name}, what came later")
     later: list[tuple[int, Outgoing]] = []
     for one in archive.since(stream):

@@ -17,7 +17,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.streams import KV_LOG
-from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.nats.connection import Connection
 from admittance.runtime.nats_server import snapshots
 from support.servers import TestServer
@@ -69,6 +69,21 @@ async def test_keys_written_after_a_snapshot_keep_value_and_revision(
     found = {one.key: (one.value, one.revision) for one in await read_all(new, "workload.>")}
     assert found == expected
     assert len(found) == COUNT
+
+
+async def test_long_gaps_of_sequences_are_filled_beside_short_ones(
+    two: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "FILLED_AT_ONCE", 10)
+    bus = two[0]
+    places = [1, 2, 4, 9, *range(10, 35), 60, 61, 100]
+    messages = [(place, put_message(f"w.n{place}", b"x", expected=None)) for place in places]
+    assert await snapshots.publish_at_sequences(bus, KV_LOG, 0, messages, 123) == 123
+    assert [one.revision for one in await read_all(bus, "w.>")] == places
+    assert await snapshots.last_sequence(bus, KV_LOG) == 123
+    await bus.publish(put_message("w.other", b"x", expected=None))
+    with pytest.raises(SetupError, match="another program writes to stream KV_admittance"):
+        await snapshots.publish_at_sequences(bus, KV_LOG, 123, [], 150)
 
 
 async def test_no_key_is_lost_while_a_writer_never_rests(two: tuple[Bus, Bus]) -> None:

@@ -123,8 +123,15 @@ def test_long_attributes_of_a_member_are_not_read() -> None:
                 ("parts", 10**12, "KV_admittance/2 is missing"),
                 ("since", 2, "KV_admittance/since/1 is missing"),
                 ("end", 7, "its end is at 7, its last message at 8"),
-                ("end", 10**15, "its end is at 1,000,000,000,000,000, its last message at 8"),
+                ("end", 10**15, "999,999,999,999,992 of its sequences are missing, at most"),
             ]
+        ),
+        (
+            a_backup(
+                stream=replace(STREAM, end=4_000_000),
+                later=[replace(LATER[0], sequence=place) for place in (2_000_000, 4_000_000)],
+            ),
+            "KV_admittance: 3,999,991 of its sequences are missing, at most 3,000,000 are filled",
         ),
         *(
             (a_backup(later=[replace(LATER[0], **{key: value})]), f"KV_admittance: {why}")
@@ -134,7 +141,7 @@ def test_long_attributes_of_a_member_are_not_read() -> None:
                 ("subject", "$KV.admittance.a b", "a message cannot be read"),
                 ("headers", {"A": "b\r\nPUB x 0"}, "a message cannot be read"),
                 ("sequence", 7, "message 7 does not belong to it"),
-                ("sequence", 10**15, "999,999,999,999,993 sequences are missing after 7"),
+                ("sequence", 10**15, "its end is at 9, its last message at 1,000,000,000,000,000"),
             ]
         ),
     ],

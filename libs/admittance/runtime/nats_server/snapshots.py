@@ -194,6 +194,11 @@ def _failure(name: str, answer: bytes) -> Exception:
     return found if type(found) is not Refused else SetupError(f"stream {name}: {why}")
 
 
+FILLED_AT_ONCE: Final = 2_000
+"""How many probes are sent for one acknowledgement: the server drops messages of which more than
+10,000 wait. So 300,000 take 2 s, and with an acknowledgement for each 6 s."""
+
+
 async def publish_at_sequences(
     bus: Bus, stream: str, last: int, messages: Sequence[tuple[int, Outgoing]], end: int
 ) -> int:
@@ -203,22 +208,44 @@ async def publish_at_sequences(
     """
     wanted: list[Outgoing] = []
     filler = Outgoing(subjects.PROBES[stream], b"")
-    begun = last
     for sequence, message in messages:
-        wanted += [filler] * (sequence - last - 1)
+        if max(len(wanted), sequence - last - len(wanted)) > FILLED_AT_ONCE:
+            last = await _fill(bus, stream, await _store(bus, stream, last, wanted), sequence - 1)
+            wanted = []
+        wanted += [filler] * (sequence - last - len(wanted) - 1)
         wanted.append(message)
-        last = sequence
-    wanted += [filler] * (end - last)
+    return await _fill(bus, stream, await _store(bus, stream, last, wanted), end)
+
+
+async def _store(bus: Bus, stream: str, last: int, wanted: Sequence[Outgoing]) -> int:
+    """Stores the messages after the sequence ``last``; returns the new last sequence."""
     outcomes = await bus.publish_all(wanted, timeout=10.0 + len(wanted) / 1000)
-    for place, outcome in enumerate(outcomes, begun + 1):
+    for place, outcome in enumerate(outcomes, last + 1):
         if isinstance(outcome, Refused):
             raise outcome
         if outcome != place:
-            raise SetupError(
-                f"another program writes to stream {stream}: stop all services, and restore into "
-                "an empty server"
-            )
-    return begun + len(wanted)
+            raise _written_by_others(stream)
+    return last + len(wanted)
+
+
+async def _fill(bus: Bus, stream: str, last: int, end: int) -> int:
+    """Stores probes after the sequence ``last`` up to ``end``; returns the new last sequence."""
+    subject = subjects.PROBES[stream]
+    while last < end:
+        count = min(end - last, FILLED_AT_ONCE)
+        await bus.publish_unacknowledged(*[(subject, b"")] * (count - 1))
+        found = await bus.publish(Outgoing(subject, b""))
+        if not last < found <= last + count:
+            raise _written_by_others(stream)
+        last = found
+    return last
+
+
+def _written_by_others(stream: str) -> SetupError:
+    return SetupError(
+        f"another program writes to stream {stream}: stop all services, and restore into an empty "
+        "server"
+    )
 
 
 class Position(msgspec.Struct, frozen=True):
