@@ -33,7 +33,6 @@ async def events(
     -o wide adds the sequence on the log; -o json prints one line of JSON per event.
     """
     from admittance.cli.show.event_lines import FactEffects
-    from admittance.cli.show.log_entries import RemovedEvents, VariantNames, entries
     from admittance.runtime import clock
 
     moment = None if since is None else times.moment_of(since, "--since", clock.now())
@@ -41,11 +40,18 @@ async def events(
     async with link(call) as bus:
         shown = 0
         effects = FactEffects()
-        removed = RemovedEvents()
-        variants = (
-            VariantNames(bus, call.namespace, workload) if workload and not all_namespaces else None
+        removed = requests.history.RemovedEvents()
+        variants = None
+        if workload and not all_namespaces:
+            variants = requests.history.VariantNames(bus, call.namespace, workload)
+        found = requests.history.facts_about(
+            *(bus, namespace, workload),
+            since=moment,
+            follow=follow,
+            also=variants.names if variants is not None else requests.history.no_names,
+            on_away=lambda error: output.warn(str(error)),
+            on_removed=removed.note,
         )
-        found = entries(bus, namespace, workload, moment, variants, removed, follow=follow)
         async for entry in found:
             if not shown and workload and removed.are_before(entry):
                 output.note(f"events {removed.text()}")

@@ -22,6 +22,7 @@ import pytest_asyncio
 from admittance.cli.doctor import consumers
 from admittance.cli.doctor.examination import Options, examine
 from admittance.client.requests.link import Link
+from admittance.doctor import consumer_progress
 from admittance.doctor.finding import NOTE, OK, WRONG
 from admittance.events import subjects
 from admittance.events.requests import HealthReply, TimersReply
@@ -210,7 +211,8 @@ async def _faults(bus: Bus, folder: Path, patch: pytest.MonkeyPatch) -> AsyncIte
         await bus.api(f"CONSUMER.CREATE.{subjects.STREAM}.{CONSUMER}", asked)
         stack.push_async_callback(bus.api, f"CONSUMER.DELETE.{subjects.STREAM}.{CONSUMER}")
         await bus.publish(Outgoing("admit.workload.submitted.ns.w", b"{}"))
-        patch.setattr(consumers, "STUCK_SECONDS", 0.0)
+        for module in (consumers, consumer_progress):
+            patch.setattr(module, "STUCK_SECONDS", 0.0)
         # Services that answer with a fault.
         minute = timedelta(seconds=59)
         await stack.enter_async_context(

@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from admittance.api.meta import ObjectMeta
 from admittance.client import kinds
 from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, RequestFailed
-from admittance.client.requests.families import refuse_variant
+from admittance.client.requests.families import (
+    is_parent,
+    refuse_variant,
+    rules_for,
+    tags_of,
+)
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import find, lookup, not_found
-from admittance.events import reasons
+from admittance.client.times import stamp
+from admittance.events import codec, reasons
 from admittance.events.names import plain, token
 from admittance.events.requests import Events, EventsReply, LogEntry, Logs, LogsReply
 from admittance.events.subjects import USER_FACTS
 from admittance.runtime import clock
 from admittance.workload.conditions import Type
 from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, head
 
 PAGE: Final = 500
 GATHER_SECONDS: Final = 0.05
@@ -143,6 +150,87 @@ async def facts_of(
                 return
     if await lookup(link, kinds.WORKLOAD.object_key(namespace, workload)) is None:
         raise await not_found(link, kinds.WORKLOAD, workload, namespace)
+
+
+class VariantNames:
+    """The names of a parent's variants; their events belong to the parent. ``tags``: variant by
+    workload name; empty if the workload is not a parent."""
+
+    def __init__(self, link: Link, namespace: str, workload: str) -> None:
+        self._link = link
+        self._namespace = namespace
+        self._workload = workload
+        self.tags: dict[str, str] = {}
+
+    async def names(self) -> tuple[str, ...]:
+        """The names of the workload and its variants known now, including variants deleted since
+        the last call.
+        """
+        key = kinds.WORKLOAD.object_key(self._namespace, self._workload)
+        found = await lookup(self._link, key)
+        if found is not None:
+            parent = found.workload()
+            spec = head(parent)
+            if is_parent(parent):
+                rules = await rules_for(self._link, self._namespace, spec.queue_name)
+                self.tags |= tags_of(parent, rules)
+            elif spec.variant:
+                self.tags[self._workload] = spec.variant
+        return tuple(self.tags)
+
+
+def history_of(
+    link: Link, namespace: str, name: str, variants: VariantNames
+) -> AsyncGenerator[LogEntry]:
+    """All entries of the log about the workload and its variants, oldest first, also those about
+    earlier workloads of the same name."""
+    return facts_about(link, namespace, name, follow=False, also=variants.names)
+
+
+ROUNDED: Final = timedelta(milliseconds=1)
+"""The timestamp of a message on the log and the time that a workload keeps of the same message
+differ by less than this, because of rounding.
+"""
+
+
+def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
+    """Whether the entry of the log is about this workload or one of its variants, and not about an
+    earlier workload of the same name.
+    """
+    try:
+        fact = codec.decode(entry.subject, bytes(entry.data))
+    except codec.Undecodable:
+        fact = None
+    if fact is not None and fact.uid and fact.name == meta.name:
+        return fact.uid == meta.uid
+    # A submission may have no uid, so its time is compared with the creation time of the workload,
+    # which is the time when the submission was stored.
+    created = meta.creation_timestamp
+    return created is None or entry.time >= created - ROUNDED
+
+
+class RemovedEvents:
+    """Which events were removed from the log to keep it small. ``until``: those from before this
+    time; None: none were, or that is not known yet."""
+
+    def __init__(self) -> None:
+        self.until: datetime | None = None
+
+    def note(self, until: datetime) -> None:
+        """Records that the events from before this time were removed."""
+        self.until = until
+
+    def are_before(self, first: LogEntry) -> bool:
+        """Whether events of a workload may be missing before the first one that is left."""
+        submitted = "submitted" in first.subject.split(".")[2:4]
+        return self.until is not None and not submitted
+
+    def text(self) -> str:
+        """The rest of a sentence about the events."""
+        return (
+            f"from before {stamp(self.until)} were removed to keep the log below ADMIT_LOG_BYTES; "
+            "`admit usage` has their sums"
+        )
 
 
 async def _notify_of_facts(

@@ -9,9 +9,8 @@ from typing import Any, Final
 from admittance.api.problems import ManifestError
 from admittance.api.queues import ClusterQueue
 from admittance.cli.show import capacity_requests, lists, pools, sections, tables, variants
-from admittance.cli.show.event_lines import EventLine
+from admittance.cli.show.event_lines import EventLine, FactEffects, is_bookkeeping, line_of
 from admittance.cli.show.explanations import explained, preempted
-from admittance.cli.show.log_entries import recent
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo
@@ -21,6 +20,7 @@ from admittance.client import kinds
 from admittance.client.requests.capacity import of_family, silent_classes
 from admittance.client.requests.explanation import answer_of_runner, corrected
 from admittance.client.requests.families import Family, family_of, is_parent, is_variant, parent_of
+from admittance.client.requests.history import VariantNames, history_of, is_of
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, find
 from admittance.events.requests import NodeStatus, QueueStatus
@@ -73,10 +73,22 @@ async def _because(bus: Link, found: BucketObject, now: datetime) -> tuple[str, 
 
 async def _events(bus: Link, found: BucketObject) -> Sequence[EventLine] | None:
     try:
-        return await recent(bus, found, LAST_EVENTS)
+        return await _recent(bus, found, LAST_EVENTS)
     except AnswerIsNo as error:
         output.warn(f"no events: {error}")
         return None
+
+
+async def _recent(bus: Link, found: BucketObject, count: int) -> list[EventLine]:
+    """The last ``count`` events of one workload, oldest first; for a parent including its variants.
+    Events of an earlier workload of the same name are left out."""
+    variants = VariantNames(bus, found.namespace, found.name)
+    meta = found.workload().metadata
+    said = history_of(bus, found.namespace, found.name, variants)
+    told = [entry async for entry in said if not is_bookkeeping(entry)]
+    effects = FactEffects()
+    own = [entry for entry in told if is_of(entry, meta)]
+    return [line_of(entry, variants.tags, effects) for entry in own][-count:]
 
 
 def _show_workload(

@@ -34,12 +34,12 @@ async def trace(call: Call, name: str) -> None:
     The tree is made from the log: the spans are those that the telemetry service exports. -o wide
     cuts nothing and adds the ids of spans; -o json prints the spans.
     """
-    from admittance.cli.show.log_entries import VariantNames, history
     from admittance.cli.trace.tree import tree_of
 
     async with link(call) as bus:
-        variants = VariantNames(bus, call.namespace, name)
-        entries = [one async for one in history(bus, call.namespace, name, variants)]
+        variants = requests.history.VariantNames(bus, call.namespace, name)
+        history = requests.history.history_of(bus, call.namespace, name, variants)
+        entries = [one async for one in history]
         key = kinds.WORKLOAD.object_key(call.namespace, name)
         known = await requests.objects.lookup(bus, key)
     spans = newest_trace(entries, call.namespace, name)
