@@ -51,7 +51,7 @@ async def delete(call: Call, kind: str | None, names: Sequence[str], stored: Seq
     if stored:
         if kind is not None:
             raise BadInput(f'--stored KEY stands alone; "{kind}" is one word too many')
-        return await _each(call, stored, _delete_key)
+        return await _each(call, stored, _delete_stored)
     if kind is None:
         raise BadInput("which object? write KIND NAME, or --stored KEY")
     return await _each(call, targets_of(kind, names), _delete_target)
@@ -89,6 +89,11 @@ async def _delete_target(bus: Link, target: tuple[kinds.Kind, str]) -> None:
         await _delete_runner(bus, name)
     else:
         await _delete_object(bus, kind, name)
+
+
+async def _delete_stored(bus: Link, key: str) -> None:
+    await _delete_key(bus, key)
+    output.outcome(key, "deleted")
 
 
 async def _delete_key(bus: Link, key: str) -> None:
