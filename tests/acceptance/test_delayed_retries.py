@@ -97,10 +97,10 @@ def test_a_delay_of_five_seconds_lasts_five_seconds() -> None:
     assert cores.phase("w") == "Backoff"
     cycle = cores.stored("w").status.admission_cycle
     cores.now += timedelta(seconds=0.1)
-    cores._set_timers()
-    due = cores._next_due()
+    cores.set_timers()
+    due = cores.next_timer()
     assert due is not None
-    cores._ring(due)
+    cores.fire(due)
     assert cores.phase("w") == "Pending"
     assert cores.reason("w", "Requeued") == "True: BackoffFinished"
     assert cores.stored("w").status.admission_cycle == cycle + 1
@@ -574,11 +574,11 @@ def test_the_longest_delay_is_a_week_by_default() -> None:
 def test_a_workload_deleted_during_its_wait_leaves_no_state() -> None:
     cores = a_reserved("c1")
     cores.judge("w", "c1", "Retry", after=1000)
-    assert cores.schedules("w") == {"requeue"}
+    assert cores.scheduled("w") == {"requeue"}
     cores.publish(facts.Deleted, "w")
     cores.go()
     assert not cores.has("w")
-    assert cores.schedules("w") == set()
+    assert cores.scheduled("w") == set()
     cores.submit("w", "cq", "8")
     cores.go()
     assert (cores.phase("w"), cores.counts("w")) == ("QuotaReserved", {"c1": 0})
@@ -592,7 +592,7 @@ def test_a_restart_during_a_delay_does_not_change_the_delay() -> None:
     cores.judge("w", "c1", "Retry", after=60)
     cores.at(30)
     before = encode(cores.stored("w"))
-    cores.restart_all()
+    cores.restart()
     cores.go()
     assert encode(cores.stored("w")) == before
     cores.at(59.9)
@@ -606,7 +606,7 @@ def test_a_wait_that_ended_during_downtime_ends_at_once_and_counts_once() -> Non
     cores = a_reserved("c1")
     cores.judge("w", "c1", "Retry", after=60)
     cores.now += timedelta(seconds=600)
-    cores.restart_all()
+    cores.restart()
     cores.go()
     assert (cores.phase("w"), cores.counts("w")) == ("QuotaReserved", {"c1": 1})
     # The bus says it once more.

@@ -19,8 +19,8 @@ WORSE = "j-variant-on-demand"
 def switch(cores: FamilyCores, *, on: bool = False) -> None:
     """All start anew with the gate like that."""
     configuration = Configuration(feature_gates={"ConcurrentAdmission": on})
-    cores.config, cores._limits = config_of(configuration), limits_of(configuration)
-    cores.restart_all()
+    cores.config, cores.limits = config_of(configuration), limits_of(configuration)
+    cores.restart()
     cores.go()
 
 

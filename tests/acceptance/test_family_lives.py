@@ -84,7 +84,7 @@ class Chance:
             changed = {name: rng.choice((0, 2, 4, 8)) for name in self.flavors}
             cores.offer(changed, checks=self.checks)
         elif kind == "restart":
-            cores.restart_all()
+            cores.restart()
         elif kind == "policy":
             cores.policy(rng.choice(("UpgradeOnly", "NoMigration")), explicit=self.explicit)
         elif kind == "hold":

@@ -46,11 +46,11 @@ def test_a_parent_is_in_no_queue_and_counts_once() -> None:
     cores.advance(3600)
     assert cores.phase("j") == "Pending"
     assert "j" not in cores.considered()
-    reply = cores.core.queues(Queues())
+    reply = cores.scheduler.queues(Queues())
     (queue,), (local,) = reply.cluster_queues, reply.local_queues
     assert (queue.pending, local.pending) == (1, 1)
     assert (queue.reserving, queue.admitted) == (3, 3), "the workloads of before"
-    pending = cores.core.pending(PendingQuery())
+    pending = cores.scheduler.pending(PendingQuery())
     assert pending.total == 1
     assert [row.name for row in pending.rows] == ["j"]
 
@@ -106,7 +106,7 @@ def test_a_parent_has_the_variants_that_its_queue_says(
         assert PARENT_VARIANT not in one.metadata.annotations
     cores.advance(5)
     before = {name: encode(one) for name, one in cores.variants().items()}
-    cores.restart_all()
+    cores.restart()
     cores.advance(3600)
     assert {name: encode(one) for name, one in cores.variants().items()} == before
 
@@ -306,7 +306,7 @@ def test_with_the_gate_off_workloads_are_regular_and_apply_warns() -> None:
     cores.job()
     cores.job("k")
     assert [head(cores.stored(name)).role for name in ("j", "k")] == ["regular", "regular"]
-    assert not cores.families
+    assert not cores.family_watch
     assert (cores.on("j"), cores.on("k"), cores.used()) == ("reservation", "on-demand", "4/4")
     queue = accept(a_queue(policy())).manifest
     (planned,) = planned_writes(cores.controller.objects, [queue], now=cores.now)
@@ -747,13 +747,13 @@ def test_a_family_counts_as_one() -> None:
     cores = cores_with_families(ONE, foreign=FULL)
     cores.job()
     cores.advance(60)
-    reply = cores.core.queues(Queues())
+    reply = cores.scheduler.queues(Queues())
     (queue,), (local,) = reply.cluster_queues, reply.local_queues
     assert (queue.pending, queue.reserving, queue.admitted) == (1, 3, 3)
     assert (local.pending, local.reserving, local.admitted) == (1, 3, 3)
     since = len(cores.revisions)
     cores.done("s1")
-    reply = cores.core.queues(Queues())
+    reply = cores.scheduler.queues(Queues())
     (queue,), (local,) = reply.cluster_queues, reply.local_queues
     assert (queue.pending, queue.reserving, queue.admitted) == (0, 3, 3)
     assert (local.pending, local.reserving, local.admitted) == (0, 3, 3)
@@ -766,12 +766,12 @@ def test_a_family_with_several_reservations_counts_as_one_pending_job() -> None:
     cores = cores_with_families(ONE, checks=checks)
     cores.job()
     assert cores.reserved() == "reservation on-demand spot"
-    reply = cores.core.queues(Queues())
+    reply = cores.scheduler.queues(Queues())
     for row in (*reply.cluster_queues, *reply.local_queues):
         assert (row.pending, row.reserving, row.admitted) == (1, 0, 0)
     cores.judge("j-variant-spot", "check-spot", "Ready")
     assert cores.reserved() == "reservation on-demand"
-    reply = cores.core.queues(Queues())
+    reply = cores.scheduler.queues(Queues())
     for row in (*reply.cluster_queues, *reply.local_queues):
         assert (row.pending, row.reserving, row.admitted) == (0, 1, 1)
 
@@ -807,7 +807,7 @@ def pods_of(count: int, least: int) -> dict[str, Any]:
 def families_of(cores: FamilyCores, tags: list[str]) -> list[str]:
     """The workloads that wait, in order: families by their parent's name. Siblings stand side by
     side, in the order of their tags."""
-    order = [member.key[1] for member in in_order(cores.core._state.queues["cq"])]
+    order = [member.key[1] for member in in_order(cores.scheduler._state.queues["cq"])]
     found: list[str] = []
     while order:
         name, middle, _ = order[0].partition("-variant-")

@@ -269,7 +269,8 @@ def fair() -> FamilyCores:
 
 
 def share(cores: FamilyCores) -> int | None:
-    (status,) = cores.core.queues(Queues(cluster_queue="cq", local_queues=False)).cluster_queues
+    query = Queues(cluster_queue="cq", local_queues=False)
+    (status,) = cores.scheduler.queues(query).cluster_queues
     return status.weighted_share
 
 

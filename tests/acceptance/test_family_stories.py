@@ -241,7 +241,7 @@ def test_the_fallback_comes_after_its_delay(begin: Begin) -> None:
         assert cores.row() == Row("", "reservation", 0, 0, "4/0")
         assert cores.why() == {"reservation": "race", "on-demand": "createDelay"}
         assert cores.phase("j") == "Pending"
-        assert cores.timers("j") == {"family": NOON + timedelta(seconds=7200)}
+        assert cores.waits_for("j") == {"family": NOON + timedelta(seconds=7200)}
     assert "j-variant-on-demand" not in cores.considered()
     before = cores.attempts()
     cores.at(7200)

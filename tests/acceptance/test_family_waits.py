@@ -36,7 +36,7 @@ def requeue_at(cores: FamilyCores, name: str = "j") -> datetime | None:
 
 
 def explained(cores: FamilyCores) -> ExplainReply:
-    return cores.core.explain(cores.namespace, "j", now=cores.now)
+    return cores.scheduler.explain(cores.namespace, "j", now=cores.now)
 
 
 def test_a_family_waits_until_the_first_of_its_variants_competes() -> None:
@@ -76,7 +76,7 @@ def test_explain_describe_and_the_stored_parent_show_the_same_wait() -> None:
     variants = [cores.stored(name) for name in (BETTER, WORSE)]
     shown = sections.next_attempt(parent, cores.now, variants)
     assert shown == "2026-01-01T12:05:00Z (in 5m, set by variant on-demand)"
-    (row,) = cores.core.pending(PendingQuery(limit=10)).rows
+    (row,) = cores.scheduler.pending(PendingQuery(limit=10)).rows
     assert (row.name, row.reason, row.message) == ("j", "Backoff", reply.message)
 
 

@@ -60,10 +60,10 @@ def steps(cores: TimedCores, delay: int | None, *, admitted: bool) -> Iterator[s
     cores.stop("w")
     yield "released"
     cores.now += timedelta(seconds=5)
-    cores._set_timers()
-    due = cores._next_due()
+    cores.set_timers()
+    due = cores.next_timer()
     if due is not None and due.want.at <= cores.now:
-        cores._ring(due)
+        cores.fire(due)
     yield "woken"
     decisions = cores.cycle(apply=False, later=0)
     yield "decided anew"
@@ -214,7 +214,7 @@ class Chaos:
         self.cores.check(self.random.choice(CHECKS), preemptionPolicy=policy)
 
     def decide(self) -> None:
-        if self.cores.core.has_work():
+        if self.cores.scheduler.has_work():
             self.undecided += self.cores.cycle(apply=False, later=0)
 
     def write(self) -> None:
@@ -225,11 +225,11 @@ class Chaos:
         """Due timers are applied at once; the scheduler and its decisions lag behind."""
         cores = self.cores
         cores.now += timedelta(seconds=self.random.choice((1, 5, 7, 20, 60)))
-        cores.core.wake(now=cores.now)
-        cores._set_timers()
-        due = cores._next_due()
+        cores.scheduler.wake(now=cores.now)
+        cores.set_timers()
+        due = cores.next_timer()
         if due is not None and due.want.at <= cores.now:
-            cores._ring(due)
+            cores.fire(due)
 
     def stop(self) -> None:
         if self.cores.phase("w") in ("Evicting", "Rejected", "Deactivated"):

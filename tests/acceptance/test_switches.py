@@ -208,7 +208,7 @@ def test_no_quota_is_reserved_while_admitted_pods_are_not_ready(
     cores.advance(10)
     assert cores.phases("a", "b") == ["Admitted", "Pending"]
     assert cores.reason("b", "QuotaReserved") == "False: WaitingForPodsReady"
-    told = cores.core.explain("ns", "b", now=cores.now)
+    told = cores.scheduler.explain("ns", "b", now=cores.now)
     assert (told.reason, told.outlook and told.outlook.outcome) == (
         "WaitingForPodsReady", "Hindered",
     )  # fmt: skip
@@ -238,7 +238,7 @@ def test_of_many_that_fit_one_starts_at_a_time_over_all_queues() -> None:
     cores.submit("late", "apart", "1")
     cores.go()
     assert cores.phase("late") == "Pending"
-    cores.restart_all()
+    cores.restart()
     cores.go()
     assert cores.phase("late") == "Pending"
     cores.ready("w-0")
@@ -434,7 +434,7 @@ def test_a_deactivated_workload_has_no_timer() -> None:
     cores.publish(facts.Deactivated, "w")
     assert cores.phase("w") == "Deactivated"
     assert cores.stored("w").status.requeue_state is None
-    assert not cores.schedules("w")
+    assert not cores.scheduled("w")
     cores.advance(86_400)
     assert cores.phase("w") == "Deactivated"
 
@@ -477,7 +477,7 @@ def test_deactivated_and_finished_workloads_stay_so_after_a_restart(ended: str) 
     cores = submitted(cores_with_queue())
     cores.publish(facts.Deactivated if ended == "deactivated" else facts.Finished, "w")
     cores.go()
-    cores.restart_all()
+    cores.restart()
     cores.go()
     cores.advance(86_400)
     assert cores.phase("w") == ("Deactivated" if ended == "deactivated" else "Finished")

@@ -212,7 +212,7 @@ def test_one_rejection_is_the_end_of_it(others: tuple[str, ...]) -> None:
     assert "never" in said.message
     cores.advance(8 * 86_400)
     assert cores.phase("w") == "Rejected"
-    assert not cores.timers("w")
+    assert not cores.waits_for("w")
     assert cores.starts("w") == 0
     assert cores.reason("w", "DeactivationTarget") == ""
 

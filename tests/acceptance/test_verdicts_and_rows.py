@@ -244,7 +244,7 @@ def test_a_rejection_during_an_eviction_is_not_lost() -> None:
         cores.stop("w")
         cores.advance(3600)
         assert (cores.phase("w"), cores.starts("w")) == ("Rejected", 1)
-        assert not cores.timers("w")
+        assert not cores.waits_for("w")
 
 
 @scenario("A22")
@@ -286,7 +286,7 @@ def test_a_stale_or_foreign_verdict_changes_nothing(said: dict[str, Any]) -> Non
     cores.publish(facts.Activated, "w")
     cores.go()
     assert cores.phase("w") == "QuotaReserved"
-    before, timers = encode(cores.stored("w")), cores.timers("w")
+    before, timers = encode(cores.stored("w")), cores.waits_for("w")
     more = dict(said)
     outcome = cores.answer("w", more.pop("check", "c1"), more.pop("state"), **more)
     assert outcome is not None
@@ -295,7 +295,7 @@ def test_a_stale_or_foreign_verdict_changes_nothing(said: dict[str, Any]) -> Non
     assert outcome.message
     cores.go()
     assert encode(cores.stored("w")) == before
-    assert cores.timers("w") == timers
+    assert cores.waits_for("w") == timers
     for check in ("c1", "c2"):
         cores.judge("w", check, "Ready")
     assert cores.phase("w") == "Admitted"

@@ -147,9 +147,9 @@ def act(cores: SteppedCores, what: str, rest: tuple[Any, ...]) -> None:
                 cores.cycle()
         case "lose":
             for decision in cores.cycle(apply=False):
-                cores.core.forget(decision.namespace, decision.name, decision.revision)
+                cores.scheduler.forget(decision.namespace, decision.name, decision.revision)
         case "restart":
-            cores.restart()
+            cores.restart_scheduler()
         case _:
             edit(cores, what, rest)
 
@@ -171,9 +171,9 @@ def counted(cores: SteppedCores) -> dict[tuple[str, str], int]:
 def check(cores: SteppedCores) -> None:
     """Where nothing is on its way, every queue counts what is written and every cohort what
     overflows out of its children."""
-    if any(domain.in_flight for domain in cores.core._state.domains.values()):
+    if any(domain.in_flight for domain in cores.scheduler._state.domains.values()):
         return
-    tree = cores.core.catalog.tree
+    tree = cores.scheduler.catalog.tree
     written = counted(cores)
     for name, node in tree.queues.items():
         for (flavor, _), cell in node.cells.items():

@@ -115,17 +115,17 @@ class HandOver(RuleBasedStateMachine):
     @rule()
     def not_taken_by_the_log(self) -> None:
         lost = self.under_way.pop()
-        self.cores.core.forget(lost.namespace, lost.name, lost.revision)
+        self.cores.scheduler.forget(lost.namespace, lost.name, lost.revision)
 
     @precondition(lambda self: self.under_way)
     @rule()
     def the_domain_is_lost(self) -> None:
         """All messages under way arrive before the barrier of the new leader."""
-        for domain in self.cores.core.owned():
-            self.cores.core.disown(domain)
+        for domain in self.cores.scheduler.owned():
+            self.cores.scheduler.disown(domain)
         self._arrive_all()
-        for domain in self.cores.core.domains():
-            self.cores.core.own(domain)
+        for domain in self.cores.scheduler.domains():
+            self.cores.scheduler.own(domain)
 
     @rule(name=st.sampled_from(NAMES))
     def stops(self, name: str) -> None:
@@ -161,8 +161,8 @@ class HandOver(RuleBasedStateMachine):
             free = reference_quota.available(
                 name,
                 ("default", "cpu"),
-                self.cores.core.catalog.cluster_queues,
-                self.cores.core.catalog.cohorts,
+                self.cores.scheduler.catalog.cluster_queues,
+                self.cores.scheduler.catalog.cohorts,
                 self._written(plans=False),
             )
             assert free >= 0, f"{name} is over by {-free}"
@@ -171,7 +171,7 @@ class HandOver(RuleBasedStateMachine):
     def with_nothing_on_its_way_the_picture_is_what_is_written(self) -> None:
         if not hasattr(self, "cores") or self.under_way:
             return
-        world = self.cores.core._state
+        world = self.cores.scheduler._state
         assert not world.handovers
         assert not [member.key for member in world.workloads.values() if member.in_flight]
         written = self._written()
@@ -196,7 +196,7 @@ class HandOver(RuleBasedStateMachine):
                     self.cores.stop(name)
                 else:
                     self.cores.finish(name)
-            if not self.under_way and not running and not self.cores.core.has_work():
+            if not self.under_way and not running and not self.cores.scheduler.has_work():
                 break
         else:
             raise AssertionError("it does not come to rest")

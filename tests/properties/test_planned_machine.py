@@ -136,7 +136,7 @@ class Planned(RuleBasedStateMachine):
     @rule()
     def not_taken_by_the_log(self) -> None:
         lost = self.under_way.pop()
-        self.cores.core.forget(lost.namespace, lost.name, lost.revision)
+        self.cores.scheduler.forget(lost.namespace, lost.name, lost.revision)
 
     @rule()
     def another_leader_takes_over(self) -> None:
@@ -144,7 +144,7 @@ class Planned(RuleBasedStateMachine):
         if self.under_way:
             self.under_way.pop()
         self._arrive_all()
-        self.cores.restart()
+        self.cores.restart_scheduler()
 
     @rule(name=st.sampled_from(NAMES))
     def stops(self, name: str) -> None:
@@ -202,7 +202,7 @@ class Planned(RuleBasedStateMachine):
     def no_workload_counts_on_more_than_there_is(self) -> None:
         if not hasattr(self, "cores") or self.under_way:
             return
-        queues = self.cores.core.catalog.tree.queues
+        queues = self.cores.scheduler.catalog.tree.queues
         for without in self._outcomes():
             for name in QUEUES:
                 assert available(queues[name].cell(CPU)) <= self._free(name, without)
@@ -211,7 +211,7 @@ class Planned(RuleBasedStateMachine):
     def with_nothing_on_its_way_nothing_is_assumed(self) -> None:
         if not hasattr(self, "cores") or self.under_way:
             return
-        world = self.cores.core._state
+        world = self.cores.scheduler._state
         assert not world.handovers and not world.replaced_plans
         assert not [member.key for member in world.workloads.values() if member.in_flight]
         for member in world.workloads.values():
@@ -225,7 +225,7 @@ class Planned(RuleBasedStateMachine):
         for _ in range(200):
             self._settle()
             holding = [name for name in NAMES if self._holds(name)]
-            if not holding and not self.cores.core.has_work():
+            if not holding and not self.cores.scheduler.has_work():
                 break
             for name in holding:
                 status = self.cores.stored(name).status
@@ -240,7 +240,7 @@ class Planned(RuleBasedStateMachine):
                         self.cores.verdict(name, row.name, "Ready")
         else:
             raise AssertionError("some plan does not come to an end")
-        world = self.cores.core._state
+        world = self.cores.scheduler._state
         assert not (world.planners_by_victim or world.planning_domains or world.replaced_plans)
         for node in world.catalog.tree.queues.values():
             assert not any(cell.usage for cell in node.cells.values())
@@ -265,9 +265,9 @@ class Planned(RuleBasedStateMachine):
     def _settle(self) -> None:
         self._arrive_all()
         for _ in range(300):
-            wake = self.cores.core.next_wake()
+            wake = self.cores.scheduler.next_wake()
             soon = wake is not None and wake <= self.cores.now
-            if not self.cores.core.has_work() and not soon:
+            if not self.cores.scheduler.has_work() and not soon:
                 return
             self.under_way.extend(self.cores.cycle(apply=False))
             self._arrive_all()
@@ -302,7 +302,7 @@ class Planned(RuleBasedStateMachine):
                 yield gone | (set(plans) - set(true))
 
     def _free(self, queue: str, without: set[str]) -> int:
-        catalog = self.cores.core.catalog
+        catalog = self.cores.scheduler.catalog
         usage: dict[str, reference_quota.Usage] = {}
         for name in NAMES:
             if self._holds(name) and name not in without:

@@ -4,7 +4,7 @@ retry, a preemption, and an upgrade to a better flavor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -12,12 +12,13 @@ import msgspec
 from admittance.cli.support.output import Table, aligned, cut
 from admittance.cli.trace.trace import newest_trace
 from admittance.cli.trace.tree import trace_table, tree_of
-from admittance.control.commit import Message
+from admittance.control.commit import LogMessage, Message
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
 from admittance.events.subjects import subject_of, workload_key
+from admittance.lease import Fence
 from admittance.runtime.telemetry.tracing import follow
 from admittance.traces.spans import LoggedFact, Span
 from support.cores.family_cores import LOWER, FamilyCores
@@ -31,35 +32,36 @@ class LoggedCores(FamilyCores):
         self.log: list[LoggedFact] = []
         super().__init__()
 
-    def _hear(
+    def logged(
         self,
         subject: str,
         data: bytes,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-    ) -> None:
-        trace = (headers or {}).get("traceparent", "")
-        self.log.append(LoggedFact(self.sequence + 1, at or self.now, subject, data, trace))
-        super()._hear(subject, data, headers, at)
+        fence: Fence | None = None,
+        time: datetime | None = None,
+        trace: str = "",
+    ) -> LogMessage:
+        message = super().logged(subject, data, fence, time, trace)
+        self.log.append(LoggedFact(message.sequence, message.time, subject, data, trace))
+        return message
 
-    def _told(self, message: Message) -> list[str]:
+    def reads(self, message: Message) -> None:
         self.sequence += 1
         self.log.append(
             LoggedFact(self.sequence, self.now, message.subject, message.data, message.trace)
         )
-        return super()._told(message)
+        super().reads(message)
 
-    def hear(self, fact: Fact, traceparent: str) -> None:
+    def hear_traced(self, fact: Fact, traceparent: str) -> None:
         """The fact is published with that header."""
-        self._hear(subject_of(fact), encode(fact), {"traceparent": traceparent})
+        self.fold([self.logged(subject_of(fact), encode(fact), trace=traceparent)])
 
     def orders_of_families(self) -> bool:
         """The variant-controller gives its facts the trace of the family, as its service does."""
-        orders = self.parents.orders(self.now)
+        orders = self.orders()
         for order in orders:
             family = order.name.partition("-variant-")[0]
             trace = self.controller.workloads.get(workload_key(order.namespace, family)).trace
-            self.hear(order, follow(trace))
+            self.hear_traced(order, follow(trace))
         return bool(orders)
 
     def started(self, name: str) -> None:

@@ -92,7 +92,11 @@ def in_phase(where: str) -> TimedCores:
         case "Evicting, by another cause":
             cores.judge("w", "c", "Ready")
             cores.stubborn.add("w")
-            cores.put("ClusterQueue", "cq", {**spec_of(cores), "stopPolicy": "HoldAndDrain"})
+            cores.put(
+                "ClusterQueue",
+                "cq",
+                {**cores.spec("ClusterQueue", "cq"), "stopPolicy": "HoldAndDrain"},
+            )
             cores.go()
         case "Finished":
             cores.judge("w", "c", "Ready")
@@ -103,10 +107,6 @@ def in_phase(where: str) -> TimedCores:
             cores.judge("w", "c", "Rejected")
     cores.go()
     return cores
-
-
-def spec_of(cores: TimedCores) -> dict[str, Any]:
-    return dict(cores.objects["ClusterQueue", "", "cq"])
 
 
 VERDICTS: dict[str, dict[str, Any]] = {
@@ -223,8 +223,8 @@ def test_a_wait_continues_when_acrequeueafter_is_turned_off() -> None:
     cores.submit("w", "cq", "8")
     cores.go()
     cores.judge("w", "c", "Retry", after=600)
-    cores._limits = Limits(requeue_after=False)
-    cores.restart_all()
+    cores.limits = Limits(requeue_after=False)
+    cores.restart()
     cores.at(599)
     assert cores.phase("w") == "Backoff"
     cores.at(600)

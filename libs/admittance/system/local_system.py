@@ -20,7 +20,7 @@ from admittance.control.batch import fold
 from admittance.control.commit import Commit, LogMessage, Message, Put
 from admittance.control.controller import HEADER_FACT, Controller
 from admittance.control.objects import key_of
-from admittance.control.workloads import VersionedWorkload
+from admittance.control.workloads import VersionedWorkload, with_own_revision
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Decision
@@ -51,6 +51,7 @@ class LocalSystem:
     """The stored state, and the cores: ``controller``, ``scheduler``, ``families`` and ``timers``.
 
     ``revision``: of the last write of the bucket; ``sequence``: of the last message of the log.
+    ``config`` and ``limits``: of cores that start from now on.
     ``schedules``: the timers that stand on the bus. ``kept``: entries of the bucket that no core
     holds: finished workloads, deleted manifests, usage records. ``unreadable``: keys of the bucket
     with values that cannot be decoded."""
@@ -74,18 +75,21 @@ class LocalSystem:
         self.kept: dict[str, BucketEntry] = {}
         self.schedules: dict[TimerSlot, SetTimer] = {}
         self.unreadable: list[str] = []
-        self._config = config
-        self._limits = limits or Limits()
+        self.config = config
+        self.limits = limits or Limits()
         self._has_timers = timers
         self._outboxes = outboxes
         self._gap = gap
         self._start_cores()
+        self._compare_timers()
 
     def _start_cores(self) -> None:
-        self.controller = Controller(b"", self._limits)
-        self.scheduler = Scheduler(self._config)
-        self.families = FamilyActs(enabled=self._limits.families, coalesce=timedelta(0))
-        self.timers = Schedules(self._limits)
+        self.controller = Controller(b"", self.limits)
+        self.scheduler = Scheduler(self.config)
+        self.families = FamilyActs(enabled=self.limits.families, coalesce=timedelta(0))
+        self.timers = Schedules(self.limits)
+
+    def _compare_timers(self) -> None:
         standing = {slot: order.want.expected for slot, order in self.schedules.items()}
         self.timers.begin_comparison()
         self.timers.compare(standing, self.now)
@@ -142,10 +146,11 @@ class LocalSystem:
         entries = self.entries()
         self._start_cores()
         self.load(entries)
+        self._compare_timers()
 
     def restart_scheduler(self) -> None:
         """The scheduler starts anew and reads the bucket; all other cores continue."""
-        self.scheduler = Scheduler(self._config)
+        self.scheduler = Scheduler(self.config)
         for key, value, revision, _ in self.entries():
             prefix = key.partition(".")[0]
             if prefix == WORKLOAD:
@@ -168,7 +173,9 @@ class LocalSystem:
         key = workload_key(namespace, name)
         known = self.controller.workloads.get(key).workload
         entry = self.kept.get(key) if known is None else None
-        return stored.decode(entry.value) if entry is not None and entry.value else known
+        if entry is None or entry.value is None:
+            return known
+        return with_own_revision(stored.decode(entry.value), entry.revision)
 
     def write(self, namespace: str, name: str, workload: StoredWorkload | None) -> int:
         """Stores a workload as it is, without a fact that leads to it; None: deletes it. Returns

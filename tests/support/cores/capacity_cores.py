@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from admittance.api.kinds import OBJECT_KINDS
 from admittance.events import facts, provisioning
 from admittance.events.provisioning import (
     ProvisioningCancelled,
@@ -20,6 +21,7 @@ from admittance.provisioning.observed_state import CONTROLLER
 from admittance.provisioning.records import Record
 from admittance.provisioning.steps import Step, VerdictReport
 from admittance.scheduling.state.config import Config
+from admittance.workload.bucket_reader import names_of
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from support.builders import an_object
@@ -47,7 +49,7 @@ class CapacityCores(TimedCores):
         self.patience = timedelta(seconds=patience) if patience is not None else None
         self.restless = restless
         self.bucket: dict[tuple[str, str], tuple[Record | None, int]] = {}
-        self.kept = 0
+        self.written = 0
         self.wanted: list[ProvisioningRequested] = []
         self.freed: list[str] = []
         self.booked: set[str] = set()
@@ -59,13 +61,16 @@ class CapacityCores(TimedCores):
 
     # The check. -----------------------------------------------------------------------------
 
-    def applied(self, kind: str, namespace: str, name: str, manifest: Any) -> None:
-        super().applied(kind, namespace, name, manifest)
-        self._learns(kind, name, manifest)
+    def _object_changed(self, key: str, revision: int) -> None:
+        super()._object_changed(key, revision)
+        self._learns(key)
 
-    def _learns(self, kind: str, name: str, manifest: Any) -> None:
+    def _learns(self, key: str) -> None:
         observed = self.capacity.observed
-        match kind:
+        kept = self.controller.objects.get(key)
+        manifest = kept.object if kept is not None else None
+        prefix, _, name = key.partition(".")
+        match OBJECT_KINDS.get(prefix):
             case "AdmissionCheck":
                 observed.check(name, manifest)
             case "ProvisioningRequestConfig":
@@ -73,10 +78,9 @@ class CapacityCores(TimedCores):
             case "ResourceFlavor":
                 observed.flavor(name, manifest)
 
-    def saw(self, key: str, workload: StoredWorkload | None) -> None:
-        super().saw(key, workload)
-        _, namespace, name = key.split(".")
-        self.capacity.observed.workload((namespace, name), workload)
+    def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
+        super().saw(key, before, after)
+        self.capacity.observed.workload(names_of(key), after)
 
     def step(self) -> None:
         self.capacity.mark_overdue(self.now)
@@ -110,7 +114,7 @@ class CapacityCores(TimedCores):
             self._provider_hears(step.fact)
         if step.report is not None:
             self._tells(step.slot.workload, step.slot.check, step.report)
-        self.capacity.done(step, self.kept)
+        self.capacity.done(step, self.written)
 
     def _tells(self, name: str, check: str, tell: VerdictReport) -> None:
         self.told.append((name, tell))
@@ -130,32 +134,32 @@ class CapacityCores(TimedCores):
 
     def keep(self, key: tuple[str, str], record: Record | None) -> None:
         """Stores the value in the bucket without an event."""
-        self.kept += 1
-        self.bucket[key] = record, self.kept
+        self.written += 1
+        self.bucket[key] = record, self.written
 
     def edit_record(self, name: str, record: Record | None) -> None:
         """Another client writes or deletes the record, and the check reads the change."""
         key = self.namespace, name
         self.keep(key, record)
-        self.capacity.observed.record(key, record, self.kept)
+        self.capacity.observed.record(key, record, self.written)
         self.go()
 
     def restart_check(self) -> None:
         """The check starts anew from what is stored."""
         self.capacity = ProvisioningCore(self.patience)
-        for (kind, _, name), manifest in self.known_objects():
-            self._learns(kind, name, manifest)
+        for object_key, _ in self.controller.objects:
+            self._learns(object_key)
         for request, (record, revision) in self.bucket.items():
             if record is not None:
                 self.capacity.observed.record(request, record, revision)
-        for key, (workload, _) in self._stored.items():
-            if workload is not None:
-                _, namespace, name = key.split(".")
-                self.capacity.observed.workload((namespace, name), workload)
+        for key, known in self.controller.workloads.items():
+            self.capacity.observed.workload(names_of(key), known.workload)
 
-    def _times(self) -> Iterator[datetime | None]:
-        yield from super()._times()
-        yield self.capacity.next_deadline()
+    def wakes(self) -> Iterator[datetime]:
+        yield from super().wakes()
+        deadline = self.capacity.next_deadline()
+        if deadline is not None:
+            yield deadline
 
     # The provider. --------------------------------------------------------------------------
 

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 from admittance.api.units import amount
 from admittance.events import facts
-from admittance.events.subjects import workload_key
 from admittance.scheduling.state.config import Config
 from admittance.workload.conditions import is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
-from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from simulation.invariants.quota import charged
 from support.builders import a_manifest, resource_groups
@@ -70,7 +68,7 @@ class FamilyCores(TimedCores):
         for name in flavors:
             self.put("ResourceFlavor", name)
             for check in checks.get(name, ()):
-                if not self.is_there("AdmissionCheck", check):
+                if self.object_at("AdmissionCheck", check) is None:
                     self.check(check)
         self.edit_queue(resourceGroups=resource_groups(flavors, GPU, checks), **spec)
 
@@ -151,7 +149,7 @@ class FamilyCores(TimedCores):
         self._cycles += 1
         if self.laggard:
             self._late += super().cycle(apply=False, later=later)
-            if not self.core.has_work():
+            if not self.scheduler.has_work():
                 late, self._late = self._late, []
                 for one in late:
                     self.apply(one)
@@ -162,7 +160,7 @@ class FamilyCores(TimedCores):
         made = {(type(one), one.name, one.revision) for one in decisions}
         if made - self._made:
             self._made |= made
-            self.restart()
+            self.restart_scheduler()
             return []
         for one in decisions:
             self.apply(one)
@@ -178,12 +176,7 @@ class FamilyCores(TimedCores):
 
     def by_hand(self, name: str, workload: StoredWorkload | None) -> None:
         """Writes to the bucket without a service, as a user might. None: deletes the key."""
-        key = workload_key(self.namespace, name)
-        self.revision += 1
-        self.saw(key, workload)
-        value = None if workload is None else encode_workload(workload)
-        self.controller.load(key, value, self.revision, {})
-        self.core.apply_workload(self.namespace, name, workload, self.revision, now=self.now)
+        self.write(self.namespace, name, workload)
 
     @property
     def is_calm(self) -> bool:
@@ -208,11 +201,11 @@ class FamilyCores(TimedCores):
     def step(self) -> None:
         if self.restless and self._restarted < self.revision:
             self._restarted = self.revision
-            self.restart_all()
+            self.restart()
 
     def wrote(self) -> None:
         super().wrote()
-        if not self.families:
+        if not self.family_watch:
             return
         held = charged(self.workloads()).get("cq", {})
         before = self.levels[-1][1] if self.levels else {}
@@ -225,7 +218,7 @@ class FamilyCores(TimedCores):
                 if much > max(nominal.get(cell, 0), before.get(cell, 0))
             }
             assert not over or "cohortName" in self.offered, f"{over} of {nominal}"
-        for parent in self.families.parents.values():
+        for parent in self.family_watch.parents.values():
             name = parent.metadata.name
             found = self.actives.setdefault(name, [])
             active = self.active(name)
@@ -237,7 +230,7 @@ class FamilyCores(TimedCores):
     def variants(self, parent: str = "j") -> dict[str, StoredWorkload]:
         """Its variants by their tag, the best first."""
         uid = self.stored(parent).metadata.uid
-        found = self.families.variants.get(uid, {}).values()
+        found = self.family_watch.variants.get(uid, {}).values()
         ordered = sorted(found, key=lambda one: head(one).sibling_index or 0)
         return {head(one).variant: one for one in ordered}
 

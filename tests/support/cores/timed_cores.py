@@ -7,27 +7,21 @@ workload's life and of families, and every reservation for being counted once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from admittance.api.workload import CheckState
 from admittance.control.commit import Message
-from admittance.control.controller import Controller
 from admittance.events import facts
-from admittance.events.codec import encode as encode_fact
 from admittance.events.requests import Queues, SettledReply
-from admittance.events.subjects import subject_of, workload_key
 from admittance.scheduling.state.config import Config
-from admittance.timers.core import Schedules
-from admittance.timers.schedules import SetTimer, TimerSlot, due
-from admittance.variants.core import FamilyActs
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
-from admittance.workload.stored import PARENT, StoredWorkload, encode, head
-from admittance.workload_controller.commit_writer import log_message
+from admittance.workload.stored import PARENT, StoredWorkload, head
 from simulation.invariants.quota import charged
 from support.builders import NOON
 from support.cores.family_invariants import FamilyWatch
@@ -47,71 +41,30 @@ class TimedCores(SteppedCores):
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.job_events: list[tuple[str, str, float]] = []
         self.revisions: list[tuple[str, StoredWorkload | None]] = []
-        self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self._stored: dict[str, tuple[StoredWorkload | None, int]] = {}
-        self._bus: dict[TimerSlot, SetTimer] = {}
         self.belated = False
-        self._limits = limits or Limits()
-        self._start_clock()
-        self._clock.begin_comparison()
-        self._clock.compare({}, NOON)
         self.watch = Watch(self._is_stopped)
-        self.families = FamilyWatch()
-        super().__init__(config, limits)
-
-    def _start_clock(self) -> None:
-        self._clock = Schedules(self._limits)
-        self.parents = FamilyActs(enabled=self._limits.families, coalesce=timedelta(0))
+        self.family_watch = FamilyWatch()
+        super().__init__(config, limits, timers=True)
 
     def _is_stopped(self, namespace: str, queue: str) -> bool:
         return self.controller.queues.inactive_reason(namespace, queue) is not None
 
-    def _hear(
-        self,
-        subject: str,
-        data: bytes,
-        headers: Mapping[str, str] | None = None,
-        at: datetime | None = None,
-    ) -> None:
-        heard = log_message(self.sequence + 1, subject, data, headers or {}, at or self.now)
-        for key in self.controller.missing([heard]):
-            workload, revision = self._stored.get(key, (None, 0))
-            if workload is not None:
-                self.controller.load(key, encode(workload), revision, {})
-        super()._hear(subject, data, headers, at)
-
-    def stored(self, name: str) -> StoredWorkload:
-        """The stored workload; the controller forgets finished ones."""
-        key = workload_key(self.namespace, name)
-        workload = self.controller.workloads.get(key).workload
-        if workload is None:
-            workload, _ = self._stored[key]
-        assert workload is not None
-        return workload
-
     # What happens. --------------------------------------------------------------------------
 
-    def saw(self, key: str, workload: StoredWorkload | None) -> None:
+    def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
         name = key.rpartition(".")[2]
-        self.revisions.append((name, workload))
-        self._stored[key] = workload, self.revision
-        self._clock.apply(key, workload, self.revision, self.now)
-        self.parents.apply(key, workload, self.revision, self.now)
-        before = self.controller.workloads.get(key).workload
-        self.watch.saw(key, workload, self.now)
-        self.families.saw(key, workload)
-        if workload is not None:
-            self._guard(before, workload)
+        self.revisions.append((name, after))
+        self.watch.saw(key, after, self.now)
+        self.family_watch.saw(key, after)
+        if after is not None:
+            self._guard(before, after)
         held = before is not None and before.status.admission is not None
-        if held and (workload is None or workload.status.admission is None):
+        if held and (after is None or after.status.admission is None):
             self.job_events.append(("freed", name, self.seconds()))
 
     def wrote(self) -> None:
-        if self.families:
-            self.families.settled()
-
-    def applied(self, kind: str, namespace: str, name: str, manifest: Any) -> None:
-        self.parents.apply_object(kind, namespace, name, manifest, self.now)
+        if self.family_watch:
+            self.family_watch.settled()
 
     def _guard(self, before: StoredWorkload | None, after: StoredWorkload) -> None:
         """The guards of T03, T04 and T08, by what the queues say at the moment of the write."""
@@ -136,15 +89,14 @@ class TimedCores(SteppedCores):
             assert around.inactive_reason(namespace, queue) is None, "admitted in a stopped queue"
             assert not around.not_offered(admission), "admitted on a flavor that is not offered"
 
-    def _told(self, message: Message) -> list[str]:
+    def reads(self, message: Message) -> None:
         said = len(self.published)
-        stops = super()._told(message)
+        super().reads(message)
         for fact in self.published[said:]:
             if isinstance(fact, facts.Admitted | facts.Evicted):
-                assert fact.name not in self.families.names, f"a runner hears of {fact.name}"
+                assert fact.name not in self.family_watch.names, f"a runner hears of {fact.name}"
             if isinstance(fact, facts.Admitted):
                 self.job_events.append(("started", fact.name, self.seconds()))
-        return stops
 
     def stop(self, name: str) -> None:
         """The runner has stopped the job, if there was one."""
@@ -177,29 +129,6 @@ class TimedCores(SteppedCores):
         """How often the job was told to start."""
         return sum(1 for what, job, _ in self.job_events if (what, job) == ("started", name))
 
-    def restart_all(self) -> None:
-        """All cores start anew from what is stored."""
-        before = self.controller
-        self.controller = Controller(b"secret", self._limits)
-        for key, kept in before.objects:
-            self.controller.load(key, kept.value, kept.revision, {})
-        for key, (workload, revision) in self._stored.items():
-            if workload is not None:
-                self.controller.load(key, encode(workload), revision, {})
-        self.controller.settle_load(self.sequence)
-        self._start_clock()
-        for kind, _, name in self.objects:
-            if kind == "AdmissionCheck":
-                self._clock.apply_check(name, self.controller.queues.check(name), self.now)
-        for (kind, namespace, name), found in self.known_objects():
-            self.parents.apply_object(kind, namespace, name, found, self.now)
-        for key, (workload, revision) in self._stored.items():
-            self._clock.apply(key, workload, revision, self.now)
-            self.parents.apply(key, workload, revision, self.now)
-        self._clock.begin_comparison()
-        self._clock.compare({slot: one.want.expected for slot, one in self._bus.items()}, self.now)
-        self.restart()
-
     # Time. ----------------------------------------------------------------------------------
 
     def seconds(self) -> float:
@@ -210,14 +139,14 @@ class TimedCores(SteppedCores):
         """All that happens now, and takes no time."""
         for _ in range(10_000):
             self.step()
-            self.core.wake(now=self.now)
-            self._set_timers()
-            soon = self._next_due()
+            self.scheduler.wake(now=self.now)
+            self.set_timers()
+            soon = self.next_timer()
             if soon is not None and soon.want.at <= self.now:
-                self._ring(soon)
+                self.fire(soon)
             elif not self.belated and self.orders_of_families():
                 continue
-            elif self.core.has_work():
+            elif self.scheduler.has_work():
                 self.cycle(later=0)
             elif not self.cycle_of_refusals() and not self.orders_of_families():
                 self.check_usage()
@@ -227,9 +156,9 @@ class TimedCores(SteppedCores):
 
     def orders_of_families(self) -> bool:
         """What the variant-controller orders is heard. True: it did."""
-        orders = self.parents.orders(self.now)
+        orders = self.orders()
         for order in orders:
-            self._hear(subject_of(order), encode_fact(order))
+            self.hear(order)
         return bool(orders)
 
     def step(self) -> None:
@@ -237,7 +166,7 @@ class TimedCores(SteppedCores):
 
     def cycle_of_refusals(self) -> bool:
         """Publishes why workloads wait. True: at least one message was published."""
-        refusals = self.core.refusals(now=self.now)
+        refusals = self.scheduler.refusals(now=self.now)
         self.decided += refusals
         for refusal in refusals:
             self.apply(refusal)
@@ -248,7 +177,7 @@ class TimedCores(SteppedCores):
         end = self.now + timedelta(seconds=seconds)
         self.go()
         while True:
-            times = [at for at in self._times() if at is not None and at > self.now]
+            times = [at for at in self.wakes() if at > self.now]
             if not times or min(times) > end:
                 break
             self.now = min(times)
@@ -260,48 +189,15 @@ class TimedCores(SteppedCores):
         """Time passes until so many seconds after noon."""
         self.advance(seconds - self.seconds())
 
-    def _times(self) -> Iterator[datetime | None]:
-        soon = self._next_due()
-        yield soon.want.at if soon is not None else None
-        yield self.core.next_wake()
-        yield self._clock.next_order_at()
-        yield self._clock.next_overdue_at()
-        yield self.parents.wake()
-
-    def timers(self, name: str) -> dict[str, datetime]:
+    def waits_for(self, name: str) -> dict[str, datetime]:
         """What the workload waits for by the clock."""
         found = due_times(self.stored(name), self.now, self.controller.queues)
         return {str(kind): at for kind, at in found.items()}
 
-    def schedules(self, name: str) -> set[str]:
+    def scheduled(self, name: str) -> set[str]:
         """The kinds of its schedules on the bus, a little later."""
         self.advance(1)
-        return {slot.kind for slot in self._bus if slot.name == name}
-
-    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
-        super().put(kind, name, spec, namespace, **more)
-        self.objects[kind, namespace, name] = dict(spec or {})
-        if kind == "AdmissionCheck":
-            self._clock.apply_check(name, self.controller.queues.check(name), self.now)
-
-    def _set_timers(self) -> None:
-        """What the retry-timer orders stands on the bus at once."""
-        for order in self._clock.orders(self.now):
-            if isinstance(order, SetTimer):
-                self._bus[order.slot] = order
-            else:
-                self._bus.pop(order.slot, None)
-            self._clock.done(order, self.now)
-        self._clock.take_overdue(self.now)
-
-    def _next_due(self) -> SetTimer | None:
-        return min(self._bus.values(), key=lambda order: (order.want.at, order), default=None)
-
-    def _ring(self, order: SetTimer) -> None:
-        """The bus says that a time has come, and its schedule is gone."""
-        del self._bus[order.slot]
-        name = order.slot.name
-        self._hear(f"admit.timer.due.{order.slot.kind}.{order.slot.namespace}.{name}", due(order))
+        return {slot.kind for slot in self.schedules if slot.name == name}
 
     # Looking. -------------------------------------------------------------------------------
 
@@ -382,12 +278,16 @@ class TimedCores(SteppedCores):
 
     def spec(self, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
         """What an object says, as it was written."""
-        found = self.objects[kind, namespace, name]
-        return dict(found)
+        kept = self.object_at(kind, name, namespace)
+        assert kept is not None
+        found: dict[str, Any] = msgspec.json.decode(kept.value).get("spec", {})
+        return found
 
     def cells(self, queue: str = "cq") -> dict[tuple[str, str], int]:
         """Flavor and resource to what is reserved, by the scheduler's books."""
-        (status,) = self.core.queues(Queues(cluster_queue=queue, local_queues=False)).cluster_queues
+        (status,) = self.scheduler.queues(
+            Queues(cluster_queue=queue, local_queues=False)
+        ).cluster_queues
         return {(row.flavor, row.resource): row.reserved for row in status.usage}
 
     def usage(self, queue: str, flavor: str = "default") -> int:
@@ -396,7 +296,7 @@ class TimedCores(SteppedCores):
 
     def activity(self, queue: str) -> str:
         """Why the ClusterQueue admits no new workload; "" when it does."""
-        (status,) = self.core.queues(Queues(cluster_queue=queue)).cluster_queues
+        (status,) = self.scheduler.queues(Queues(cluster_queue=queue)).cluster_queues
         return "" if status.active else status.reason
 
     def workloads(self) -> list[StoredWorkload]:
@@ -409,18 +309,18 @@ class TimedCores(SteppedCores):
 
     def check_families(self) -> None:
         """Every family is as policy wants it, and tells so."""
-        for parent in self.families.parents.values():
+        for parent in self.family_watch.parents.values():
             meta, around = parent.metadata, self.controller.queues
             queue = head(parent).queue_name
             if around.cluster_queue(meta.namespace, queue):
                 rules = around.family_rules(meta.namespace, queue)
-                wrong = list(self.families.at_rest(parent, rules, self.now))
+                wrong = list(self.family_watch.at_rest(parent, rules, self.now))
                 assert not wrong, f"{meta.name}: {'; '.join(wrong)}"
 
     def check_usage(self) -> None:
         """(ii): every reservation is counted, and once."""
         told = {}
-        for status in self.core.queues(Queues(local_queues=False)).cluster_queues:
+        for status in self.scheduler.queues(Queues(local_queues=False)).cluster_queues:
             usage = {(one.flavor, one.resource): one.reserved for one in status.usage}
             told[status.name] = {cell: much for cell, much in usage.items() if much}
         told = {queue: usage for queue, usage in told.items() if usage}

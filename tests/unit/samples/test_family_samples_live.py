@@ -12,8 +12,7 @@ import yaml
 from admittance.api.reading.from_job import workload_of
 from admittance.api.reading.manifest import encode, read
 from admittance.api.workload import Job, Workload
-from admittance.events import codec, facts
-from admittance.events.subjects import subject_of
+from admittance.events import facts
 from admittance.workload.conditions import is_true
 from support.cores.family_cores import FamilyCores
 
@@ -48,7 +47,7 @@ class Sample(FamilyCores):
             name=workload.metadata.name,
             workload=msgspec.Raw(encode(workload)),
         )
-        self._hear(subject_of(fact), codec.encode(fact))
+        self.hear(fact)
 
     @property
     def job_name(self) -> str:

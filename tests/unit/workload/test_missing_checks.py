@@ -47,7 +47,7 @@ def test_two_late_checks_of_one_controller_have_rows_in_the_inactive_queue(
     cores.settle()
     assert (cores.phase("w"), asked(cores)) == ("Pending", [])
     assert [message(cores, name) for name in both] == ["", ""]
-    assert cores.core.explain("ns", "w", now=cores.now).unblocked_by == (
+    assert cores.scheduler.explain("ns", "w", now=cores.now).unblocked_by == (
         "ClusterQueue cq becoming active (ConflictingAdmissionChecks): removal of AdmissionCheck x "
         "or y, which have one controller",
     )

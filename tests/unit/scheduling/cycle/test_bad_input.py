@@ -47,7 +47,8 @@ def admitted(
 
 def usage(cores: SteppedCores | SteppedScheduler, queue: str) -> int:
     """Whole cpus that are used of the flavor."""
-    return cores.core.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
+    core = cores.scheduler if isinstance(cores, SteppedCores) else cores.core
+    return core.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
 
 
 # SCHEDULING 9, Quota: 1 to 4, and the rest of 6. ----------------------------------------------
@@ -160,7 +161,7 @@ def test_a_cycle_of_cohorts_stops_its_queues_until_it_is_broken(ring: tuple[str,
     cores.submit("elsewhere", "alone", "1")
     cores.settle()
     assert cores.phases("runs", "waits", "elsewhere") == ["Admitted", "Pending", "Admitted"]
-    if cores.core.catalog.in_cycle("cq"):
+    if cores.scheduler.catalog.in_cycle("cq"):
         assert cores.reason("waits", "QuotaReserved") == "False: Suspended"
     cores.put("Cohort", "up", {"resourceGroups": groups(default="10")})
     cores.put("Cohort", "co", {"parentName": "up"})

@@ -36,7 +36,7 @@ def move(cores: SteppedCores, name: str, position: str, gate: str = "gate") -> N
     changed: StoredWorkload = msgspec.structs.replace(workload, status=status)
     cores.revision += 1
     cores.controller.workloads.keep(key, known._replace(workload=changed, revision=cores.revision))
-    cores.core.apply_workload("ns", name, changed, cores.revision, now=cores.now)
+    cores.scheduler.apply_workload("ns", name, changed, cores.revision, now=cores.now)
 
 
 def test_58_a_closed_gate_prevents_preemption() -> None:

@@ -114,7 +114,7 @@ def test_freed_quota_goes_to_the_preemptor(restarts: bool) -> None:
     assert cores.phase("low") == "Evicting"
     cores.submit("older", "cq", "10", priority=1, age=900)
     if restarts:
-        cores.restart()
+        cores.restart_scheduler()
     cores.settle()
     cores.stop("low")
     cores.settle()

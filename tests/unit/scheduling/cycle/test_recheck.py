@@ -47,7 +47,7 @@ def test_the_last_ready_is_stored_and_the_scheduler_confirms() -> None:
     assert cores.phase("w") == "QuotaReserved"
     assert confirmed(cores.cycle()) == ["w"]
     assert cores.phase("w") == "Admitted"
-    assert not cores.core.has_work()
+    assert not cores.scheduler.has_work()
 
 
 def test_many_reservations_are_confirmed_in_one_batch() -> None:
@@ -65,7 +65,7 @@ def test_a_decision_in_flight_is_not_published_again() -> None:
     reserved(cores, "w", ready=("c1", "c2"))
     (one,) = cores.cycle(apply=False)
     assert cores.cycle(apply=False) == []
-    cores.core.forget("ns", "w", one.revision)
+    cores.scheduler.forget("ns", "w", one.revision)
     (again,) = cores.cycle()
     assert confirmed([one, again]) == ["w", "w"]
     assert cores.phase("w") == "Admitted"
@@ -88,7 +88,7 @@ def test_a_successor_confirms_what_the_first_one_did_not() -> None:
     cores = configured_cores()
     reserved(cores, "w", ready=("c1", "c2"))
     cores.cycle(apply=False)
-    cores.restart()
+    cores.restart_scheduler()
     cores.settle()
     assert cores.phase("w") == "Admitted"
 
@@ -96,11 +96,11 @@ def test_a_successor_confirms_what_the_first_one_did_not() -> None:
 def test_a_standby_confirms_nothing() -> None:
     cores = configured_cores()
     reserved(cores, "w")
-    cores.core.disown("queue-cq")
+    cores.scheduler.disown("queue-cq")
     for check in ("c1", "c2"):
         cores.verdict("w", check, "Ready")
     assert cores.cycle() == []
-    cores.core.own("queue-cq")
+    cores.scheduler.own("queue-cq")
     cores.settle()
     assert cores.phase("w") == "Admitted"
 

@@ -101,7 +101,7 @@ def test_a_preemption_loop_ends_even_if_the_scheduler_keeps_restarting(
     for _ in range(30):
         for _ in range(5):
             cores.cycle()
-        cores.restart()
+        cores.restart_scheduler()
     assert max(Counter(cores.preempted()).values()) <= 3
     done = len(cores.preempted())
     cores.settle()
@@ -116,7 +116,7 @@ def test_a_blocked_preemption_is_retried_after_growing_pauses(plot: Plot, fair: 
     begun = cores.now
     done = len(cores.preempted())
     for _ in range(14 * 24 * 60):
-        wake = cores.core.next_wake()
+        wake = cores.scheduler.next_wake()
         if wake is None:
             break
         cores.now = max(wake, cores.now)
@@ -156,7 +156,7 @@ def test_a_separated_preemptor_is_refused_and_waits() -> None:
     assert len(cores.preempted()) == 3
     assert cores.phases("borrower", "owner") == ["Admitted", "Pending"]
     assert cores.reason("owner", "QuotaReserved") == "False: PreemptionLoop"
-    why = cores.core.explain("ns", "owner", now=cores.now)
+    why = cores.scheduler.explain("ns", "owner", now=cores.now)
     assert "ns/borrower 3 times" in why.message
 
 
@@ -174,7 +174,7 @@ def test_the_third_preemption_has_a_warning() -> None:
     said = [one for one in cores.decided if isinstance(one, facts.Preempted)]
     assert [one.times for one in said] == [1, 2, 3]
     assert "This is preemption 3 of this pair" in said[-1].message
-    assert [list(cores.core.repeated(one)) for one in said] == [
+    assert [list(cores.scheduler.repeated(one)) for one in said] == [
         [], [], [("ns/borrower", "ns/owner", 3)],
     ]  # fmt: skip
 
@@ -199,7 +199,7 @@ def test_a_change_of_a_queue_of_theirs_ends_the_pause() -> None:
 def test_after_the_pause_a_workload_may_preempt_once_more() -> None:
     cores = a_pair()
     cores.settle()
-    wake = cores.core.next_wake()
+    wake = cores.scheduler.next_wake()
     assert wake is not None and wake > cores.now + timedelta(minutes=9)
     cores.now = wake
     cores.settle()
@@ -257,7 +257,7 @@ def written(cores: SteppedCores, name: str, **status: Any) -> None:
     changed = msgspec.structs.replace(known.workload, status=replaced)
     cores.revision += 1
     cores.controller.workloads.keep(key, known._replace(workload=changed, revision=cores.revision))
-    cores.core.apply_workload("ns", name, changed, cores.revision, now=cores.now)
+    cores.scheduler.apply_workload("ns", name, changed, cores.revision, now=cores.now)
 
 
 def lost_to(cores: SteppedCores, victim: str, preemptor: str, times: int) -> None:
@@ -314,7 +314,7 @@ def test_a_workload_being_evicted_still_counts_as_a_victim() -> None:
     cores.settle()
     assert cores.preempted() == [("borrower", "owner")]
     assert cores.stored("borrower").status.preemptions[0].count == 3
-    cores.restart()
+    cores.restart_scheduler()
     cores.settle()
     cores.stop("borrower")
     cores.settle()

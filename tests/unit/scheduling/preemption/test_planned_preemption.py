@@ -63,7 +63,7 @@ def victims(cores: SteppedCores, name: str = "j") -> list[str]:
 
 
 def used(cores: SteppedCores, queue: str = "cq") -> int:
-    return cores.core.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
+    return cores.scheduler.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
 
 
 @pytest.mark.scenario("A9")
@@ -288,7 +288,7 @@ def test_a_new_leader_continues_a_planned_preemption() -> None:
     assert {type(one) for one in told} == {facts.Planned, facts.Preempted}
     # Only the first of them reached the log.
     cores.apply(told[0])
-    cores.restart()
+    cores.restart_scheduler()
     assert used(cores) == 10
     cores.settle()
     assert cores.phases("v1", "v2") == ["Evicting", "Evicting"]
@@ -303,7 +303,7 @@ def test_a_decision_that_the_log_refused_is_repeated() -> None:
     cores.verdict("j", "c", "Ready")
     before = used(cores)
     for one in cores.cycle(apply=False):
-        cores.core.forget(one.namespace, one.name, one.revision)
+        cores.scheduler.forget(one.namespace, one.name, one.revision)
     assert used(cores) == before
     cores.settle()
     assert cores.phases("v1", "v2") == ["Evicting", "Evicting"]
@@ -317,8 +317,8 @@ def test_undone_a_reservation_with_a_plan_leaves_no_trace() -> None:
     (one,) = cores.cycle(apply=False)
     assert isinstance(one, facts.Assigned) and one.pending_preemption is not None
     assert used(cores) == 10
-    cores.core.forget("ns", "j", one.revision)
-    world = cores.core._state
+    cores.scheduler.forget("ns", "j", one.revision)
+    world = cores.scheduler._state
     assert (used(cores), world.planners_by_victim, world.planning_domains) == (10, {}, {})
     cores.settle()
     assert cores.phase("j") == "QuotaReserved"
@@ -350,7 +350,7 @@ def test_planned_quota_counts_per_queue_and_its_maximum_in_the_cohort() -> None:
     cores.submit("j", "lender", "5")
     cores.settle()
     assert (cores.phase("j"), victims(cores)) == ("QuotaReserved", ["v"])
-    tree = cores.core.catalog.tree
+    tree = cores.scheduler.catalog.tree
     root = tree.cohorts["co"].cell(("default", "cpu"))
     assert (used(cores, "lender"), used(cores, "borrower"), root.usage // 1000) == (5, 10, 10)
     cores.submit("w", "borrower", "1")
@@ -379,7 +379,7 @@ def test_quota_that_is_not_lent_under_a_plan_counts_as_used() -> None:
     spec["resourceGroups"] = groups(default=quota("10", lend="4"))
     cores.queue("lender", "co", admissionChecks=["c"], **spec)
     cores.settle()
-    root = cores.core.catalog.tree.cohorts["co"].cell(("default", "cpu"))
+    root = cores.scheduler.catalog.tree.cohorts["co"].cell(("default", "cpu"))
     assert root.usage // 1000 == 9
     # Less of what it has reserved comes from the cohort now, and no more is free there.
     cores.finish("a")
@@ -438,17 +438,17 @@ def test_as_kueue_victims_are_evicted_first() -> None:
 
 def test_a_planner_is_explained_with_its_checks_and_victims() -> None:
     cores = two_victims(c=DEFERS)
-    why = cores.core.explain("ns", "j", now=cores.now)
+    why = cores.scheduler.explain("ns", "j", now=cores.now)
     assert (why.phase, [one.name for one in why.checks]) == ("QuotaReserved", ["c"])
     assert "it will then preempt 2 workloads: ns/v" in why.message
     assert why.waits_for == ()
     cores.verdict("j", "c", "Ready")
     cores.settle()
-    why = cores.core.explain("ns", "j", now=cores.now)
+    why = cores.scheduler.explain("ns", "j", now=cores.now)
     assert sorted(one.name for one in why.waits_for) == ["v1", "v2"]
     for name in ("v1", "v2"):
         cores.finish(name)
-    assert "waits for the recheck" in cores.core.explain("ns", "j", now=cores.now).message
+    assert "waits for the recheck" in cores.scheduler.explain("ns", "j", now=cores.now).message
 
 
 @pytest.mark.scenario("F10")

@@ -12,7 +12,7 @@ LOWER: dict[str, Any] = {"withinClusterQueue": "LowerPriority"}
 
 
 def used(cores: SteppedCores, queue: str) -> int:
-    return cores.core.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
+    return cores.scheduler.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
 
 
 def test_an_unneeded_victim_is_not_preempted_for_others() -> None:

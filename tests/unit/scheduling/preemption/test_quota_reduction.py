@@ -132,7 +132,7 @@ def test_a_revocation_is_repeated_when_the_log_refused_it() -> None:
     cores.settle()
     cores.queue("cq", resourceGroups=groups(default="5"), **CHECKED)
     (decision,) = cores.cycle(apply=False)
-    cores.core.forget("ns", "w", decision.revision)
+    cores.scheduler.forget("ns", "w", decision.revision)
     cores.settle()
     assert cores.phase("w") == "Pending"
 
@@ -142,7 +142,7 @@ def test_a_scheduler_that_takes_over_after_the_cut_finds_it() -> None:
     cores.submit("w", "cq", "8")
     cores.settle()
     cores.queue("cq", resourceGroups=groups(default="5"), **CHECKED)
-    cores.restart()
+    cores.restart_scheduler()
     cores.settle()
     assert cores.phase("w") == "Pending"
 
@@ -181,7 +181,7 @@ def test_reservations_are_checked_only_after_quota_edits() -> None:
     cores = configured_cores()
     cores.submit("w", "cq", "8")
     cores.settle()
-    (domain,) = cores.core._state.domains.values()
+    (domain,) = cores.scheduler._state.domains.values()
     assert not domain.quota_reduced
     cores.put("Namespace", "ns")
     cores.put("LocalQueue", "more", {"clusterQueue": "cq"}, namespace="ns")
@@ -558,16 +558,14 @@ def test_unlimited_quota_is_never_exceeded() -> None:
 def test_a_standby_cuts_reservations_of_others_after_a_takeover() -> None:
     cores = configured_cores()
     standby = SteppedCores()
-    standby.controller = cores.controller
-    standby._objects = cores._objects
-    standby.restart()
-    for domain in standby.core.domains():
-        standby.core.disown(domain)
+    standby.load(cores.entries())
+    for domain in standby.scheduler.domains():
+        standby.scheduler.disown(domain)
     cores.submit("w", "cq", "8")
     for _ in range(3):
         known = cores.controller.workloads.get("workload.ns.w")
-        standby.core.apply_workload("ns", "w", known.workload, known.revision, now=cores.now)
+        standby.scheduler.apply_workload("ns", "w", known.workload, known.revision, now=cores.now)
         cores.settle()
-    (queue,) = standby.core._state.queues.values()
+    (queue,) = standby.scheduler._state.queues.values()
     assert [entry[3] for entry in queue.candidates] == [("ns", "w")]
     assert [one.state for one in queue.holding] == ["QuotaReserved"]
