@@ -142,7 +142,7 @@ _LACKS: Final = {
 def _input_refusal(
     runners: Sequence[RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
-    """Why the job gets something that it asks for from none of the runners; None: it gets it."""
+    """Why none of the runners gives the job something that it asks for; None: it gets all."""
     if not runners:
         return None
     for name in _LACKING:

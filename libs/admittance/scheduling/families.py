@@ -5,8 +5,8 @@ variants may be tried now, and migration. Source: `docs/spec/lifecycle.md#4.3, #
 A parent holds no quota and is never tried. A variant is a workload like any other, except for the
 rules in this module. These rules apply the family policy as if the decisions in flight were stored,
 so that a variant gets no reservation if a decision in flight rules it out. A variant that may not
-be tried is inadmissible, without a refusal, until its family changes or the family policy has
-it tried.
+be tried is inadmissible, without a refusal, until its family changes or the family policy lets
+it be tried.
 
 Migration: one decision gives quota to a better variant without checks, which replaces the admitted
 variant. Until the job of the admitted variant has stopped, the quota of both variants is charged.

@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -121,9 +121,13 @@ def _run(fact: _Released, sequence: int) -> Run:
 
 
 def whole_seconds(time: datetime) -> int:
-    """The seconds since 1970, rounded down: two runs, one of which begins when the other ends, have
-    no second in common and none between them. Raises ValueError for a time without a zone, or that
-    no clock shows."""
+    """The seconds since 1970, rounded down: if one run begins when another ends, the two have no
+    second in common and no second is between them. Raises ValueError for a time without a zone, or
+    with a year out of range."""
     if time.tzinfo is None or time.year not in YEARS:
         raise ValueError(f"{time.isoformat()} is not a time with a zone")
-    return int(time.timestamp() // 1)
+    since = time - _EPOCH
+    return since.days * 86_400 + since.seconds
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -50,7 +50,7 @@ def find(workload: StoredWorkload, kind: str) -> Condition | None:
 
 def is_true(workload: StoredWorkload, kind: str) -> bool:
     """Whether the condition is present with status True."""
-    # A fact asks this thirty times, so the function calls no other one.
+    # Called thirty times for each fact, so it does not call `find`.
     for condition in workload.status.conditions:
         if condition.type == kind:
             return condition.status == "True"

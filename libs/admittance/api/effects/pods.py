@@ -72,7 +72,8 @@ PODS: Final[Table] = {
             "names a PriorityClass, which must exist, unless a WorkloadPriorityClass counts"
         ),
         "restartPolicy": in_part(
-            "`Never` and `OnFailure` work, a Job needs one; a pod that succeeds never runs again",
+            "`Never` and `OnFailure` work, of which a Job needs one; a pod that succeeds never "
+            "runs again",
             usual=("Never", "OnFailure"),
         ),
         "activeDeadlineSeconds": works("of one pod, which then counts as failed"),

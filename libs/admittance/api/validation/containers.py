@@ -84,7 +84,7 @@ def _texts(texts: Iterable[str], field: str) -> list[Problem]:
 
 def _absolute(folder: str, field: str) -> list[Problem]:
     """The problem of a relative working folder: no manifest says below which folder it lies."""
-    if folder and not folder.startswith("/"):
+    if not folder.startswith("/"):
         return [Problem(field, f"must be an absolute path, not {shown(folder)}")]
     return []
 

@@ -336,8 +336,8 @@ def _going(workload: WorkloadInfo) -> PreemptionVictim:
 
 
 def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, ...]:
-    """Returns the first workloads that are ahead of the given workload in its queue. Of workloads
-    of other namespaces it says what `pending` says, too: not why they wait."""
+    """Returns the first workloads that are ahead of the given workload in its queue. The reasons of
+    workloads of other namespaces are left out, as by `pending`."""
     if position == 1:
         return ()
     head, mine = _row_of(queue, queue.head()), _row_of(queue, workload)

@@ -50,7 +50,7 @@ def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) ->
 
 
 CLOSED: Final = frozenset({reasons.NOT_FOUND, reasons.STOPPED, reasons.TERMINATING})
-"""The reasons of queues that someone closed, or that do not exist."""
+"""The reasons of queues that an admin closed, or that do not exist."""
 
 
 def _inactive(state: SchedulerState, queue: str) -> str:
