@@ -111,7 +111,7 @@ def edit(cores: SteppedCores, what: str, rest: tuple[Any, ...]) -> None:
             name, policy = rest
             cores.put("LocalQueue", name, {"clusterQueue": name, "stopPolicy": policy}, NS)
         case "delete":
-            if cores.is_there(*rest[0]):
+            if cores.object_at(*rest[0]) is not None:
                 kind, name, namespace = rest[0]
                 cores.delete(kind, name, namespace)
         case "namespace":

@@ -625,7 +625,7 @@ def test_a_refusal_has_the_numbers_of_unscanned_flavors_too() -> None:
 def test_a_pair_in_a_preemption_loop_is_explained() -> None:
     life = a_pair()
     life.settle()
-    why = life.core.explain("ns", "owner", now=life.now)
+    why = life.scheduler.explain("ns", "owner", now=life.now)
     assert why.reason == "PreemptionLoop"
     assert ("PreemptionLoop", "b") in rules(why)
     assert any(one.startswith("removal of this obstacle: Took") for one in why.unblocked_by)
