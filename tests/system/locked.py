@@ -21,7 +21,7 @@ from admittance.events.requests import Apply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import problems_of, stream_infos
 from admittance.runtime.nats.connection_options import ConnectionOptions
-from admittance.runtime.nats_server.auth_store import credentials_text
+from admittance.runtime.nats_server.credentials_files import credentials_text
 from admittance.runtime.nats_server.jwt_issuer import (
     KEYS,
     JwtIssuer,

@@ -383,7 +383,8 @@ async def test_admin_sees_the_bookings_of_machines(folder: Folder) -> None:
 
 @pytest.mark.parametrize("login", ["admin", "ada"])
 @pytest.mark.parametrize(
-    ("words", "name"), [("get workload ", "ada-1"), ("submit -q ", "research")]
+    ("words", "name"),
+    [("get workload ", "ada-1"), ("submit -q ", "research"), ("auth show ", "ada")],
 )
 async def test_shell_completes_names_with_a_credentials_file(
     folder: Folder, ada: str, login: str, words: str, name: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from admittance.access.permissions import first_match
+from admittance.access.permissions import Rule, first_match
 from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User
 from admittance.events.names import BadToken, plain
@@ -39,13 +40,53 @@ def missing_right(role: str, namespaces: Sequence[str], denial: str) -> str:
     return f"{login}{of} may not {_words(subject, subscribe='subscribe' in denial)}"
 
 
-def refusal_of(role: str, namespaces: Sequence[str], denial: str) -> str:
+def refusal_of(
+    role: str, namespaces: Sequence[str], denial: str, *, user: str = "", has_jwt: bool = False
+) -> str:
     """The sentence that the login lacks a right, with what the server refused, and the way out. The
-    arguments are those of `missing_right`."""
+    arguments are those of `missing_right`; ``user``, ``has_jwt``: the login's user, and whether it
+    has a JWT."""
     way = "use another login, or have an administrator give it this right"
+    subject = denial.rpartition(" ")[2]
+    verb = "subscribe" if "subscribe" in denial else "publish"
+    login = User(name=user or "x", role=role, key="", namespaces=tuple(namespaces))
     if denial.endswith(" admit.api.objects"):
         way = "read one by its name, or use another login"
+    if role in ROLES and rule_of(login, verb, subject) is not None:
+        way = other_version(role, user, has_jwt=has_jwt)
     return f"{missing_right(role, namespaces, denial)} ({denial}): {way}"
+
+
+def rule_of(user: User, verb: str, subject: str) -> Rule | None:
+    """The rule of the user's role that allows to publish or subscribe the subject, which the server
+    reports in lower case; None: its role does not allow it."""
+    try:
+        permissions = permissions_of(user)
+    except (KeyError, ValueError):
+        return None  # Such as a check without its controller.
+    rules = permissions.publish if verb == "publish" else permissions.subscribe
+    if _in_lower_case(permissions.denied, subject) is not None:
+        return None
+    return _in_lower_case(rules, subject)
+
+
+def _in_lower_case(rules: Sequence[Rule], subject: str) -> Rule | None:
+    lowered = [Rule(rule.pattern.lower(), rule.pattern) for rule in rules]
+    found = first_match(lowered, subject.lower())
+    return next((one for one in rules if found and one.pattern == found.purpose), None)
+
+
+def other_version(role: str, user: str, *, has_jwt: bool) -> str:
+    """What is wrong with a login that lacks a right of its role, and the way out."""
+    if has_jwt:
+        return (
+            f"its JWT has the permissions that the role {role} had when it was made: run `admit "
+            f"auth renew {shlex.quote(user)}` of this version"
+        )
+    return (
+        f"the server has the permissions of another version for the role {role}: run `admit auth "
+        "reload` of this version"
+    )
 
 
 def _words(subject: str, *, subscribe: bool) -> str:

@@ -20,7 +20,8 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """A user of the server. ``key``: the public NKey. ``namespaces``: the namespaces that the user
     may act in; empty: all, for the roles that allow it. ``controller``: the controllerName of a
     check. ``class_name``: the provisioning class of a provider. ``expires``: from this time on the
-    user may not connect; None: never.
+    user may not connect; None: never. ``issued``: when its newest JWT was made, in seconds since
+    1970; 0: with the user.
     """
 
     name: str
@@ -31,6 +32,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     class_name: str = msgspec.field(default="", name="class")
     created: datetime | None = None
     expires: datetime | None = None
+    issued: int = 0
 
     @property
     def token(self) -> str:

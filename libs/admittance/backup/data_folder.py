@@ -20,9 +20,10 @@ from admittance.client.errors import RequestFailed
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats.connection_options import ConnectionOptions
-from admittance.runtime.nats_server.auth_store import credentials_text, write_secret_file
+from admittance.runtime.nats_server.credentials_files import credentials_text
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.nats_server.jwt_issuer import new_key
+from admittance.runtime.nats_server.secret_files import write_secret_file
 from admittance.runtime.telemetry import logs
 
 DRAFT: Final = "restore"

@@ -1,12 +1,13 @@
-"""Checks of `admit doctor`: services that lack permissions."""
+"""Checks of `admit doctor`: services, and its own login, that lack permissions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from admittance.access.permissions import Rule, first_match
-from admittance.access.roles import ROLES, permissions_of
+from admittance.access.missing_right import other_version, rule_of
+from admittance.access.roles import ROLES
 from admittance.access.server_config import quoted
 from admittance.access.users import User
 from admittance.doctor.finding import Finding, wrong
@@ -15,16 +16,23 @@ from admittance.events.requests import HealthReply
 PROVIDER: Final = "built-in-provider"
 
 
-def permission_findings(answers: Iterable[HealthReply]) -> list[Finding]:
+def permission_findings(
+    answers: Iterable[HealthReply], *, with_jwts: bool = False
+) -> list[Finding]:
     """A finding for each subject that the server refused to a service lately, with the line to
-    add to the configuration of the server."""
-    return [_found(one, *denied.split(" ", 1)) for one in answers for denied in one.denied]
+    add to the configuration of the server. ``with_jwts``: users have JWTs."""
+    return [
+        _found(one, *denied.split(" ", 1), with_jwts=with_jwts)
+        for one in answers
+        for denied in one.denied
+    ]
 
 
-def _found(one: HealthReply, verb: str, subject: str) -> Finding:
+def _found(one: HealthReply, verb: str, subject: str, *, with_jwts: bool) -> Finding:
     what = f"permissions of {one.service}"
     role = one.service if one.service in ROLES else PROVIDER
-    rule = _rule(one, role, verb, subject)
+    user = one.user or one.service
+    rule = rule_of(User(name=user, role=role, key=""), verb, subject)
     if rule is None:
         return wrong(
             what,
@@ -32,23 +40,48 @@ def _found(one: HealthReply, verb: str, subject: str) -> Finding:
             f"{role}",
             "report it as a bug",
         )
+    found = (
+        f"{one.instance} may not {verb} {rule.pattern}, which its role {role} needs to "
+        f"{rule.purpose}"
+    )
+    if with_jwts:
+        return wrong(
+            what,
+            found,
+            f"let `admit auth renew {shlex.quote(user)} -o FILE` write its credentials file with "
+            "the permissions of this version, and start the service again",
+        )
     return wrong(
         what,
-        f"{one.instance} may not {verb} {rule.pattern}, which its role {role} needs to "
-        f"{rule.purpose}",
+        found,
         f"add {quoted(rule.pattern)} to `{verb}: {{ allow: [ … ] }}` of its user, or let `admit "
         "auth reload` write the configuration, and start the service again",
     )
 
 
-def _rule(one: HealthReply, role: str, verb: str, subject: str) -> Rule | None:
-    """The rule of the role that allows the subject. The server reports the subject in lower
-    case.
-    """
-    permissions = permissions_of(User(name=one.user or one.service, role=role, key=""))
-    rules = permissions.publish if verb == "publish" else permissions.subscribe
-    lowered = [Rule(rule.pattern.lower(), rule.pattern) for rule in rules]
-    found = first_match(lowered, subject)
-    if found is None:
-        return None
-    return next(rule for rule in rules if rule.pattern == found.purpose)
+def login_findings(
+    role: str,
+    namespaces: Sequence[str],
+    user: str,
+    denials: Iterable[str],
+    *,
+    has_jwt: bool,
+) -> list[Finding]:
+    """A finding if the server refuses the login of this command what its role allows: then findings
+    are missing. ``denials``: what it refused, such as ``publish admit.api.runners``. Rights that
+    the role does not have are no finding."""
+    if role not in ROLES:
+        return []
+    login = User(name=user, role=role, key="", namespaces=tuple(namespaces))
+    split = (denied.split(" ", 1) for denied in denials)
+    rules = (rule_of(login, verb, subject) for verb, subject in split)
+    lacks = dict.fromkeys(rule.purpose for rule in rules if rule is not None)
+    if not lacks:
+        return []
+    return [
+        wrong(
+            "login of this command",
+            f"{user or 'it'} may not {', nor '.join(lacks)}, so that findings are missing",
+            other_version(role, user, has_jwt=has_jwt),
+        )
+    ]

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import nats
 import pytest
@@ -25,12 +25,13 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
     AccessDenied,
     AdmittanceError,
+    NoResponders,
     Refused,
     SetupError,
     Unavailable,
 )
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.runtime.nats_server import server_reload
+from admittance.runtime.nats_server import jwt_issuer, server_reload
 from admittance.runtime.nats_server.auth_store import AuthStore
 from admittance.runtime.nats_server.server_reload import apply_users, reload, remove_expired_users
 from support.requests import eventually
@@ -143,6 +144,36 @@ async def test_revoked_user_is_disconnected_and_others_stay(locked: Locked) -> N
     assert await locked.admit("check", "$JS.API.INFO", "--as", "bob") == 0
     await ada.close()
     await bob.close()
+
+
+@pytest.mark.parametrize("locked", ["jwt"], indirect=True)
+async def test_renewed_jwt_has_the_rights_of_its_role_and_ends_the_older_one(
+    locked: Locked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = jwt_issuer.user_claims
+
+    def before(user: User) -> dict[str, Any]:
+        claims = now(user)
+        allowed = [one for one in claims["pub"]["allow"] if one != "admit.api.events"]
+        return {**claims, "pub": {**claims["pub"], "allow": allowed}}
+
+    monkeypatch.setattr(jwt_issuer, "user_claims", before)
+    creds = await locked.add("admin", "root")
+    monkeypatch.setattr(jwt_issuer, "user_claims", now)
+    older = creds.with_name("older.creds")
+    shutil.copy2(creds, older)
+    async with connected(locked, creds) as bus:
+        with pytest.raises(AccessDenied):
+            await bus.request("admit.api.events", b"", timeout=5)
+        back = asyncio.Event()
+        bus.reconnected.append(back.set)
+        assert await locked.admit("renew", "root", "-o", str(creds), "--revoke-old") == 0
+        await within(back.wait())
+        with pytest.raises(NoResponders):
+            await bus.request("admit.api.events", b"", timeout=5)
+    with pytest.raises(AccessDenied, match="revoked"):
+        async with connected(locked, older):
+            pass
 
 
 @pytest.mark.parametrize("jwt", [False, True], ids=["nkeys", "jwt"])

@@ -14,7 +14,7 @@ from admittance.access.users import User
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.providers import Failed, Provider
 from admittance.runtime.errors import SetupError
-from admittance.runtime.nats_server.auth_store import credentials_text
+from admittance.runtime.nats_server.credentials_files import credentials_text
 from admittance.runtime.nats_server.jwt_issuer import new_key
 from admittance.sdk.program import Program
 from support.servers import ConfiguredServer, within

@@ -20,11 +20,14 @@ from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats.credentials import read_user_key
 from admittance.runtime.nats_server.auth_store import AuthStore
-from admittance.runtime.nats_server.jwt_issuer import still_needed
+from admittance.runtime.nats_server.credentials_files import credentials_text, read_jwt, write_jwt
+from admittance.runtime.nats_server.jwt_issuer import ALWAYS, new_key, still_needed
+from admittance.runtime.nats_server.secret_files import write_secret_file
 
 
 def wanted(name: str = "ada", **fields: Any) -> User:
-    return User(name=name, role="user", key="", namespaces=("team-a",), **fields)
+    created = clock.now()
+    return User(name=name, role="user", key="", namespaces=("team-a",), created=created, **fields)
 
 
 @pytest.fixture
@@ -97,6 +100,80 @@ def test_revoked_user_is_in_the_claims_of_its_account_only(
     for claims in map(verified, jwts.values()):
         gone = claims["nats"].get("revocations", {})
         assert (added.key in gone) == (claims["name"] == "OUT")
+
+
+def test_a_renewed_user_keeps_its_key_and_its_older_jwts_can_end(
+    store: AuthStore, tmp_path: Path
+) -> None:
+    added = store.add(wanted(), tmp_path / "ada.creds")
+    first = read_user_key(str(tmp_path / "ada.creds")).claims
+    [made] = store.new_jwts(["ada"])
+    claims = verified(made.jwt)
+    assert (claims["sub"], claims["iat"]) == (added.key, made.issued)
+    assert first is not None
+    assert first.iat < made.issued
+    (out,) = [one for one in map(verified, store.account_jwts().values()) if one["name"] == "OUT"]
+    assert "revocations" not in out["nats"]
+    assert store.revoke_older(["ada"]) == []
+    store.note_renewed([made])
+    [again] = store.new_jwts(["ada"])
+    assert again.issued > made.issued
+    store.note_renewed([again])
+    store.revoke_older(["ada"])
+    for last in (again.issued - 1, ALWAYS):
+        if last == ALWAYS:
+            store.remove("ada")
+        (out,) = [
+            one for one in map(verified, store.account_jwts().values()) if one["name"] == "OUT"
+        ]
+        assert out["nats"]["revocations"] == {added.key: last}
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        pytest.param("ben.creds", "is of the user ben", id="another user"),
+        pytest.param("nkey.creds", "has an NKey and no JWT", id="a plain NKey"),
+        pytest.param("text", "has no JWT", id="no credentials"),
+        pytest.param("new.creds", "has a newer JWT", id="older than what is there"),
+        pytest.param("bytes", "it is not text", id="no text"),
+    ],
+)
+def test_a_jwt_goes_into_no_file_but_its_own(
+    store: AuthStore, tmp_path: Path, target: str, said: str
+) -> None:
+    store.add(wanted(), tmp_path / "ada.creds")
+    store.add(wanted("ben"), tmp_path / "ben.creds")
+    store.add(wanted("new"), tmp_path / "new.creds")
+    [made] = store.new_jwts(["new" if target == "new.creds" else "ada"])
+    if target == "new.creds":
+        store.note_renewed([made])
+        write_jwt(tmp_path / target, store.new_jwts(["new"])[0].jwt)
+    key = new_key()
+    write_secret_file(tmp_path / "nkey.creds", credentials_text(wanted(), key.seed))
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    before = (tmp_path / target).read_bytes()
+    with pytest.raises(SetupError, match=said):
+        write_jwt(tmp_path / target, made.jwt)
+    assert (tmp_path / target).read_bytes() == before
+
+
+def test_a_credentials_file_keeps_all_but_its_jwt(store: AuthStore, tmp_path: Path) -> None:
+    file, link, alone = tmp_path / "ada.creds", tmp_path / "link", tmp_path / "ada.jwt"
+    store.add(wanted(), file)
+    file.write_text(f"# a note of its owner\n{file.read_text()}")
+    before, old = file.read_text(), read_user_key(str(file)).jwt
+    link.symlink_to(file)
+    [made] = store.new_jwts(["ada"])
+    assert old is not None
+    assert write_jwt(link, made.jwt)
+    assert file.read_text() == before.replace(old, made.jwt) != before
+    assert link.is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for _ in range(2):
+        assert not write_jwt(alone, made.jwt)
+        assert read_jwt(alone) == made.jwt
 
 
 def test_revocation_of_an_expired_jwt_is_forgotten() -> None:

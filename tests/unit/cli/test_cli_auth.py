@@ -171,7 +171,7 @@ def test_configuration_of_an_earlier_version_is_written_again(
     shown = capsys.readouterr()
     assert shown.out == f"written: {config}\n"
     assert "takes effect when the server starts" in shown.err
-    assert ("revoke its users and add them again" in shown.err) == ("--jwt" in how)
+    assert ("run `admit auth renew` before" in shown.err) == ("--jwt" in how)
     # JWTs have their time.
     assert [line.split()[:1] for line in config.read_text().splitlines()] == [
         line.split()[:1] for line in current.splitlines()
@@ -247,3 +247,72 @@ def test_wrong_call_is_one_line(
     found = capsys.readouterr().err
     assert sentence in found
     assert found.count("\n") == 1
+
+
+def test_users_with_nkeys_need_no_renewal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(folder, "backup", "saver")
+    capsys.readouterr()
+    assert invoke(["auth", "renew", "--all"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, len(said.err.splitlines())) == ("", 1)
+    assert said.err.startswith("nothing to renew: users with NKeys have the permissions")
+    assert invoke(["auth", "renew", "nobody"]) == 1
+    assert "there is no user nobody" in capsys.readouterr().err
+    assert invoke(["auth", "revoke", "saver", "--older"]) == 2
+    assert "have NKeys and no JWTs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name the users to renew, or give --all"),
+        (["ada", "--all"], "name the users to renew, or give --all"),
+        (["ada", "ben", "-o", "x"], "-o FILE is for one user"),
+        (["--all", "-o", "x"], "-o FILE is for one user"),
+        (["--jwt", "x.jwt"], "--jwt FILE goes with -o FILE alone"),
+        (["ada", "--jwt", "x.jwt", "-o", "x"], "--jwt FILE goes with -o FILE alone"),
+    ],
+)
+def test_options_of_a_renewal_that_contradict_each_other_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert invoke(["auth", "renew", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {said}")
+
+
+def test_a_renewed_jwt_goes_into_the_file_at_hand_or_alone_into_one_to_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ADMIT_AUTH_DIR", "auth")
+    monkeypatch.setenv("ADMIT_NATS_URL", DEAD)
+    assert invoke(["auth", "init", "auth", "--jwt"]) == 0
+    assert invoke(["auth", "add", "user", "ada", "-n", "a"]) == 0
+    assert invoke(["auth", "add", "user", "ben", "-n", "a", "-o", "far.creds"]) == 0
+    late = ("add", "user", "old", "-n", "a", "--expires", "0.001s")
+    assert invoke(["auth", *late]) == 0
+    old = {name: Path(name).read_text() for name in ("ada.creds", "far.creds", "old.creds")}
+    capsys.readouterr()
+    assert invoke(["auth", "renew", "--all"]) == 0
+    said = capsys.readouterr()
+    assert said.out == (
+        "renewed ada (owner): credentials in ada.creds\n"
+        "renewed ben (owner): JWT in ben.jwt; `admit auth renew --jwt ben.jwt -o FILE` puts it "
+        "into a credentials FILE\n"
+    )
+    assert said.err.startswith("older JWTs stay valid")
+    assert Path("ada.creds").read_text() != old["ada.creds"]
+    assert Path("old.creds").read_text() == old["old.creds"]
+    assert invoke(["auth", "renew", "old"]) == 2
+    assert "old has expired" in capsys.readouterr().err
+    assert invoke(["auth", "renew", "--jwt", "ben.jwt", "-o", "ada.creds"]) == 1
+    assert "ada.creds is of the user ada" in capsys.readouterr().err
+    assert invoke(["auth", "renew", "--jwt", "ben.jwt", "-o", "far.creds"]) == 0
+    assert capsys.readouterr().out == "renewed ben: credentials in far.creds\n"
+    assert Path("ben.jwt").read_text().strip() in Path("far.creds").read_text()
+    assert invoke(["auth", "revoke", "ada", "--older"]) == 0
+    assert capsys.readouterr().out == "revoked the older JWTs of ada (owner)\n"
+    assert invoke(["auth", "revoke", "old", "--older"]) == 0
+    assert "old has no older JWT" in capsys.readouterr().err
+    assert invoke(["auth", "list", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "ada\nben\nold\n"

@@ -47,3 +47,12 @@ def test_a_refusal_is_one_sentence_with_the_right_and_the_way_out() -> None:
         " may not list objects of all namespaces (this login may not publish to "
         "admit.api.objects._): use another login, or have an administrator give it this right"
     )
+
+
+def test_a_right_of_the_own_role_is_missing_in_a_login_of_another_version() -> None:
+    denial = "this login may not publish to admit.api.events._"
+    said = refusal_of("admin", [], denial, user="root", has_jwt=True)
+    assert said.startswith("role admin may not read events of all namespaces")
+    assert said.endswith("when it was made: run `admit auth renew root` of this version")
+    assert refusal_of("admin", [], denial).endswith("run `admit auth reload` of this version")
+    assert refusal_of("", [], denial).endswith("have an administrator give it this right")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.doctor.permissions import permission_findings
+from admittance.doctor.permissions import login_findings, permission_findings
 from admittance.events.requests import HealthReply
 
 
@@ -51,3 +51,30 @@ def test_finding_uses_the_name_of_the_user() -> None:
 
 def test_services_with_all_permissions_have_no_finding() -> None:
     assert permission_findings([HealthReply(service="scheduler", ready=True)]) == []
+
+
+def test_with_jwts_the_finding_names_the_renewal() -> None:
+    denied = "publish $js.api.stream.info.admittance"
+    reply = HealthReply(service="scheduler", instance="1", ready=True, denied=(denied,), user="s 2")
+    (only,) = permission_findings([reply], with_jwts=True)
+    assert only.todo.startswith("let `admit auth renew 's 2' -o FILE` write its credentials file")
+
+
+@pytest.mark.parametrize(
+    ("role", "denials", "said"),
+    [
+        pytest.param("admin", ["publish admit.api.runners"], "may not ask", id="own right"),
+        pytest.param("admin", ["publish admit.workload.held.a.b"], "", id="right of others"),
+        pytest.param("viewer", ["publish $js.api.stream.delete.x"], "", id="not in the role"),
+        pytest.param("", ["publish admit.api.runners"], "", id="unknown role"),
+        pytest.param("admin", [], "", id="nothing refused"),
+    ],
+)
+def test_a_login_that_lacks_a_right_of_its_role_is_found(
+    role: str, denials: list[str], said: str
+) -> None:
+    found = login_findings(role, (), "root", denials, has_jwt=True)
+    assert [one.what for one in found] == (["login of this command"] if said else [])
+    for one in found:
+        assert said in one.found
+        assert "`admit auth renew root`" in one.todo

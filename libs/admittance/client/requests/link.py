@@ -419,7 +419,9 @@ class Link:
         if denial.lower() in spelled.lower():
             at = spelled.lower().index(denial.lower())
             denial = spelled[at : at + len(denial)]
-        return NotAllowed(refusal_of(nc.role, nc.namespaces, denial))
+        return NotAllowed(
+            refusal_of(nc.role, nc.namespaces, denial, user=nc.user, has_jwt=nc.has_jwt)
+        )
 
     async def settle(self, sequence: int, namespace: str) -> SettledReply:
         """The outcome of the fact at sequence, about an object of the namespace, once that fact and

@@ -95,14 +95,34 @@ def read_user_key(path: str) -> UserKey:
     spaces = tuple(written[1].split()) if (written := _NAMESPACES.search(text)) else ()
     if found is None:
         return UserKey(public, None, None, sign, inbox, user, role, spaces)
-    try:
-        padded = found[1] + "=" * (-len(found[1]) % 4)
-        claims = msgspec.json.decode(urlsafe_b64decode(padded), type=JwtClaims)
-    except (msgspec.DecodeError, ValueError):
-        raise AccessDenied(f"{wrong}: its JWT is damaged; get a new file") from None
+    if (claims := claims_of(found[0])) is None:
+        raise AccessDenied(f"{wrong}: its JWT is damaged; get a new file")
     if claims.sub != public:
         raise AccessDenied(f"{wrong}: its seed does not belong to its JWT; get a new file")
     return UserKey(public, found[0], claims, sign, inbox, user, role, spaces)
+
+
+def jwt_in(text: str) -> str:
+    """The JWT in a text; "": there is none."""
+    found = _JWT.search(text)
+    return found[0] if found else ""
+
+
+def has_seed(text: str) -> bool:
+    """Whether the text has a seed, and so is a secret."""
+    return _SEED.search(text) is not None
+
+
+def claims_of(jwt: str) -> JwtClaims | None:
+    """The claims of a user's JWT; None if it is damaged."""
+    found = _JWT.search(jwt)
+    if found is None:
+        return None
+    try:
+        padded = found[1] + "=" * (-len(found[1]) % 4)
+        return msgspec.json.decode(urlsafe_b64decode(padded), type=JwtClaims)
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 def _check_sum(seed: str) -> None:

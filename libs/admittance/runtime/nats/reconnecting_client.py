@@ -146,6 +146,7 @@ class ReconnectingClient(Client):
         self.role = ""
         """The role that the credentials file names; "": none."""
         self.namespaces: tuple[str, ...] = ()
+        self.has_jwt = False
 
     # For the subclass. ------------------------------------------------------------------
 
@@ -277,6 +278,7 @@ class ReconnectingClient(Client):
             self._signature_cb = key.sign
             self._user_jwt_cb = (lambda: jwt) if jwt else None
             self._public_nkey = key.public
+            self.has_jwt = jwt is not None
             self.user, self.role, self.namespaces = key.user, key.role, key.namespaces
 
     async def _connect_to_server(self, s: Srv) -> None:

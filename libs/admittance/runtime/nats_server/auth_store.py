@@ -23,7 +23,7 @@ import os
 import shlex
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -35,42 +35,28 @@ from admittance.access.jwt_claims import Revoked
 from admittance.access.roles import problems
 from admittance.access.server_config import server_config
 from admittance.access.users import User, expired_users, is_public_key
-from admittance.events.names import token
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats.credentials import read_user_key
+from admittance.runtime.nats_server.credentials_files import credentials_file, credentials_text
 from admittance.runtime.nats_server.jwt_issuer import (
     KEYS,
     JwtIssuer,
+    NewJwt,
     is_seed_of,
+    issue_after,
     later_than,
     new_issuer_key,
     new_key,
     revocation,
     still_needed,
 )
-
-
-def credentials_text(user: User, seed: str, jwt: str = "") -> str:
-    """The content of a credentials file: the seed, the JWT if there is one, and comment lines that
-    name the user, its role, its namespaces, its public key and its inbox prefix. `admit` reads the
-    inbox prefix from the file; any other NATS client must be given that prefix."""
-    secret = seed
-    spaces = f"# namespaces: {' '.join(user.namespaces)}\n" if user.namespaces else ""
-    if jwt:
-        secret = (
-            f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
-            f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------"
-        )
-    return (
-        "# Credentials of Admittance for a nats-server. Keep this file secret.\n"
-        f"# user: {user.name}\n"
-        f"# role: {user.role}\n"
-        f"{spaces}"
-        f"# public key: {user.key}\n"
-        f"# inbox prefix: _INBOX.{user.token}\n"
-        f"{secret}\n"
-    )
-
+from admittance.runtime.nats_server.secret_files import (
+    check_own,
+    create_file,
+    open_new,
+    read_own,
+    write_secret_file,
+)
 
 USERS: Final = "users.json"
 CONFIG: Final = "auth.conf"
@@ -81,7 +67,6 @@ RUN_AS: Final = "run-as"
 RESOLVER: Final = "jwt"
 VERSIONS: Final = (1, 2)
 """The versions of ``users.json``: 2 is a folder with JWTs."""
-_BYTES_MAX: Final = 64 << 20
 
 log = structlog.get_logger()
 
@@ -199,7 +184,7 @@ class AuthStore:
 
         def seed_of(name: str) -> str:
             path = self.folder / f"{name}.nk"
-            seed = _read_own(path).decode(errors="replace").strip()
+            seed = read_own(path).decode(errors="replace").strip()
             if not is_seed_of(seed, name, public[name]):
                 raise SetupError(f"{path} is damaged: restore it from a backup")
             return seed
@@ -223,7 +208,7 @@ class AuthStore:
                     f"there is a user {user.name} already: choose another name, or revoke that "
                     f"user with `{_revoke(user)}`"
                 )
-            _create_file(credentials, self._credentials(content, added, key.seed))
+            create_file(credentials, self._credentials(content, added, key.seed))
             try:
                 self._save(msgspec.structs.replace(content, users=(*content.users, added)))
             except BaseException:
@@ -281,6 +266,40 @@ class AuthStore:
         write_secret_file(path, credentials_text(added, key.seed))
         return added
 
+    def new_jwts(self, names: Sequence[str]) -> list[NewJwt]:
+        """A new JWT for the key of each user, with the permissions that its role has now; only for
+        a folder with JWTs. The JWTs that the users have stay valid. Call `note_renewed` when the
+        new ones are written."""
+        with self._locked() as content:
+            issuer, made = self._issuer(content), []
+            for name in names:
+                user = _named(content.users, name, self.folder)
+                issued = issue_after(user)
+                made.append(NewJwt(user, issuer.user_jwt(user, issued), issued))
+        return made
+
+    def note_renewed(self, made: Sequence[NewJwt]) -> None:
+        """Notes which JWT of each user is its newest."""
+        issued = {one.user.key: one.issued for one in made}
+        with self._locked() as content:
+            users = [
+                msgspec.structs.replace(one, issued=max(one.issued, issued.get(one.key, 0)))
+                for one in content.users
+            ]
+            self._save(msgspec.structs.replace(content, users=tuple(users)))
+
+    def revoke_older(self, names: Sequence[str]) -> list[User]:
+        """Revokes the JWTs of the users but the newest of each. Returns the users that had older
+        ones."""
+        with self._locked() as content:
+            found = [_named(content.users, name, self.folder) for name in names]
+            renewed = [one for one in found if one.issued]
+            if renewed:
+                ends = [revocation(one, at=one.issued - 1) for one in renewed]
+                revoked = _with(content.revoked, ends)
+                self._save(msgspec.structs.replace(content, revoked=revoked), config_first=True)
+        return renewed
+
     def remove(self, name: str) -> User:
         """Removes the user and returns it."""
         with self._locked() as content:
@@ -288,7 +307,7 @@ class AuthStore:
             left = tuple(one for one in content.users if one is not gone)
             revoked = content.revoked
             if content.issuer is not None:
-                revoked = (*still_needed(revoked), revocation(gone))
+                revoked = _with(revoked, [revocation(gone)])
             self._save(
                 msgspec.structs.replace(content, users=left, revoked=revoked), config_first=True
             )
@@ -317,7 +336,7 @@ class AuthStore:
 
     def run_as(self) -> str:
         """The text of the file with the rules of the runner; "": there is no file."""
-        return _read_own(self.run_as_file).decode() if self.run_as_file.exists() else ""
+        return read_own(self.run_as_file).decode() if self.run_as_file.exists() else ""
 
     def change_run_as(self, change: Callable[[str], str]) -> None:
         """Writes the rules of the runner anew if ``change`` returns another text for them."""
@@ -342,14 +361,14 @@ class AuthStore:
 
     def _open_lock(self, name: str) -> int:
         try:
-            return _open_new(self.folder / name, os.O_RDWR)
+            return open_new(self.folder / name, os.O_RDWR)
         except OSError as error:
             raise SetupError(f"cannot write to {self.folder}: {error.strerror}") from None
 
     def _read(self) -> _Content:
         self._check_folder()
         path = self.folder / USERS
-        data = _read_own(path)
+        data = read_own(path)
         try:
             content = msgspec.json.decode(data, type=_Content)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -409,7 +428,13 @@ class AuthStore:
                 f"{self.folder} has no {USERS}: make a new folder with `admit auth init DIR`, or "
                 "name another with --dir"
             )
-        _check_own(self.folder, found, "700")
+        check_own(self.folder, found, "700")
+
+
+def _with(revoked: Sequence[Revoked], more: Sequence[Revoked]) -> tuple[Revoked, ...]:
+    """The revocations that are still needed, one for each key."""
+    keys = {one.key for one in more}
+    return (*(one for one in still_needed(revoked) if one.key not in keys), *more)
 
 
 def _named(users: Sequence[User], name: str, folder: Path) -> User:
@@ -417,79 +442,3 @@ def _named(users: Sequence[User], name: str, folder: Path) -> User:
         if user.name == name:
             return user
     raise SetupError(f"there is no user {name} in {folder}: `admit auth list` shows the users")
-
-
-def _read_own(path: Path) -> bytes:
-    """The content of a file. Raises SetupError unless the file belongs to this Unix user and no
-    other Unix user may read it."""
-    try:
-        with path.open("rb") as file:
-            _check_own(path, os.fstat(file.fileno()), "600")
-            data = file.read(_BYTES_MAX + 1)
-    except OSError as error:
-        raise SetupError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > _BYTES_MAX:
-        raise SetupError(f"{path} is damaged (it is too long): restore it from a backup")
-    return data
-
-
-def _check_own(path: Path, found: os.stat_result, mode: str) -> None:
-    if os.geteuid() not in (found.st_uid, 0):
-        raise SetupError(
-            f"{path} belongs to another Unix user (uid {found.st_uid}): run this command as that "
-            "user"
-        )
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise SetupError(f"other users may use {path}: run `chmod {mode} {path}`")
-
-
-def credentials_file(folder: Path, name: str) -> Path:
-    """The path of the credentials file of a user in a folder."""
-    return folder / f"{token(name)}.creds"
-
-
-def _create_file(path: Path, text: str) -> None:
-    """Writes a new file that only its owner may read."""
-    try:
-        with os.fdopen(_open_new(path, os.O_WRONLY | os.O_EXCL), "wb") as file:
-            file.write(text.encode())
-    except FileExistsError:
-        raise SetupError(f"{path} exists: delete it, or name another file with -o") from None
-    except OSError as error:
-        raise SetupError(f"cannot write {path}: {error.strerror}") from None
-
-
-def write_secret_file(path: Path, text: str) -> None:
-    """Writes a file that only its owner may read. A reader sees the old content or the new content,
-    never a part. Raises SetupError."""
-    draft = path.with_name(f".{path.name}.new")
-    try:
-        with os.fdopen(_open_new(draft, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        if path.is_dir():
-            # Docker makes an empty folder in place of a secret file that is missing.
-            path.rmdir()
-        draft.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise SetupError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _open_new(path: Path, flags: int) -> int:
-    """Opens a file that only its owner may read, and makes the file if it does not exist. As root:
-    the file gets the owner of its folder.
-    """
-    flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, 0o600)
-    try:
-        os.fchmod(descriptor, 0o600)
-        if os.geteuid() == 0:
-            owner = path.parent.stat()
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor

@@ -142,14 +142,14 @@ class JwtIssuer:
         jwt = sign_jwt(operator, operator.public, "admittance", claims, issued=1)
         return jwt_config(jwt, self.account_jwts(revoked, issued), system, folder)
 
-    def user_jwt(self, user: User) -> str:
-        """The JWT of a user, signed by its account."""
+    def user_jwt(self, user: User, issued: int = 0) -> str:
+        """The JWT of a user, signed by its account. ``issued``: in seconds since 1970; 0: now."""
         return sign_jwt(
             self._key(account_of(user)),
             user.key,
             user.name,
             user_claims(user),
-            issued=_seconds(clock.now()),
+            issued=issued or _seconds(clock.now()),
             expires=_expiry(user),
         )
 
@@ -165,11 +165,28 @@ def later_than(issued: int) -> int:
     return max(_seconds(clock.now()), issued + 1)
 
 
-def revocation(user: User) -> Revoked:
-    """The revocation in the claims of the user's account that ends all JWTs of the user's key. No
-    other user ever gets the key, so the clock of the machine that revokes does not matter.
+class NewJwt(NamedTuple):
+    """A further JWT of a user. ``issued``: in seconds since 1970."""
+
+    user: User
+    jwt: str
+    issued: int
+
+
+def issue_after(user: User) -> int:
+    """The time to write into a further JWT of the user, in seconds since 1970: now, but always
+    after those before, so that `revocation` can tell it from them. The first one was made within a
+    second of the user."""
+    first = _seconds(user.created) + 1 if user.created is not None else 0
+    return max(_seconds(clock.now()), (user.issued or first) + 1)
+
+
+def revocation(user: User, *, at: int = ALWAYS) -> Revoked:
+    """The revocation in the claims of the user's account that ends the JWTs of the user's key that
+    were issued until ``at``, by default all. No other user ever gets the key, so the clock of the
+    machine that revokes all does not matter.
     """
-    return Revoked(key=user.key, account=account_of(user), at=ALWAYS, expires=_expiry(user))
+    return Revoked(key=user.key, account=account_of(user), at=at, expires=_expiry(user))
 
 
 def still_needed(revoked: Iterable[Revoked]) -> tuple[Revoked, ...]:

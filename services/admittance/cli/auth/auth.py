@@ -90,7 +90,7 @@ async def revoke(call: Call, folder: Path, name: str) -> None:
 
 OLD_JWTS: Final = (
     "the JWTs of users keep the permissions that their roles had when the JWTs were made: for an "
-    "upgrade that changes a role, revoke its users and add them again before the new version starts"
+    "upgrade that changes roles, run `admit auth renew` before the new version starts"
 )
 
 

@@ -39,6 +39,25 @@ folder_option = option(
 user_name = argument("NAME", "The name of the user.")
 
 
+def _users(ctx: click.Context, _start: str) -> Sequence[str]:
+    """The names of the users in the folder, for completion."""
+    from admittance.cli.support.options import outer_call
+    from admittance.runtime.errors import AdmittanceError
+    from admittance.runtime.nats_server.auth_store import AuthStore
+
+    typed = {**ctx.find_root().params, **{k: v for k, v in ctx.params.items() if v is not None}}
+    try:
+        call = outer_call(typed.get("nats"), None, None, given=typed)
+        users = AuthStore(_folder(call, typed.get("folder"))).users
+    except (BadInput, AdmittanceError):
+        return []
+    given = typed.get("names") or ()
+    return [one.name for one in users if one.name not in given]
+
+
+known_user = argument("NAME", "The name of the user.", complete=_users)
+
+
 def _folder(call: Call, typed: Path | None) -> Path:
     if typed is not None:
         return typed
@@ -145,13 +164,65 @@ async def add(
 
 
 @command(PLACE)
-@user_name
+@known_user
+@option("--older", "Only its JWTs before the newest; the user stays.")
 @folder_option
-async def revoke(call: Call, name: str, folder: Path | None) -> None:
+async def revoke(call: Call, name: str, older: bool, folder: Path | None) -> None:
     """Remove a user; the servers close its connections within seconds."""
-    from admittance.cli.auth import auth
+    from admittance.cli.auth import auth, renewal
 
-    await auth.revoke(call, _folder(call, folder), name)
+    if older:
+        await renewal.revoke_older(call, _folder(call, folder), name)
+    else:
+        await auth.revoke(call, _folder(call, folder), name)
+
+
+@command(SERVER, own_output=True)
+@argument("[NAME]...", "The users.", name="names", complete=_users)
+@option("--all", "All users that have not expired.", name="every")
+@option(
+    "-o FILE",
+    "The credentials file of the user, or a new file for its JWT alone. Default: NAME.creds in "
+    "this folder, or NAME.jwt if that is not there",
+    name="file",
+    kind=Path,
+)
+@option(
+    "--revoke-old", "End the older JWTs of these users; their programs connect with the new ones."
+)
+@option(
+    "--jwt FILE",
+    "Put this JWT, which an administrator made, into your credentials file -o.",
+    kind=Path,
+)
+@folder_option
+async def renew(
+    call: Call,
+    names: Sequence[str],
+    every: bool,
+    file: Path | None,
+    revoke_old: bool,
+    jwt: Path | None,
+    folder: Path | None,
+) -> None:
+    """Give users JWTs with the permissions that their roles have in this version.
+
+    For a folder of `admit auth init --jwt`, after an upgrade that changed roles. Keys stay, so only
+    the JWT in a credentials file changes. Programs read the file when they connect.
+    """
+    from admittance.cli.auth import renewal
+
+    if jwt is not None:
+        if names or every or revoke_old or folder is not None or file is None:
+            raise BadInput("--jwt FILE goes with -o FILE alone, your credentials file")
+        renewal.put(jwt, file)
+        return
+    if every == bool(names):
+        raise BadInput("name the users to renew, or give --all")
+    if file is not None and (every or len(names) > 1):
+        raise BadInput("-o FILE is for one user")
+    target = _folder(call, folder)
+    await renewal.renew(call, target, names, file, every=every, revoke_old=revoke_old)
 
 
 @command(PLACE)
@@ -207,7 +278,7 @@ def list_(call: Call, folder: Path | None) -> None:
 
 
 @command(ALL)
-@user_name
+@known_user
 @folder_option
 def show(call: Call, name: str, folder: Path | None) -> None:
     """Show a user and what it may do, in words and subjects."""
@@ -218,7 +289,7 @@ def show(call: Call, name: str, folder: Path | None) -> None:
 
 @command(PLACE)
 @argument("SUBJECT", "A subject of the server.")
-@option("--as NAME", "The name of the user.", name="name", required=True)
+@option("--as NAME", "The name of the user.", name="name", required=True, complete=_users)
 @option("--subscribe", "To subscribe instead of to publish.")
 @folder_option
 def check(call: Call, subject: str, name: str, subscribe: bool, folder: Path | None) -> int:
@@ -230,5 +301,5 @@ def check(call: Call, subject: str, name: str, subscribe: bool, folder: Path | N
 
 auth = group(
     "Users of a locked server: roles, credentials, permissions.",
-    *(init, add, revoke, reload, run_as, expire, list_, show, check),
+    *(init, add, revoke, renew, reload, run_as, expire, list_, show, check),
 )

@@ -27,12 +27,9 @@ from admittance.cli.support.options import Call
 from admittance.cli.support.services import SERVICES
 from admittance.runtime import chance, clock
 from admittance.runtime.errors import SetupError
-from admittance.runtime.nats_server.auth_store import (
-    USERS,
-    AuthStore,
-    credentials_file,
-    write_secret_file,
-)
+from admittance.runtime.nats_server.auth_store import USERS, AuthStore
+from admittance.runtime.nats_server.credentials_files import credentials_file
+from admittance.runtime.nats_server.secret_files import write_secret_file
 
 CONTAINER_UID: Final = 65532
 """The Unix user of all containers of compose.yaml."""

@@ -12,7 +12,7 @@ from admittance.client.requests.link import Link
 from admittance.doctor import admin_ports, controllers, queues, schedules, servers, streams
 from admittance.doctor.clocks import clock_findings
 from admittance.doctor.finding import Finding, without_repeats
-from admittance.doctor.permissions import permission_findings
+from admittance.doctor.permissions import login_findings, permission_findings
 from admittance.runtime.bus.streams import stream_infos
 
 HEALTH_SECONDS = 1.0
@@ -39,7 +39,7 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
     monitored = await servers.monitor_findings(options.monitors)
     log = await consumers.consumers_of_log(bus.bus)
     waiting = await runners.waiting_jobs(bus, replies, log)
-    return [
+    lines = [
         *await servers.server_findings(
             bus.bus, options.url, [*found, *monitored], quiet=options.tls_first
         ),
@@ -59,10 +59,14 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
         *runners.runner_findings(replies, waiting),
         *runners.away_findings(await runners.announced_runners(bus), replies, log),
         *await services.leader_findings(bus.bus, replies),
-        *permission_findings(replies),
+        *permission_findings(replies, with_jwts=bus.bus.nc.has_jwt),
         *await admin_ports.admin_findings(options.admin_ports),
         *await history.domain_findings(bus.bus),
         *await history.checkpoint_findings(bus.bus),
         *await set_aside_findings(bus.bus, every=every),
         *await history.dead_letter_findings(bus.bus),
     ]
+    # Last, because each check may have been refused something.
+    nc = bus.bus.nc
+    mine = login_findings(nc.role, nc.namespaces, nc.user, [*nc.denials], has_jwt=nc.has_jwt)
+    return [*lines, *mine]

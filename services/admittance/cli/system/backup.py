@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from admittance.cli.commands.declare import PLACE, argument, command, option
 from admittance.cli.support import output
@@ -19,6 +19,9 @@ from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.runtime.nats.connection_options import OPTIONS
 from admittance.runtime.process.progress import Steps
+
+if TYPE_CHECKING:
+    from admittance.runtime.bus.bus import Bus
 
 STANDARD_INPUT = "-"
 
@@ -44,7 +47,7 @@ async def backup(call: Call, file: str) -> int:
                 written = await write_backup(one.bus, target, steps, output.note)
                 await asyncio.to_thread(read_again, target, shown, steps)
             except AccessDenied as error:
-                raise NotAllowed(f"{error}; {_needed(one.bus.nc.role)}") from None
+                raise NotAllowed(f"{error}; {_needed(one.bus)}") from None
             except Refused as error:
                 if error.code == NO_STREAM:
                     raise AnswerIsNo(
@@ -57,14 +60,14 @@ async def backup(call: Call, file: str) -> int:
     return 0
 
 
-def _needed(role: str) -> str:
-    """What a login with the role, that lacks a right, needs for a backup."""
-    if role != "backup":
+def _needed(bus: Bus) -> str:
+    """What a login that lacks a right needs for a backup."""
+    from admittance.access.missing_right import other_version
+
+    nc = bus.nc
+    if nc.role != "backup":
         return "a backup needs a login with the role backup"
-    return (
-        "the server knows the role backup of another version: run `admit auth reload` of this "
-        "version, and with JWTs revoke the user and add it again"
-    )
+    return other_version(nc.role, nc.user, has_jwt=nc.has_jwt)
 
 
 @contextmanager
