@@ -84,7 +84,8 @@ async def submit(
     if file:
         if command:
             raise BadInput("either a command after --, or -f; not both")
-        if count != 1 or max_time is not None or anyway or any(described.values()):
+        given = [value for value in described.values() if value not in (None, ())]
+        if given or count != 1 or max_time is not None or anyway:
             raise BadInput(
                 "with -f the whole workload comes from the manifest; leave out the other options, "
                 "except -q"

@@ -82,6 +82,8 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("submit", "nothing to submit", id="nothing to submit"),
         pytest.param("submit -f x.yaml -- true", "not both", id="two things to submit"),
         pytest.param("submit -f x.yaml --cpu 1", "leave out the other", id="flags for a manifest"),
+        pytest.param("submit -f x.yaml --priority 0", "leave out the other", id="a flag that is 0"),
+        pytest.param("-o json stop wl w", "`admit stop` has no output formats", id="no answer"),
         pytest.param("submit --env A -- true", "KEY=VALUE", id="a variable without a value"),
         pytest.param("submit --timeout 5 -- true", "goes with --wait", id="a limit for nothing"),
         pytest.param("submit --count 0 -- true", "--count", id="no pods"),

@@ -77,3 +77,22 @@ def test_lines_of_several_pods_are_whole_and_carry_the_pod(
         "main-0 | half",
         "main-1 | rest",
     ]
+
+
+def test_words_are_coloured_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setattr(output, "terminal_width", lambda: 80)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    output.outcome("workload/w", "created")
+    output.show_table(Table((Column("NAME"), Column("PODS", right=True)), (("Failed", "10"),)))
+    assert capsys.readouterr().out.splitlines() == [
+        "workload/w \x1b[32mcreated\x1b[0m",
+        "\x1b[1mNAME\x1b[0m     \x1b[1mPODS\x1b[0m",
+        "\x1b[31mFailed\x1b[0m     10",
+    ]
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.outcome("workload/w", "created")
+    assert capsys.readouterr().out == "workload/w created\n"
