@@ -247,7 +247,7 @@ class AwsReconciler:
             listing.cancel()
             raise
         except Exception as error:
-            self._list_is_a_fault(error)
+            self._report_bad_list(error)
         else:
             self.ready = True
             self._failed = 0
@@ -255,11 +255,11 @@ class AwsReconciler:
             try:
                 self._act_on(listed)
             except Exception as error:
-                self._list_is_a_fault(error)
+                self._report_bad_list(error)
             else:
                 self._reasons.end(LISTING)
 
-    def _list_is_a_fault(self, error: Exception) -> None:
+    def _report_bad_list(self, error: Exception) -> None:
         # An unexpected reservation must not end the process: the next process would read the same
         # list.
         reason = faults.record(SERVICE, "read reservations", "EC2", error)

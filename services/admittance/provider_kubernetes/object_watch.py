@@ -113,7 +113,8 @@ class ObjectWatch:
                 # too.
                 reason = faults.record(STEPS.service, "read objects", "the cluster", error)
                 self._version = None
-                await self._wait_for_server(f"{self._cluster.server}: {reason}", 0.0, None)
+                # The server answers, so the pauses would not grow.
+                await self._wait_for_server(f"{self._cluster.server}: {reason}", 0.0, PAUSE_MAX)
 
     async def _list(self) -> str:
         manifests, version = await self._cluster.list(REQUESTS, self._namespace, self._selector)

@@ -108,10 +108,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 
     def gauges() -> dict[str, dict[tuple[str, ...], float]]:
         active = elected.work
-        controller = active.controller if active is not None else None
-        if active is None or controller is None:
+        if active is None or active.controller is None:
             return {}
-        return {CHECK_ACTIVE.name: active_checks(controller), **sizes_of_log(active.retention)}
+        checks = {CHECK_ACTIVE.name: active_checks(active.controller)}
+        return checks | sizes_of_log(active.retention)
 
     def findings() -> list[Finding]:
         retention = elected.work.retention if elected.work is not None else None

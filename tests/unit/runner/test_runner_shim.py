@@ -310,6 +310,14 @@ def test_a_lost_engine_is_no_result_of_the_job(
     assert message.startswith("the container engine was lost: ")
 
 
+def test_a_job_that_lost_an_engine_of_its_own_has_failed(bench: Bench) -> None:
+    script = "echo 'docker: Cannot connect to the Docker daemon at unix:///x.' >&2; exit 125"
+    client = ContainerPlan(name="c", argv=("/bin/sh", "-c", script), probe=("/bin/true",))
+    kind, message = bench.outcome(bench.start(client))
+    assert kind == "failed"
+    assert message.endswith("Cannot connect to the Docker daemon at unix:///x. (exit code 125)")
+
+
 def test_a_run_ends_only_when_its_containers_are_gone(bench: Bench) -> None:
     """While the engine does not answer, containers may run that no client waits for."""
     cleanup = ("/bin/sh", "-c", 'echo >> "$0/asked"; test -e "$0/gone"', str(bench.folder.root))

@@ -359,7 +359,9 @@ class Shim:
                 if code < 0 and pid in pod.kills:  # the container has lost its client, and runs on
                     run_program(pod.kills[pid], self.scratch_of(pod))
                 said = self.output.newest(pod.name) if container.get("probe") else b""
-                if lost := lost_engine(code, said):
+                lost = lost_engine(code, said)
+                # A job may use an engine itself, and end as a client that has lost one.
+                if lost and not ended_containers([(pid, pod.probes[pid], self.scratch_of(pod))]):
                     pod.told_to_stop = True
                     self.end_all("lost", lost[:MESSAGE_MAX])
                 self.fail(pod, container, 128 - code if code < 0 else code, end_text(code, said))
