@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
+from admittance import services
 from admittance.bench import generator
 from admittance.bench.generator import BenchPlan, PlannedQueue
-from admittance.cli.support import services
 from admittance.events import codec
 from admittance.events.base import Fact
 from admittance.events.reading_requests import Usage, UsageReply, UsageSum
@@ -23,12 +23,15 @@ from admittance.runtime.bus import bucket, streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import Unavailable
+from admittance.runtime.process.service import WithUp
 from admittance.usage.runs import Run, run_of
 from admittance.workload import stored
 from admittance.workload.phase import phase
 from benchmarks.trail import Replay, Trail
 
-SERVICES: Final = tuple(name for name, one in services.SERVICES.items() if one.together)
+SERVICES: Final = tuple(
+    name for name, one in services.SERVICES.items() if one.with_up is WithUp.ALWAYS
+)
 STREAMS: Final = tuple(stream.name for stream in streams.all_streams())
 QUEUES: Final = 4
 QUOTA_MILLI: Final = 4000

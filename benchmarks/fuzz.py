@@ -30,10 +30,10 @@ from typing import Any, Final
 import msgspec
 import psutil
 
+from admittance import services
 from admittance.bench import generator
 from admittance.bench.run import loop_factory, main_of, messages_stored
 from admittance.bench.system import Child
-from admittance.cli.support import services
 from admittance.events import codec, subjects
 from admittance.events.requests import Apply
 from admittance.events.system import Epoch
@@ -42,6 +42,7 @@ from admittance.runtime.bus import bucket, streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.process.service import WithUp
 from admittance.workload import stored
 from admittance.workload.phase import phase
 from benchmarks.chaos_jobs import submission_of
@@ -93,7 +94,7 @@ class Services:
 
     async def begin(self) -> None:
         for name, one in services.SERVICES.items():
-            if one.together:
+            if one.with_up is WithUp.ALWAYS:
                 for number in range(2 if name in TWICE else 1):
                     await self._start(f"{name}.{number}")
 
@@ -102,7 +103,7 @@ class Services:
         self._lives[name] += 1
         instance = f"{name.replace('.', '-')}-{self._lives[name]}"
         self.instances.add(instance)
-        module = services.SERVICES[service].module.rpartition(".")[0]
+        module = services.SERVICES[service].package
         env = {
             **os.environ,
             "ADMIT_NATS_URL": self._url,

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import psutil
 
-from admittance.cli.support.services import SERVICES
+from admittance.services import SERVICES
 
 SECONDS = 30.0
 SETTLE_SECONDS = 5.0

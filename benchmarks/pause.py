@@ -23,19 +23,22 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from admittance import services
 from admittance.bench import generator
 from admittance.bench.generator import BenchPlan, PlannedQueue
 from admittance.bench.run import loop_factory
 from admittance.bench.system import Child, start
-from admittance.cli.support import services
 from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Unavailable
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.process.service import WithUp
 
 SERVICES: Final = tuple(
-    name for name, one in services.SERVICES.items() if one.together and name != "runner"
+    name
+    for name, one in services.SERVICES.items()
+    if one.with_up is WithUp.ALWAYS and not one.runs_jobs
 )
 RATE: Final = 5.0
 """Workloads a second."""

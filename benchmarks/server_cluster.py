@@ -25,6 +25,7 @@ from admittance.runtime.errors import AdmittanceError, Unavailable, is_temporary
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats_server.auth_store import AuthStore
 from admittance.runtime.nats_server.embedded_server import ClusterServer, EmbeddedServer
+from admittance.services import RUNNER
 
 NAME: Final = "admittance"
 USERS: Final = 'include "../auth/auth.conf"'
@@ -73,7 +74,7 @@ class ServerCluster:
         is open. ``number``: of the instance."""
         if self._lock is None:
             return {}
-        if service != "runner":
+        if service != RUNNER.name:
             return self._lock.access(service).environment({})
         name = f"runner-{number}" if number else self._lock.runner
         login = ConnectionOptions(creds=self._users.credentials_of(name))

@@ -6,18 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from admittance.provisioning_check.service import REQUESTS, unusable_answers
-from admittance.runner.service import RUNNER_GAUGES
 from admittance.runtime.leader.leader_elected_service import LEADER_METRICS
 from admittance.runtime.process.admin import BUILD_INFO
 from admittance.runtime.telemetry.metrics import Definition
 from admittance.runtime.telemetry.object_faults import faults
-from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
 from admittance.sdk.program_metrics import ProgramMetrics
-from admittance.telemetry.span_metrics import SpanMetrics
-from admittance.variant_controller.service import FAMILY_GAUGES
-from admittance.workload_controller.usage.log_retention import LOG_BOUND, LOG_BYTES
-from admittance.workload_controller.workload_metrics import CHECK_ACTIVE, WorkloadMetrics
+from admittance.services import SERVICES
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 
@@ -74,19 +68,12 @@ NOT_COUNTED: Final[Mapping[str, str]] = {
 
 def by_service() -> Mapping[str, list[Definition]]:
     """The metrics, by the service that shows them."""
-    attempts = [one for metric in AttemptMetrics().metrics for one in metric.definitions]
-    counted = [one for metric in WorkloadMetrics().metrics for one in metric.definitions]
-    spans = SpanMetrics().metrics(lambda: 0, lambda: 0)
+    counted = {name: list(one.metrics()) for name, one in SERVICES.items()}
     return {
-        "scheduler": [*QUEUE_GAUGES, *attempts],
-        "workload-controller": [*counted, CHECK_ACTIVE, LOG_BYTES, LOG_BOUND],
-        "variant-controller": list(FAMILY_GAUGES),
-        "provisioning-check": [REQUESTS, *unusable_answers().definitions],
-        "runner": list(RUNNER_GAUGES),
+        **{name: definitions for name, definitions in counted.items() if definitions},
         "check controllers and providers": [
             one for metric in ProgramMetrics("").metrics(int) for one in metric.definitions
         ],
-        "telemetry": [one for metric in spans for one in metric.definitions],
         "every service with leaders": list(LEADER_METRICS),
         "every process": [BUILD_INFO, *faults.counter.definitions],
     }

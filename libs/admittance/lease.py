@@ -17,31 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 # Domains. -------------------------------------------------------------------------------
 
-CONTROLLER: Final = "service-workload-controller"
-"""The workload-controller has one domain for all workloads, because preemptions and handovers of
-quota would cross the borders of smaller domains."""
-RETRY_TIMER: Final = "service-retry-timer"
-"""The retry-timer has one domain, so that the stream of timers has one writer."""
-VARIANT_CONTROLLER: Final = "service-variant-controller"
-"""The variant-controller has one domain, so that each family has one writer."""
-PROVISIONING_CHECK: Final = "service-provisioning-check"
-"""The provisioning check has one domain, so that requests for capacity have one writer."""
-PROVIDER_POOL: Final = "service-provider-pool"
-"""The pool provider has one domain, so that only one instance books machines and knows all
-bookings."""
-PROVIDER_DOCKER: Final = "service-provider-docker"
-"""The docker provider has one domain, so that only one instance starts containers and knows all
-containers."""
 
-
-def aws_domain(provisioning_class: str) -> str:
-    """Returns the domain of one provisioning class of the AWS provider, so that only one instance
-    makes EC2 capacity reservations for that class (one account and one region)."""
-    return f"service-provider-aws-{provisioning_class}"
+def service_domain(service: str, part: str = "") -> str:
+    """Returns the domain of a service with one writer: preemptions would cross the borders of
+    smaller domains, and timers, families, requests and bookings have one writer each. ``part``: the
+    part of the service's work with a leader of its own, such as a provisioning class; "": all."""
+    return f"service-{service}-{part}" if part else f"service-{service}"
 
 
 class Fence(NamedTuple):

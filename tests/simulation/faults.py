@@ -10,7 +10,7 @@ import msgspec
 
 from admittance.events.names import token
 from admittance.events.subjects import EPOCH, STREAM
-from admittance.lease import CONTROLLER
+from admittance.lease import service_domain
 from admittance.runtime.bus.streams import KV_LOG
 from simulation.nats.network import STALE_SECONDS
 from simulation.nats.observed import Stored
@@ -182,7 +182,7 @@ class Faults:
 
     def _leader(self) -> str:
         world = self._world
-        found = world.server.log.last.get(f"{EPOCH}{token(CONTROLLER)}")
+        found = world.server.log.last.get(f"{EPOCH}{token(service_domain('workload-controller'))}")
         return _owner(found) if found is not None else "wc-a"
 
     def _decider(self) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.supervise import serve
+from admittance.services import SERVICES
 from simulation.nats.simulated_server import SimulatedServer
 from simulation.virtual_time.loop import Process
 from support.servers import TestServer, within
-from support.service_process import MODULES, ServiceProcess, variables
+from support.service_process import ServiceProcess, variables
 
 
 class SimulatedService:
@@ -45,8 +45,8 @@ class SimulatedService:
         return self
 
     async def _run(self, settings: Settings) -> None:
-        module = import_module(f"{MODULES[self.service]}.service")
-        await serve(settings, module.run, self._stop)
+        service = SERVICES[self.service]
+        await serve(service, settings, service.load(), self._stop)
 
     def _on_end(self, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, AdmittanceError):

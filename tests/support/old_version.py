@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from admittance.services import SERVICES
 from support.servers import within
-from support.service_process import MODULES, variables
+from support.service_process import variables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,7 +59,7 @@ class OldService:
         self, site: Path, service: str, url: str, folder: Path, instance: str, **env: str
     ) -> None:
         self.service = service
-        self._command = [sys.executable, "-m", MODULES[service]]
+        self._command = [sys.executable, "-m", SERVICES[service].package]
         self._env = {
             **os.environ,
             **variables(url, folder, instance, **env),

@@ -8,22 +8,10 @@ import signal
 from pathlib import Path
 from typing import Final
 
+from admittance.services import SERVICES
 from support.fork_server import ForkedProcess
 from support.servers import within
 
-MODULES: Final = {
-    "workload-controller": "admittance.workload_controller",
-    "scheduler": "admittance.scheduler",
-    "retry-timer": "admittance.retry_timer",
-    "variant-controller": "admittance.variant_controller",
-    "provisioning-check": "admittance.provisioning_check",
-    "provider-pool": "admittance.provider_pool",
-    "provider-kubernetes": "admittance.provider_kubernetes",
-    "provider-docker": "admittance.provider_docker",
-    "provider-aws": "admittance.provider_aws",
-    "telemetry": "admittance.telemetry",
-    "runner": "admittance.runner",
-}
 OWN_USER: Final = f"*={os.geteuid()}"
 """The rule that lets a runner start all jobs as the Unix user of the tests, also if that is
 root."""
@@ -54,7 +42,7 @@ class ServiceProcess:
 
     async def start(self) -> ServiceProcess:
         self._log.touch()
-        self._process = ForkedProcess([MODULES[self.service]], self._env, out=self._log)
+        self._process = ForkedProcess([SERVICES[self.service].package], self._env, out=self._log)
         return self
 
     @property

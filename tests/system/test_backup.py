@@ -21,6 +21,7 @@ from admittance.cli.up.readiness import until_ready
 from admittance.events.subjects import RESTORED
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.streams import KV_LOG
+from admittance.services import SERVICES as EVERY_SERVICE
 from recorded.finish import CAN_FINISH, finish_all
 from recorded.player import Player, condition
 from recorded.story import CONFIGURATION, NAMESPACE, workload
@@ -126,7 +127,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
         assert restored.revision == end + LOST_MAX + 1
         async with services_on(servers, folder, each=1, ADMIT_CONFIG=str(config)):
             for service in SERVICES:
-                await within(until_ready(core, service))
+                await within(until_ready(core, EVERY_SERVICE[service]))
             await player.start()
             for name in finished:
                 await player.until(name, condition("Finished"))

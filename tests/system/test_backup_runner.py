@@ -11,6 +11,7 @@ import pytest
 from admittance.cli.up.readiness import until_ready
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
+from admittance.services import SERVICES as EVERY_SERVICE
 from admittance.workload.phase import phase
 from recorded.story import NAMESPACE, manifest, queue
 from recorded.story import workload as a_workload
@@ -42,7 +43,7 @@ class Deployment:
         env = {"ADMIT_CLAIM_SECONDS": "4", "ADMIT_DATA_DIR": str(runner)}
         await self.cluster.start("runner", **env)
         for service in (*SERVICES, "runner"):
-            await within(until_ready(self.bus, service))
+            await within(until_ready(self.bus, EVERY_SERVICE[service]))
 
     async def lose(self) -> None:
         for process in self.cluster.processes:

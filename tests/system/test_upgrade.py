@@ -11,6 +11,7 @@ import yaml
 
 from admittance.cli.up.readiness import health, until_ready
 from admittance.runtime.bus.bus import Bus
+from admittance.services import SERVICES as EVERY_SERVICE
 from recorded.finish import finish_all
 from recorded.player import Player, condition
 from recorded.story import CONFIGURATION, OBJECTS, STEPS
@@ -45,9 +46,9 @@ class Mixed:
         for name, service in self.old.items():
             await service.start()
             if name == "workload-controller":
-                await within(until_ready(self._bus, name))
+                await within(until_ready(self._bus, EVERY_SERVICE[name]))
         for name in self.old:
-            await within(until_ready(self._bus, name))
+            await within(until_ready(self._bus, EVERY_SERVICE[name]))
 
     async def start_new(self, *names: str) -> None:
         for name in names:

@@ -21,10 +21,10 @@ import admittance.client
 import admittance.providers
 from admittance.api.kinds import KINDS
 from admittance.cli.commands.table import MODULES as MODULES_OF_COMMANDS
-from admittance.cli.support.services import SERVICES
 from admittance.events import subjects
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.runtime.process.variables import DEPLOYMENT, RENAMED, TESTS
+from admittance.services import SERVICES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.support.services import SERVICES
+from admittance.runtime.process.service import WithUp
+from admittance.services import SERVICES
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "deploy" / "systemd"
@@ -50,7 +51,7 @@ def started() -> list[str]:
 
 
 def test_the_target_starts_the_services_that_need_only_a_server() -> None:
-    assert started() == [one.name for one in SERVICES.values() if one.together]
+    assert started() == [one.name for one in SERVICES.values() if one.with_up is WithUp.ALWAYS]
 
 
 @needs_systemd

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from admittance import lease
 from admittance.access.parts import (
     ALIVE_KEYS,
     ANSWERS,
@@ -30,6 +29,7 @@ from admittance.access.permissions import Permissions, Rule
 from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.names import service_name, token
+from admittance.lease import service_domain
 
 LOG: Final = subjects.STREAM
 LISTENS: Final = (
@@ -65,8 +65,8 @@ def _listens(user: User, service: str) -> tuple[Rule, ...]:
     )
 
 
-def _own_epoch(domain: str) -> tuple[str, ...]:
-    return (f"{subjects.EPOCH}{token(domain)}",)
+def _own_epoch(service: str, part: str = "") -> tuple[str, ...]:
+    return (f"{subjects.EPOCH}{token(service_domain(service, part))}",)
 
 
 CONSUMERS_OF_LOG: Final = rules(
@@ -90,7 +90,7 @@ def workload_controller(user: User) -> Permissions:
     said = ("requested", "withdrawn")
     outputs = sorted(subjects.OUTPUTS)
     publish = (
-        *_leader_elected(service, epochs=_own_epoch(lease.CONTROLLER)),
+        *_leader_elected(service, epochs=_own_epoch(service)),
         *CONSUMERS_OF_LOG,
         *READ_BUCKET,
         *rules(
@@ -174,7 +174,7 @@ def retry_timer(user: User) -> Permissions:
     service = "retry-timer"
     timers = subjects.TIMERS
     publish = (
-        *_leader_elected(service, epochs=_own_epoch(lease.RETRY_TIMER)),
+        *_leader_elected(service, epochs=_own_epoch(service)),
         *rules(
             "keep the schedules",
             f"{subjects.TIMER_AT}*.*.*",
@@ -199,7 +199,7 @@ def variant_controller(user: User) -> Permissions:
     variants."""
     service = "variant-controller"
     publish = (
-        *_leader_elected(service, epochs=_own_epoch(lease.VARIANT_CONTROLLER)),
+        *_leader_elected(service, epochs=_own_epoch(service)),
         *READ_BUCKET,
         *READ_SECRET,
         *rules("submit and change variants", *each("admit.workload.{}.*.*", VARIANT_FACTS)),
@@ -214,7 +214,7 @@ def provisioning_check(user: User) -> Permissions:
     controller = token(subjects.PROVISIONING_CONTROLLER)
     asked = sorted(subjects.ASKED)
     publish = (
-        *_leader_elected(service, epochs=_own_epoch(lease.PROVISIONING_CHECK)),
+        *_leader_elected(service, epochs=_own_epoch(service)),
         *CONSUMERS_OF_LOG,
         *READ_BUCKET,
         *rules("report its check", f"admit.check.reported.{controller}.*.*"),
@@ -249,6 +249,10 @@ BUILT_IN_PROVIDERS: Final = (
     *("provider-pool", "provider-docker", "provider-aws", "provider-kubernetes"),
 )
 """The services of Admittance that provide capacity, by their names."""
+LED_PROVIDERS: Final = ("provider-pool", "provider-docker")
+"""Those that elect one leader."""
+PROVIDER_LED_BY_CLASS: Final = "provider-aws"
+"""The one that elects a leader for each class: one account and region of EC2."""
 
 
 def built_in_provider(user: User) -> Permissions:
@@ -258,9 +262,9 @@ def built_in_provider(user: User) -> Permissions:
     """
     name = token(user.class_name) if user.class_name else "*"
     durable = subjects.provider_durable(user.class_name) if user.class_name else "*"
-    domains: tuple[str, ...] = (lease.PROVIDER_POOL, lease.PROVIDER_DOCKER)
+    epochs = tuple(epoch for service in LED_PROVIDERS for epoch in _own_epoch(service))
     if user.class_name:
-        domains = (*domains, lease.aws_domain(user.class_name))
+        epochs = (*epochs, *_own_epoch(PROVIDER_LED_BY_CLASS, user.class_name))
     listed = service_name(f"provider-{user.class_name}") if user.class_name else "*"
     ledger = f"$KV.{subjects.PROVIDERS}"
     publish = (
@@ -269,7 +273,7 @@ def built_in_provider(user: User) -> Permissions:
         *rules("read the stored objects", *follow(KV)),
         *rules("see which instances are alive", *follow(KV_CLAIMS)),
         *rules("read the last epoch", f"{JS}.STREAM.MSG.GET.{LOG}"),
-        *rules("become leader", *(one for domain in domains for one in _own_epoch(domain))),
+        *rules("become leader", *epochs),
         *rules(
             "say that it is alive",
             *each(f"{ALIVE_KEYS}.{{}}.*", BUILT_IN_PROVIDERS),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from admittance.runtime.process.startup import run_service
+from admittance.provider_aws import SERVICE
+from admittance.runtime.process.service_process import run_service
 
 
 def _more(_: Any) -> dict[str, Any]:
@@ -14,4 +15,4 @@ def _more(_: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_service("admittance.provider_aws.service", _more))
+    sys.exit(run_service(SERVICE, _more))

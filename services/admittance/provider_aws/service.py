@@ -21,7 +21,7 @@ import structlog
 from admittance.api.names import name_error
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
-from admittance.lease import aws_domain
+from admittance.lease import service_domain
 from admittance.provider_aws.ec2 import STEPS, Ec2, Ec2Error, failed_answer
 from admittance.provider_aws.parameters import Parameters, TooLarge, token_of
 from admittance.provider_aws.reservation_calls import (
@@ -319,7 +319,7 @@ async def run(
     def begin(_: int) -> AwsReconciler:
         return AwsReconciler(bus, settings, aws, ec2)
 
-    domain = aws_domain(aws.provisioning_class)
+    domain = service_domain(SERVICE, aws.provisioning_class)
     elected = LeaderElectedService(
         bus, settings, SERVICE, domain, begin, trouble=lambda one: one.trouble
     )

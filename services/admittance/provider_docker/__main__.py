@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from admittance.runtime.process.startup import run_service
+from admittance.provider_docker import SERVICE
+from admittance.runtime.process.service_process import run_service
 
 if __name__ == "__main__":
-    sys.exit(run_service("admittance.provider_docker.service"))
+    sys.exit(run_service(SERVICE))

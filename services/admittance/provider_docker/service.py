@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from admittance.lease import PROVIDER_DOCKER
+from admittance.lease import service_domain
 from admittance.provider_docker.comparer import ENGINE, WorkerComparer
 from admittance.provider_docker.engine import STEPS, Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.workers import (
@@ -203,6 +203,6 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return DockerReconciler(bus, settings, docker, Engine(docker), ours)
 
     elected = LeaderElectedService(
-        bus, settings, SERVICE, PROVIDER_DOCKER, begin, trouble=lambda one: one.trouble
+        bus, settings, SERVICE, service_domain(SERVICE), begin, trouble=lambda one: one.trouble
     )
     await elected.run(stop)

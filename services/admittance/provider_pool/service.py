@@ -14,7 +14,7 @@ import structlog
 from admittance.api.checks import Foreign
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
-from admittance.lease import PROVIDER_POOL
+from admittance.lease import service_domain
 from admittance.provider_pool.bookings import Booking, Bookings, Pods
 from admittance.provider_pool.ledger import STEPS, BookingEnder, Ledger, PooledBooking
 from admittance.provider_pool.manifests import POOLS, BadPool, Pool, pool_of, pool_of_manifest
@@ -230,4 +230,4 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(_: int) -> PoolReconciler:
         return PoolReconciler(bus, settings)
 
-    await LeaderElectedService(bus, settings, SERVICE, PROVIDER_POOL, begin).run(stop)
+    await LeaderElectedService(bus, settings, SERVICE, service_domain(SERVICE), begin).run(stop)

@@ -18,7 +18,7 @@ from admittance.events.codec import Undecodable, decode
 from admittance.events.names import BadToken
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.subjects import ASKED, PROVISIONING_FACTS, address_of
-from admittance.lease import PROVISIONING_CHECK
+from admittance.lease import service_domain
 from admittance.provisioning.core import BUSY, ProvisioningCore
 from admittance.provisioning.observed_state import CONTROLLER, Name
 from admittance.provisioning.steps import RequestSlot, Step
@@ -287,7 +287,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return ProvisioningReconciler(bus, settings, epoch, unusable)
 
     elected = LeaderElectedService(
-        bus, settings, SERVICE, PROVISIONING_CHECK, begin, lag=lambda one: one.lag
+        bus, settings, SERVICE, service_domain(SERVICE), begin, lag=lambda one: one.lag
     )
 
     def gauges() -> dict[str, dict[tuple[str, ...], float]]:

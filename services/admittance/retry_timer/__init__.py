@@ -8,3 +8,16 @@ schedules on the timers stream; the bus publishes ``timer.due`` for each schedul
 Owns: the timers stream. The workload-controller decides what a due time means for a workload.
 Leadership: one active instance.
 """
+
+from __future__ import annotations
+
+from admittance.runtime.process.service import Run, Service
+
+
+def _load() -> Run:
+    from admittance.retry_timer.service import run
+
+    return run
+
+
+SERVICE = Service("retry-timer", _load, role="retry-timer", probe="timers")

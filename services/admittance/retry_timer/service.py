@@ -22,7 +22,7 @@ from admittance.events.names import plain
 from admittance.events.reader import Reader, Unreadable
 from admittance.events.requests import Settled, SettledReply, TimersReply
 from admittance.events.subjects import TIMER_DUE
-from admittance.lease import RETRY_TIMER
+from admittance.lease import service_domain
 from admittance.runtime import chance, clock
 from admittance.runtime.bus import history, timers
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
@@ -305,6 +305,6 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return ScheduleReconciler(bus, settings, Schedules(limits))
 
     elected = LeaderElectedService(
-        bus, settings, SERVICE, RETRY_TIMER, begin, lag=lambda one: one.core.pending
+        bus, settings, SERVICE, service_domain(SERVICE), begin, lag=lambda one: one.core.pending
     )
     await elected.run(stop)

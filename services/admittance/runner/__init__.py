@@ -4,3 +4,37 @@ Consumes ``admitted`` and ``evicted``; publishes ``started``, ``pods_ready``, ``
 ``stopped``. Owns the runner's claims in the bucket ``admittance_claims`` and the folder ``runner``
 of its data folder. Runners have no leader: every runner claims admissions.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from admittance.runtime.process.service import LogConsumers, Run, Service, Streams
+
+if TYPE_CHECKING:
+    from admittance.runtime.telemetry.metrics import Definition
+
+
+def _load() -> Run:
+    from admittance.runner.service import run
+
+    return run
+
+
+def _metrics() -> Sequence[Definition]:
+    from admittance.runner.service import RUNNER_GAUGES
+
+    return RUNNER_GAUGES
+
+
+SERVICE = Service(
+    "runner",
+    _load,
+    role="runner",
+    streams=Streams.AWAITS,
+    consumers=LogConsumers.DURABLE,
+    runs_jobs=True,
+    if_missing="no instance answers; jobs need a runner, here or elsewhere",
+    metrics=_metrics,
+)

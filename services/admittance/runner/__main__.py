@@ -6,10 +6,11 @@ import os
 import sys
 from typing import Any
 
-from admittance.runtime.process.startup import run_service
+from admittance.runner import SERVICE
+from admittance.runtime.process.service_process import run_service
 
 
-def _more(settings: Any) -> dict[str, Any]:
+def _more(_: Any) -> dict[str, Any]:
     from admittance.runner.jobs.rule_options import RuleTexts, rules_of
     from admittance.runtime.process.settings import choice
 
@@ -18,10 +19,9 @@ def _more(settings: Any) -> dict[str, Any]:
         "name": os.environ.get("ADMIT_RUNNER"),
         "executor": executor,
         "rules": rules_of(RuleTexts(), os.environ, executor=executor),
-        "claim_ttl": settings.claim_seconds,
         "detach_jobs": bool(choice(os.environ, "ADMIT_DETACH_JOBS", {"1": True, "0": False})),
     }
 
 
 if __name__ == "__main__":
-    sys.exit(run_service("admittance.runner.service", _more))
+    sys.exit(run_service(SERVICE, _more))

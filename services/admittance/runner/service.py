@@ -74,7 +74,7 @@ async def run(
     settings: Settings,
     *,
     executor: str = "local",
-    claim_ttl: float = 300.0,
+    claim_ttl: float | None = None,
     stop: asyncio.Event,
     ready: asyncio.Event | None = None,
     retention_seconds: float = 7 * 86_400.0,
@@ -88,14 +88,16 @@ async def run(
 
     ``detach_jobs``: whether the runner leaves its jobs running when it ends, for the next runner
     with the same data folder. ``claim_ttl``: seconds without a renewal after which other runners
-    may report this runner's jobs as lost. ``ready``: an event that is set once the runner handles
-    facts. The output of ended jobs is kept for ``retention_seconds``, and of at most
-    ``retention_runs`` jobs. ``machine``: the machine where jobs run; None means this machine.
+    may report this runner's jobs as lost; None: as the settings say. ``ready``: an event that is
+    set once the runner handles facts. The output of ended jobs is kept for ``retention_seconds``,
+    and of at most ``retention_runs`` jobs. ``machine``: the machine where jobs run; None means this
+    machine.
     ``name``: the runner's name, of which permissions prescribe the consumer; by default the user
     that the credentials file names, else the id of the data folder.
     ``rules``: which jobs the runner may start.
     Raises SetupError.
     """
+    claim_ttl = settings.claim_seconds if claim_ttl is None else claim_ttl
     live = LiveRules(rules, local=executor == "local")
     machine = machine or LocalMachine(live)
     kind = machine.executor(executor)

@@ -6,3 +6,29 @@ decisions such as ``assigned`` and ``refused``, fenced with the epoch of their d
 stored usage of LocalQueues. All other state of the scheduler is in memory; after a restart the
 scheduler reads the bucket. Leadership: per domain; the running instances share the domains.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from admittance.runtime.process.service import Run, Service
+
+if TYPE_CHECKING:
+    from admittance.runtime.telemetry.metrics import Definition
+
+
+def _load() -> Run:
+    from admittance.scheduler.service import run
+
+    return run
+
+
+def _metrics() -> Sequence[Definition]:
+    from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
+
+    attempts = [one for metric in AttemptMetrics().metrics for one in metric.definitions]
+    return [*QUEUE_GAUGES, *attempts]
+
+
+SERVICE = Service("scheduler", _load, role="scheduler", probe="queues", metrics=_metrics)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.service import Asked
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -51,6 +53,25 @@ def endpoint(env: Mapping[str, str]) -> str:
         raise SetupError(_wrong(name))
     host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
     return f"{url.scheme}://{host}{port}"
+
+
+def asked(env: Mapping[str, str]) -> Asked:
+    """Whether `admit up` starts the telemetry service: a variable names a receiver of traces, and
+    the OpenTelemetry SDK is installed. Without the SDK there is only a warning, because such
+    variables are often set for all programs of a machine. Raises SetupError for a variable with a
+    wrong value.
+    """
+    if not has_endpoint(env) or why_disabled(env):
+        return Asked(False)
+    endpoint(env)
+    return Asked(True) if _has_sdk() else Asked(False, f"no traces are exported: {NEEDED}")
+
+
+def _has_sdk() -> bool:
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 SECRET_MIN: Final = 4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from admittance.runtime.process.startup import run_service
+from admittance.runtime.process.service_process import run_service
+from admittance.variant_controller import SERVICE
 
 if __name__ == "__main__":
-    sys.exit(run_service("admittance.variant_controller.service"))
+    sys.exit(run_service(SERVICE))

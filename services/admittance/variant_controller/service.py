@@ -26,7 +26,7 @@ from admittance.events.names import plain
 from admittance.events.object_errors import ObjectError
 from admittance.events.requests import FamiliesReply
 from admittance.events.subjects import WorkloadName, subject_of, workload_name
-from admittance.lease import VARIANT_CONTROLLER
+from admittance.lease import service_domain
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -292,7 +292,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return FamilyReconciler(bus, settings, core, epoch, errors)
 
     elected = LeaderElectedService(
-        bus, settings, SERVICE, VARIANT_CONTROLLER, begin, lag=lambda one: one.core.pending
+        bus, settings, SERVICE, service_domain(SERVICE), begin, lag=lambda one: one.core.pending
     )
 
     def gauges() -> dict[str, dict[tuple[str, ...], float]]:

@@ -20,7 +20,7 @@ from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import subjects
 from admittance.events.requests import SettledReply
 from admittance.events.shapes import Finding
-from admittance.lease import CONTROLLER
+from admittance.lease import service_domain
 from admittance.quota.references import sharing_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -100,7 +100,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         bus,
         settings,
         SERVICE,
-        CONTROLLER,
+        service_domain(SERVICE),
         begin,
         config=changed_limits(limits),
         lag=lambda one: one.lag,

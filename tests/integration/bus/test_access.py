@@ -27,6 +27,7 @@ from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, Un
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
+from admittance.services import SERVICES
 from support.servers import ConfiguredServer, until, within
 from support.service_process import ServiceProcess
 
@@ -134,7 +135,7 @@ async def test_services_wait_for_streams_of_the_workload_controller(
 
     def serve(name: str, user: str) -> asyncio.Task[None]:
         settings = Settings(service=name, instance="i", url=guarded.url(user))
-        return asyncio.create_task(supervise.serve(settings, run, stops[name]))
+        return asyncio.create_task(supervise.serve(SERVICES[name], settings, run, stops[name]))
 
     running = [serve("scheduler", "reading:secret")]
     await within(waited.wait())

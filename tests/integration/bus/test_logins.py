@@ -23,6 +23,7 @@ from admittance.runtime.nats.connection_options import (
     ConnectionOptions,
     connection_options,
 )
+from admittance.runtime.process.service import Run, Service
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.supervise import serve
 from support.nats.logins import Authority, NKey, Operator, write_secret
@@ -200,6 +201,10 @@ async def _prepared(way: Way) -> None:
     await bus.close()
 
 
+def service_of(run: Run) -> Service:
+    return Service("s", lambda: run, role="s")
+
+
 async def test_a_service_logs_in_by_variables(way: Way) -> None:
     await _prepared(way)
     stop = asyncio.Event()
@@ -213,7 +218,7 @@ async def test_a_service_logs_in_by_variables(way: Way) -> None:
     settings = Settings.from_env("s", env={"ADMIT_NATS_URL": way.url, **way.variables})
     assert PASSWORD not in repr(settings)
     assert TOKEN not in repr(settings)
-    await within(serve(settings, run, stop))
+    await within(serve(service_of(run), settings, run, stop))
 
 
 async def test_checks_and_providers_log_in(way: Way) -> None:
@@ -426,5 +431,5 @@ async def test_a_service_waits_for_a_missing_credentials_file(
 
     monkeypatch.setattr(Bus, "connect", counted)
     env = {"ADMIT_NATS_URL": way.url, "ADMIT_NATS_CREDS": str(file)}
-    await within(serve(Settings.from_env("s", env=env), run, stop_all))
+    await within(serve(service_of(run), Settings.from_env("s", env=env), run, stop_all))
     assert refused == [f"credentials file {file} not found"]

@@ -12,17 +12,16 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from admittance.cli.support.services import SERVICES
 from admittance.runner.jobs.rule_options import RuleTexts, rules_of
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
+from admittance.services import SERVICES
 from integration.provisioning.fake_kubernetes import Kubernetes
 from support.requests import apply, eventually, health, queues
 from support.servers import TestServer, until
@@ -50,18 +49,18 @@ class ServiceTestbed:
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, number: int = 0) -> None:
-        for name in SERVICES:
+        for name, service in SERVICES.items():
             settings = Settings.from_env(
                 name,
                 url=self._url,
                 instance=f"{name}-{number}",
                 data_dir=self._folder / f"{name}-{number}",
             )
-            run = import_module(SERVICES[name].module).run
-            if name == "runner":
+            run = service.load()
+            if service.runs_jobs:
                 rules = rules_of(RuleTexts(run_as=(OWN_USER,)), {}, executor="local")
                 run = partial(run, rules=rules)
-            working = supervise.serve(settings, run, self.stop)
+            working = supervise.serve(service, settings, run, self.stop)
             self.tasks[settings.instance] = asyncio.create_task(working)
 
     async def end(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from admittance.events.requests import Delete, DeleteReply
 from admittance.events.system import Epoch
-from admittance.lease import CONTROLLER
+from admittance.lease import service_domain
 from admittance.retry_timer.service import run as run_timer
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
@@ -64,12 +64,12 @@ async def test_a_standby_takes_over_when_the_leader_s_epoch_left_the_log(
     cluster: Cluster, bus: Bus
 ) -> None:
     active = await cluster.start("workload-controller", "a")
-    await eventually(lambda: _leads(bus, "a", CONTROLLER))
+    await eventually(lambda: _leads(bus, "a", service_domain("workload-controller")))
     await cluster.start("workload-controller", "b")
     await eventually(lambda: _serves(bus, "b"))
-    await _forget(bus, CONTROLLER)
+    await _forget(bus, service_domain("workload-controller"))
     await active.kill()
-    await eventually(lambda: _leads(bus, "b", CONTROLLER))
+    await eventually(lambda: _leads(bus, "b", service_domain("workload-controller")))
 
 
 async def _serves(bus: Bus, instance: str) -> bool:
@@ -138,7 +138,11 @@ async def test_a_foreign_epoch_does_not_end_the_instance_it_names(
     await cluster.start("workload-controller", "writer")
     deciding = await cluster.start("scheduler", "me")
     await apply(bus, *queues("cq", cpu=4))
-    for domain, owner in (("queue-cq", "me"), ("queue-cq", "me"), (CONTROLLER, "writer")):
+    for domain, owner in (
+        ("queue-cq", "me"),
+        ("queue-cq", "me"),
+        (service_domain("workload-controller"), "writer"),
+    ):
         await eventually(lambda owner=owner, domain=domain: _leads(bus, owner, domain))
         epoch, _ = await read_epoch(bus, domain)
         foreign = await take_epoch(bus, domain, owner, expected=epoch)
@@ -163,7 +167,7 @@ async def test_a_second_live_process_under_one_instance_is_refused(
     cluster: Cluster, bus: Bus
 ) -> None:
     first = await cluster.start("workload-controller", "me")
-    await eventually(lambda: _leads(bus, "me", CONTROLLER))
+    await eventually(lambda: _leads(bus, "me", service_domain("workload-controller")))
     second = await cluster.start("workload-controller", "me")
 
     async def ended() -> bool:
@@ -175,18 +179,18 @@ async def test_a_second_live_process_under_one_instance_is_refused(
     assert told in second.log
     assert "Traceback" not in second.log
     assert first.status is None
-    assert await _leads(bus, "me", CONTROLLER)
+    assert await _leads(bus, "me", service_domain("workload-controller"))
 
 
 async def test_an_instance_is_restarted_after_a_kill_within_its_ttl(
     cluster: Cluster, bus: Bus
 ) -> None:
     killed = await cluster.start("workload-controller", "me", ADMIT_LEASE_SECONDS="600")
-    await eventually(lambda: _leads(bus, "me", CONTROLLER))
-    epoch, _ = await read_epoch(bus, CONTROLLER)
+    await eventually(lambda: _leads(bus, "me", service_domain("workload-controller")))
+    epoch, _ = await read_epoch(bus, service_domain("workload-controller"))
     await killed.kill()
     again = await cluster.start("workload-controller", "me", ADMIT_LEASE_SECONDS="600")
-    await eventually(lambda: _leads_since(bus, "me", CONTROLLER, epoch))
+    await eventually(lambda: _leads_since(bus, "me", service_domain("workload-controller"), epoch))
     assert again.status is None
 
 

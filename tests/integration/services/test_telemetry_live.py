@@ -256,8 +256,9 @@ async def test_what_the_service_needs_is_said_in_one_line(
     program = (
         "import sys\n"
         f"if {blocked!r}: sys.modules[{blocked!r}] = None\n"
-        "from admittance.runtime.process.startup import run_service\n"
-        "sys.exit(run_service('admittance.telemetry.service'))\n"
+        "from admittance.runtime.process.service_process import run_service\n"
+        "from admittance.telemetry import SERVICE\n"
+        "sys.exit(run_service(SERVICE))\n"
     )
     given = {**os.environ, **variables(nats_server.url, tmp_path, "t"), **env}
     done = await within(

@@ -106,7 +106,8 @@ def test_help_imports_neither_the_client_nor_manifests() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["admit get work", "admit explain workload w", "admit submit -q x"]
+    "line",
+    ["admit get work", "admit explain workload w", "admit submit -q x", "admit serve sch"],
 )
 def test_completion_imports_neither_the_client_nor_a_renderer(line: str) -> None:
     found = imported(

@@ -8,10 +8,10 @@ import pytest
 
 from admittance.cli.delete import RUNNER, targets_of
 from admittance.cli.support.errors import BadInput
-from admittance.cli.support.services import SERVICES
-from admittance.cli.up import traces
 from admittance.cli.up.up import Options, started_by
 from admittance.client import kinds
+from admittance.services import SERVICES
+from admittance.telemetry import variables
 
 
 @pytest.mark.parametrize(
@@ -97,15 +97,19 @@ def no_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def names_started(*, runner: bool = True) -> list[str]:
+    return [one.name for one in started_by(Options(data_dir=Path(), runner=runner))]
+
+
 def test_services_that_need_more_than_a_bus_do_not_start_with_up() -> None:
-    started = started_by(Options(data_dir=Path()))
+    started = names_started()
     assert set(SERVICES) - set(started) == {
         "provider-aws",
         "provider-kubernetes",
         "provider-docker",
         "telemetry",
     }
-    assert "runner" not in started_by(Options(data_dir=Path(), runner=False))
+    assert "runner" not in names_started(runner=False)
 
 
 @pytest.mark.parametrize("name", RECEIVERS)
@@ -113,9 +117,9 @@ def test_up_exports_traces_if_a_receiver_is_set(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, "http://collector:4318")
-    assert started_by(Options(data_dir=Path()))[-2:] == ["telemetry", "runner"]
-    monkeypatch.setattr(traces, "find_spec", lambda _: None)
-    assert "telemetry" not in started_by(Options(data_dir=Path()))
+    assert names_started()[-2:] == ["telemetry", "runner"]
+    monkeypatch.setattr(variables, "find_spec", lambda _: None)
+    assert "telemetry" not in names_started()
     assert "pip install 'admittance[otel]'" in capsys.readouterr().err
 
 
@@ -124,7 +128,7 @@ def test_up_exports_no_traces_if_a_variable_disables_the_export(
 ) -> None:
     monkeypatch.setenv(RECEIVERS[0], "http://collector:4318")
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    assert "telemetry" not in started_by(Options(data_dir=Path()))
+    assert "telemetry" not in names_started()
 
 
 def test_up_refuses_a_receiver_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:

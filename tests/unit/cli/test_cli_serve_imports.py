@@ -10,13 +10,14 @@ import asyncio, sys
 from pathlib import Path
 from admittance.cli.support.options import Call
 from admittance.cli.up import up
+from admittance.services import SERVICES
 
 async def connects(*_: object, **__: object) -> None:
     print("admittance.scheduler.service" in sys.modules)
 
 print("admittance.scheduler.service" in sys.modules)
 up.serve_one = connects
-asyncio.run(up.serve(Call(), "scheduler", up.Options(Path("unused"))))
+asyncio.run(up.serve(Call(), SERVICES["scheduler"], up.Options(Path("unused"))))
 """
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from admittance import services
 from admittance.cli.auth.compose import CHECKS as CHECKS_OF_COMPOSE
 from admittance.cli.auth.compose import CLUSTER_SERVERS, container_users
-from admittance.cli.support import services
 from admittance.runtime import clock
 
 ROOT = Path(__file__).parents[3]

@@ -1,4 +1,4 @@
-"""Starts a service process: early signal handlers and fewer garbage collections.
+"""Early signal handlers and fewer garbage collections for a process of services.
 
 Importing all modules of a service takes a second or more. Without a handler, a signal during the
 import ends the process with a failure status; and the first process of a container ignores the
@@ -11,9 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 
 def end_at_once_on_signals() -> None:
@@ -30,17 +28,6 @@ def stop_signals() -> list[signal.Signals]:
     """
     ignores = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([] if ignores else [signal.SIGHUP])]
-
-
-def run_service(module: str, more: Callable[[Any], dict[str, Any]] | None = None) -> int:
-    """Runs the service of a module (with its ``SERVICE`` and ``run``) until a stop signal.
-    Returns the exit status of the process. ``more``: makes further arguments of ``run`` from the
-    settings.
-    """
-    end_at_once_on_signals()
-    shell, service = import_module(module), import_module("admittance.runtime.process.supervise")
-    status: int = service.main(shell.SERVICE, shell.run, more)
-    return status
 
 
 YOUNG: Final = 50_000

@@ -22,6 +22,7 @@ from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, 
 from admittance.runtime.nats.opening import is_open
 from admittance.runtime.process.admin import AdminPort, admin_port
 from admittance.runtime.process.health import why_not_ready
+from admittance.runtime.process.service import Run, Service, Streams
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.startup import collect_garbage_less_often, stop_signals
 from admittance.runtime.tasks import process_ends_within, raise_if_cancelled
@@ -176,14 +177,16 @@ async def _at_once(_bus: Bus, _settings: Settings) -> None:
 
 
 def task_of(
+    service: Service,
     settings: Settings,
-    run: Callable[..., Awaitable[None]],
+    run: Run,
     *,
     serving: Serving = _at_once,
     admin: AdminPort | None = None,
     **more: Any,
 ) -> ServiceTask:
-    """Makes of a service the task that `supervise` runs. At each start the service gets a new
+    """Makes of a service the task that `supervise` runs. ``run``: runs the service, as the function
+    of its package does. At each start the service gets a new
     connection, and the streams are checked. A service that is asked to stop has a grace period for
     its shutdown. ``serving``: waits until the service works. ``admin``: the admin port that says
     whether the service is ready.
@@ -210,8 +213,8 @@ def task_of(
         working = asyncio.create_task(
             tasks.run_with_grace(
                 stop,
-                _work(bus, settings, run, stop, more),
-                grace_seconds=grace_of(settings.service),
+                _work(service, bus, settings, run, stop, more),
+                grace_seconds=tasks.GRACE_SECONDS if service.ends_in_time else None,
             )
         )
         waiting = asyncio.create_task(_until_serving(bus, settings, serving, serves))
@@ -243,41 +246,26 @@ def task_of(
     return ServiceTask(settings.service, once)
 
 
-def grace_of(service: str) -> float | None:
-    """The grace period of a service in seconds; None for a runner, which waits for the grace
-    periods of its jobs."""
-    return None if service == "runner" else tasks.GRACE_SECONDS
-
-
 async def _work(
+    service: Service,
     bus: Bus,
     settings: Settings,
-    run: Callable[..., Awaitable[None]],
+    run: Run,
     stop: asyncio.Event,
     more: dict[str, Any],
 ) -> None:
-    if makes_streams(settings.service):
-        await _make_streams(bus, settings, stop)
+    if service.streams is not Streams.AWAITS:
+        may_write = service.streams is Streams.KEEPS or is_open(bus.nc)
+        await _make_streams(bus, settings, stop, may_write=may_write)
     if not stop.is_set():
         await run(bus, settings, stop=stop, **more)
 
 
-def makes_streams(service: str) -> bool:
-    """Whether the service creates missing streams. Runners and the telemetry service have no
-    permission to create streams, and wait until the workload-controller has created them.
-    """
-    return service not in ("runner", "telemetry")
-
-
-STREAMS_OWNER: Final = "workload-controller"
-"""The service that may create and update streams on a server that demands credentials."""
-
-
-async def _make_streams(bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
-    """Creates missing streams, unless ``stop`` is set first. On a server that demands credentials
-    only the workload-controller has the permission, and other services raise Unavailable until the
-    workload-controller has created and updated the streams."""
-    may_write = settings.service == STREAMS_OWNER or is_open(bus.nc)
+async def _make_streams(
+    bus: Bus, settings: Settings, stop: asyncio.Event, *, may_write: bool
+) -> None:
+    """Creates missing streams, unless ``stop`` is set first. Without ``may_write`` raises
+    Unavailable until the service that keeps the streams has created and updated them."""
     making = asyncio.create_task(
         streams.ensure(
             bus,
@@ -304,22 +292,19 @@ async def _until_serving(
 
 
 async def serve(
-    settings: Settings, run: Callable[..., Awaitable[None]], stop: asyncio.Event, **more: Any
+    service: Service, settings: Settings, run: Run, stop: asyncio.Event, **more: Any
 ) -> None:
     """Runs one service until ``stop`` is set. Raises what `supervise` raises."""
     async with admin_port(settings) as admin:
-        task = task_of(settings, run, admin=admin, **more)
+        task = task_of(service, settings, run, admin=admin, **more)
         await supervise([task], stop, grace_seconds=STOP_SECONDS)
 
 
-def main(
-    service: str,
-    run: Callable[..., Awaitable[None]],
-    more: Callable[[Settings], Mapping[str, Any]] | None = None,
-) -> int:
+def main(service: Service, more: Callable[[Settings], Mapping[str, Any]] | None = None) -> int:
     """Runs the service until a stop signal. Returns the exit status of the process. ``more``:
     makes further arguments of ``run`` from the settings.
     """
+    run = service.load()
     collect_garbage_less_often()
     try:
         uvloop.run(_main(service, run, more))
@@ -330,17 +315,15 @@ def main(
 
 
 async def _main(
-    service: str,
-    run: Callable[..., Awaitable[None]],
-    more: Callable[[Settings], Mapping[str, Any]] | None,
+    service: Service, run: Run, more: Callable[[Settings], Mapping[str, Any]] | None
 ) -> None:
-    settings = Settings.from_env(service)
-    logs.configure(service, settings.instance, settings.json_logs, level=settings.log_level)
+    settings = Settings.from_env(service.name)
+    logs.configure(service.name, settings.instance, settings.json_logs, level=settings.log_level)
     for warning in configuration_warnings(settings.configuration):
         log.warning("configuration_warning", warning=warning)
     stop = asyncio.Event()
-    stop_on_signals(stop, in_time=grace_of(service) is not None)
-    await serve(settings, run, stop, **(more(settings) if more is not None else {}))
+    stop_on_signals(stop, in_time=service.ends_in_time)
+    await serve(service, settings, run, stop, **(more(settings) if more is not None else {}))
     # The time limit holds for a runner too, after its jobs have ended: a thread that resolves the
     # name of an unreachable server must not keep the process alive.
     tasks.process_ends_within()

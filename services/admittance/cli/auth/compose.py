@@ -19,17 +19,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from admittance.access.roles import ROLES
 from admittance.access.users import User
 from admittance.cli.auth.auth import tell_servers
 from admittance.cli.support import output
 from admittance.cli.support.options import Call
-from admittance.cli.support.services import SERVICES
 from admittance.runtime import chance, clock
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats_server.auth_store import USERS, AuthStore
 from admittance.runtime.nats_server.credentials_files import credentials_file
 from admittance.runtime.nats_server.secret_files import write_secret_file
+from admittance.services import RUNNER, SERVICES
 
 CONTAINER_UID: Final = 65532
 """The Unix user of all containers of compose.yaml."""
@@ -41,7 +40,6 @@ CHECKS: Final = {
     "freeze-check": "example.com/freeze",
 }
 """The sample checks of compose.yaml, each with its controller name."""
-PROVIDER: Final = "built-in-provider"
 SECOND_RUNNER: Final = "runner-2"
 CLUSTER: Final = "cluster.conf"
 CLUSTER_SERVERS: Final = ("nats", "nats-2", "nats-3")
@@ -50,9 +48,7 @@ CLUSTER_SERVERS: Final = ("nats", "nats-2", "nats-3")
 
 def container_users(now: datetime) -> list[User]:
     """A user for each container that connects, with the name of the container. Raises SetupError
-    for a wrong ADMIT_AWS_CLASS."""
-    # The client of EC2 is slow to import, and only this command needs it.
-    from admittance.provider_aws.service import AwsSettings
+    for a provisioning class in the environment that is no name."""
 
     def user(name: str, role: str, controller: str = "", class_name: str = "") -> User:
         return User(
@@ -65,13 +61,14 @@ def container_users(now: datetime) -> list[User]:
         )
 
     found = [
-        user(name, name if name in ROLES else PROVIDER)
-        for name in SERVICES
-        if name != "provider-aws"
+        user(
+            one.name,
+            one.role,
+            class_name=one.provisioning_class(os.environ) if one.provisioning_class else "",
+        )
+        for one in SERVICES.values()
     ]
-    found.append(user(SECOND_RUNNER, "runner"))
-    aws_class = AwsSettings.from_env().provisioning_class
-    found.append(user("provider-aws", PROVIDER, class_name=aws_class))
+    found.append(user(SECOND_RUNNER, RUNNER.role))
     found += [user(name, "check", controller) for name, controller in CHECKS.items()]
     return [*found, user(ADMIN, ADMIN)]
 
@@ -113,7 +110,9 @@ async def init(call: Call, folder: Path) -> None:
         write_secret_file(routes, cluster_config(chance.token_hex(16)))
     users = container_users(clock.now())
     changed = store.provide(users, containers)
-    _give_to_kube_user(credentials_file(containers, "provider-kubernetes"))
+    for service in SERVICES.values():
+        if service.unix_user:
+            _give_to_user(credentials_file(containers, service.name), service.unix_user)
     admin = credentials_file(folder, ADMIN)
     try:
         text = credentials_file(containers, ADMIN).read_text()
@@ -125,17 +124,17 @@ async def init(call: Call, folder: Path) -> None:
     output.say(f"{len(users)} users in {store.folder}; credentials of the admin: {admin}")
 
 
-def _give_to_kube_user(path: Path) -> None:
-    """Gives the credentials file to the Unix user in ADMIT_KUBE_USER, if set: the container of the
-    Kubernetes provider runs as that user, to read the user's kubeconfig.
+def _give_to_user(path: Path, variable: str) -> None:
+    """Gives the credentials file of a container to the Unix user that the variable names, if it is
+    set: the container runs as that user.
     """
-    chosen = os.environ.get("ADMIT_KUBE_USER", "").partition(":")[0]
+    chosen = os.environ.get(variable, "").partition(":")[0]
     if not chosen:
         return
     try:
         os.chown(path, int(chosen), -1)
     except ValueError:
-        raise SetupError(f"ADMIT_KUBE_USER={chosen!r} is not the number of a Unix user") from None
+        raise SetupError(f"{variable}={chosen!r} is not the number of a Unix user") from None
     except OSError as error:
         raise SetupError(f"cannot give {path} to user {chosen}: {error.strerror}") from None
 

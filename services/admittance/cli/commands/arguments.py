@@ -21,7 +21,6 @@ from admittance.cli.commands.declare import (
 )
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call
-from admittance.cli.support.services import SERVICES
 
 
 def ends() -> tuple[str, ...]:
@@ -75,7 +74,6 @@ all_namespaces = option("--all-namespaces -A", "In all namespaces.")
 follow = option("--follow -f -F", "Follow until interrupted.")
 timeout = option("--timeout SPAN", "Give up after this time (90, 90s, 5m, 1h30m) with status 1.")
 file_option = option("--file -f FILE|DIR|-", "Manifests; may be repeated.", many=True)
-service = argument("SERVICE", ", ".join(SERVICES), complete=lambda _ctx, _start: list(SERVICES))
 
 
 def workload_command(takes: Sequence[str] = PLACE) -> Callable[[Callable[..., Any]], Command]:

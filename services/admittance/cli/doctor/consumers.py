@@ -14,12 +14,14 @@ from admittance.events.names import BadToken, plain
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.process.service import LogConsumers, Service
+from admittance.services import SERVICES
 
 LAG_MAX: Final = 10_000
 """A service with more unread facts than this does not keep up; this number is about a second of
 work.
 """
-READERS: Final = ("workload-controller", "provisioning-check", "runner", "telemetry")
+READERS: Final = tuple(one for one in SERVICES.values() if one.consumers is not LogConsumers.NONE)
 """The services that have consumers of the log. The name of such a consumer begins with the name of
 its service.
 """
@@ -72,23 +74,23 @@ def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Find
         remove = delete_command(runner_of(info))
         todo = f"start it on its data folder; if it is gone for good, {remove} removes this line"
         return note(what, f"{text}; {away}", f"{todo}: {LAG}")
-    service = next((one for one in READERS if info["name"].startswith(one)), "")
+    service = next((one for one in READERS if info["name"].startswith(one.name)), None)
     why, todo = _stuck(info, service) or ("", "")
     if not why and unread > LAG_MAX:
         why, todo = "its reader does not keep up", f"look at its log and at the load: {LAG}"
-    # A consumer that belongs to no service of Admittance delays no service, so its trouble is only
-    # a note.
-    state = WRONG if service and service != "telemetry" else NOTE
+    # No workload waits for a consumer of another program, or of a service that only observes, so
+    # its trouble is only a note.
+    state = WRONG if service is not None and not service.only_observes else NOTE
     return finding(not why, what, f"{text}; {why}" if why else text, todo=todo, otherwise=state)
 
 
-def _stuck(info: Mapping[str, Any], service: str) -> tuple[str, str] | None:
+def _stuck(info: Mapping[str, Any], service: Service | None) -> tuple[str, str] | None:
     """Why the consumer makes no progress, and what to do; None if the consumer makes progress."""
     name = info["name"]
     if info.get("paused"):
         until = info["config"].get("pause_until", "?")
         return f"paused until {until}", f"`nats consumer resume {subjects.STREAM} {name}`"
-    reader = f"the {service}" if service else "the program that reads it"
+    reader = f"the {service.name}" if service is not None else "the program that reads it"
     idle = idle_seconds(info, "delivered")
     if info.get("num_pending", 0) and idle > STUCK_SECONDS:
         unacked, most = info.get("num_ack_pending", 0), info["config"].get("max_ack_pending", 0)
@@ -105,7 +107,7 @@ def _stuck(info: Mapping[str, Any], service: str) -> tuple[str, str] | None:
                 f"{name}`, or restart nats-server",
             )
         gone = ""
-        if service == "runner":
+        if service is not None and service.runs_jobs:
             gone = f"; if it is gone for good, {delete_command(runner_of(info))}"
         return (
             f"no program has read it for {idle:.0f} s",

@@ -26,17 +26,16 @@ from admittance.events.subjects import subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.history import StoredMessage, last_of_each
 from admittance.runtime.errors import Refused, Unavailable
+from admittance.services import RUNNER
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, StoredWorkload, head
 
-RUNNER: Final = "runner"
 START_SECONDS: Final = 30.0
 """An admitted workload that has not started for so long waits for a runner."""
 LOOKED_AT_MAX: Final = 1_000
 """The greatest number of workloads of which the log is asked whether they started."""
 NAMED_MAX: Final = 3
-NO_RUNNER: Final = "no instance answers; jobs need a runner, here or elsewhere"
 TODO: Final = (
     "start `admit serve runner`, or the runner that starts these jobs; if its process runs, look "
     "at its log: docs/operations.md#nothing-is-admitted"
@@ -75,7 +74,7 @@ def away_findings(
 ) -> list[Finding]:
     """A finding for each announced runner that does not answer, unless the finding about its
     consumer says so."""
-    answering = {one.details.get("runner", "") for one in replies if one.service == RUNNER}
+    answering = {one.details.get("runner", "") for one in replies if one.service == RUNNER.name}
     reported = {runner_of(info) for info in consumers if is_of_absent_runner(info)}
     return [
         note(
@@ -92,18 +91,20 @@ def away_findings(
 
 
 def _answers(replies: Iterable[HealthReply]) -> bool:
-    return any(one.service == RUNNER for one in replies)
+    return any(one.service == RUNNER.name for one in replies)
 
 
 def runner_finding(waiting: Sequence[str]) -> Finding:
     """The finding if no runner answers. ``waiting``: the admitted workloads that have not
     started."""
     if not waiting:
-        return note(RUNNER, NO_RUNNER)
+        return note(RUNNER.name, RUNNER.if_missing)
     named = ", ".join(waiting[:NAMED_MAX]) + (", …" if len(waiting) > NAMED_MAX else "")
     what = "workload waits" if len(waiting) == 1 else "workloads wait"
     return wrong(
-        RUNNER, f"no instance answers, and {len(waiting):,} admitted {what} for one: {named}", TODO
+        RUNNER.name,
+        f"no instance answers, and {len(waiting):,} admitted {what} for one: {named}",
+        TODO,
     )
 
 

@@ -7,21 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from admittance.cli.doctor.consumers import LAG_MAX
-from admittance.cli.doctor.runners import RUNNER
-from admittance.cli.support.services import SERVICES
 from admittance.cli.up.readiness import health
 from admittance.doctor.finding import Finding, finding, note, wrong
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
+from admittance.runtime.process.service import WithUp
+from admittance.services import SERVICES
 
 DOWN = "docs/operations.md#a-service-is-down"
-OPTIONAL = {
-    "provider-pool": "no instance answers; only machine pools need it",
-}
-"""What a finding says about a service that does not answer and that not every installation
-needs.
-"""
 AGAIN_SECONDS = 1.0
 """Two leaders of one domain are reported only if both still lead after this time: during a takeover
 the earlier leader learns a moment later that it leads no more.
@@ -29,20 +23,17 @@ the earlier leader learns a moment later that it leads no more.
 
 
 def service_findings(replies: Sequence[HealthReply]) -> list[Finding]:
-    """A finding for each instance that answers, and for each missing service but the runner, about
-    which `runners.runner_findings` reports."""
+    """A finding for each instance that answers, and for each missing service but those that run
+    jobs, about which `runners.runner_findings` reports."""
     lines = []
     for name, service in SERVICES.items():
         mine = [one for one in replies if one.service == name]
-        if not mine and service.together and name != RUNNER:
-            lines.append(_missing(name) if service.wanted else note(name, _optional(name)))
+        if not mine and service.with_up is WithUp.ALWAYS and not service.runs_jobs:
+            absent = service.if_missing
+            lines.append(note(name, absent) if absent else _missing(name))
         lines += map(instance_finding, mine)
     lines += [instance_finding(one) for one in replies if one.service not in SERVICES]
     return lines
-
-
-def _optional(name: str) -> str:
-    return OPTIONAL.get(name, "no instance answers")
 
 
 def _missing(name: str) -> Finding:

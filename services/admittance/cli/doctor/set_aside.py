@@ -31,7 +31,9 @@ from admittance.runtime.bus.streams import NO_STREAM
 from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import read_echo
+from admittance.runtime.process.service import LogConsumers
 from admittance.scheduler.usage_keys import read_usage
+from admittance.services import SERVICES
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload_controller.checkpoints import all_checkpoints
 from admittance.workload_controller.journal import read_commits
@@ -269,7 +271,9 @@ def _of_consumers(consumers: Sequence[Mapping[str, Any]], end: int) -> list[SetA
     return found
 
 
-READERS: Final = ("workload-controller", "provisioning-check")
+READERS: Final = frozenset(
+    name for name, one in SERVICES.items() if one.consumers is LogConsumers.OF_LEADER
+)
 """Name prefixes of consumers that a leader creates for itself."""
 
 

@@ -3,17 +3,38 @@ Unix users, and how much the jobs may use."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admittance.cli.commands.arguments import service
-from admittance.cli.commands.declare import PLACE, command, option, stacked
+from admittance.cli.commands.declare import PLACE, argument, command, option, stacked
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom, data_folder
 
 if TYPE_CHECKING:
     from admittance.cli.up.up import Options
+    from admittance.runtime.process.service import Service
 
+
+def _services() -> Sequence[str]:
+    from admittance.services import SERVICES
+
+    return list(SERVICES)
+
+
+def service_named(name: str) -> Service:
+    """The service of that name, with hyphens or underscores. Raises BadInput if there is none."""
+    from admittance.services import SERVICES
+
+    found = SERVICES.get(name.lower().replace("_", "-"))
+    if found is None:
+        raise BadInput(f'there is no service "{name}"; there are {", ".join(SERVICES)}')
+    return found
+
+
+service_argument = argument(
+    "SERVICE", lambda: ", ".join(_services()), complete=lambda _ctx, _start: _services()
+)
 job_options = stacked(
     option(
         "--run-as KEY=USER",
@@ -226,10 +247,10 @@ async def up(
 
 
 @command(PLACE, forever=True)
-@service
+@service_argument
 @service_options
 async def serve(call: Call, service: str, **given: Any) -> int:
     """Run one service against a running NATS server."""
     from admittance.cli.up import up
 
-    return await up.serve(call, service, _options(**given))
+    return await up.serve(call, service_named(service), _options(**given))

@@ -16,9 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from admittance.access.roles import ROLES
 from admittance.access.users import User
-from admittance.cli.support.services import SERVICES, TELEMETRY
 from admittance.runner.folder import name_of
 from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules
 from admittance.runner.jobs.rule_options import VARIABLES, RuleTexts, rules_of
@@ -29,11 +27,12 @@ from admittance.runtime.nats.credentials import read_user_key
 from admittance.runtime.nats_server.auth_store import RUN_AS, USERS, AuthStore
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.nats_server.server_reload import reload, remove_expired_users
+from admittance.runtime.process.service import WithUp
 from admittance.runtime.process.settings import text_list
+from admittance.services import SERVICES
 
 ADMIN: Final = "admin"
 WATCH: Final = "server-watch"
-PROVIDER: Final = "built-in-provider"
 
 log = structlog.get_logger()
 
@@ -54,14 +53,15 @@ class Lock:
         self._known = self._store.known_by_servers
 
     def _roles(self) -> list[tuple[str, str]]:
-        services = [name for name, one in SERVICES.items() if one.together or name == TELEMETRY]
-        found = [(self._user_of(name), name if name in ROLES else PROVIDER) for name in services]
+        services = [one for one in SERVICES.values() if one.with_up is not WithUp.NEVER]
+        found = [(self._user_of(one.name), one.role) for one in services]
         return [*found, (ADMIN, "admin"), (WATCH, "server-watch")]
 
     def _user_of(self, name: str) -> str:
         # The name of a runner's consumer includes the runner's name, so the name stays when `admit
         # up` begins to demand credentials.
-        return self.runner if name == "runner" else name
+        service = SERVICES.get(name)
+        return self.runner if service is not None and service.runs_jobs else name
 
     def access(self, name: str) -> ConnectionOptions:
         """The login with this name: the name of a service, of the admin, or of the server watch."""

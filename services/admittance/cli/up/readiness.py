@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 import nats.errors
 
-from admittance.cli.support.services import SERVICES
 from admittance.client.health import HealthAnswer as HealthAnswer
 from admittance.client.health import health as health
 from admittance.client.health import health_answers as health_answers
@@ -18,6 +17,7 @@ from admittance.events.requests import Settled
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import PASSING, is_temporary
+from admittance.runtime.process.service import Service
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry.logger import logger
 
@@ -30,27 +30,26 @@ WAIT_SECONDS: Final = 1.0
 """Pause after an attempt that failed."""
 
 
-async def until_ready(bus: Bus, service: str, instance: str = "") -> None:
+async def until_ready(bus: Bus, service: Service, instance: str = "") -> None:
     """Waits until an instance of the service (``instance``, if given) reports ready, and a leader
     answers the service's probe.
     """
-    probe = SERVICES[service].probe
     # A service that does not listen yet gives no answer, and most listen after some milliseconds.
     pause = 0.02
     while True:
-        for one in await health(bus, seconds=pause, enough=(service, instance)):
-            mine = is_of(one, service, instance)
-            if mine and one.ready and (probe is None or await _answers(bus, probe)):
+        for one in await health(bus, seconds=pause, enough=(service.name, instance)):
+            mine = is_of(one, service.name, instance)
+            if mine and one.ready and (not service.probe or await _answers(bus, service.probe)):
                 return
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.25)
 
 
-async def until_serving(bus: Bus, service: str, instance: str) -> None:
+async def until_serving(bus: Bus, service: Service, instance: str) -> None:
     """Returns once the service is ready and a leader answers. Says in the log that this takes long,
     every `SAY_EVERY` seconds, and warns after `READY_SECONDS`."""
     serves = asyncio.Event()
-    saying = asyncio.create_task(_say_what_starts(bus, service, instance, serves))
+    saying = asyncio.create_task(_say_what_starts(bus, service.name, instance, serves))
     try:
         await _until_serving(bus, service, instance)
     finally:
@@ -59,7 +58,7 @@ async def until_serving(bus: Bus, service: str, instance: str) -> None:
         saying.cancel()
 
 
-async def _until_serving(bus: Bus, service: str, instance: str) -> None:
+async def _until_serving(bus: Bus, service: Service, instance: str) -> None:
     while True:
         try:
             async with asyncio.timeout(READY_SECONDS):
@@ -68,7 +67,7 @@ async def _until_serving(bus: Bus, service: str, instance: str) -> None:
         except Exception as error:
             if not (isinstance(error, TimeoutError) or is_temporary(error)):
                 raise
-            log.warning("service_not_ready_yet", service=service, reason=str(error))
+            log.warning("service_not_ready_yet", service=service.name, reason=str(error))
             await asyncio.sleep(WAIT_SECONDS)
 
 

@@ -9,7 +9,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,14 +20,12 @@ from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, UrlFrom
-from admittance.cli.support.services import SERVICES, TELEMETRY, service_named
 from admittance.cli.up.ending import Ending
 from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_serving
 from admittance.cli.up.server_watch import watch
-from admittance.cli.up.traces import exports_traces
-from admittance.runner.jobs.job_rules import NO_RULES, JobRules
+from admittance.runner.jobs.job_rules import JobRules
 from admittance.runner.jobs.rule_options import RuleTexts, rules_of
 from admittance.runner.launcher import EXECUTORS, check_executor
 from admittance.runtime import clock, tasks
@@ -52,12 +49,12 @@ from admittance.runtime.nats.server_url import BadUrl, is_loopback, read_urls, s
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer, refuse_used
 from admittance.runtime.nats_server.server_accounts import LOCKED, open_accounts
 from admittance.runtime.process.admin import AdminPort, address_of, admin_port
+from admittance.runtime.process.service import Run, Service, WithUp
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import (
     STOP_SECONDS,
     ServiceTask,
-    grace_of,
     supervise,
     task_of,
 )
@@ -66,6 +63,7 @@ from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import prefix_of
+from admittance.services import SERVICES, STREAMS_KEEPER
 
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
 WAIT_SECONDS: Final = 1.0
@@ -178,13 +176,13 @@ async def up(call: Call, options: Options) -> int:
         def access(name: str) -> ConnectionOptions:
             return connection if lock is None else lock.access(name)
 
-        if not await _prepared(url, access("workload-controller"), settings, ending.stop):
+        if not await _prepared(url, access(STREAMS_KEEPER.name), settings, ending.stop):
             return 0
-        for name in started_by(options):
+        for service in started_by(options):
             mine = Settings.from_env(
-                name,
+                service.name,
                 url=url,
-                connection=access(name),
+                connection=access(service.name),
                 data_dir=options.data_dir,
                 instance=instance,
                 config=options.config,
@@ -192,7 +190,7 @@ async def up(call: Call, options: Options) -> int:
                 metrics_prefix=options.metrics_prefix,
             )
             asks = None if lock is None else lock.access(ADMIN)
-            tasks.append(_task(mine, options, job_rules(call, options), admin, asks))
+            tasks.append(_task(service, mine, options, job_rules(call, options), admin, asks))
 
         def ready() -> None:
             if embeds(call, options):
@@ -281,14 +279,22 @@ async def _prepared(
     return False
 
 
-def started_by(options: Options) -> list[str]:
-    """The services that `admit up` starts."""
-    return [
-        name
-        for name, service in SERVICES.items()
-        if (service.together and (name != "runner" or options.runner))
-        or (name == TELEMETRY and exports_traces())
-    ]
+def started_by(options: Options) -> list[Service]:
+    """The services that `admit up` starts. Raises BadInput."""
+    services = [one for one in SERVICES.values() if options.runner or not one.runs_jobs]
+    return [one for one in services if _starts(one)]
+
+
+def _starts(service: Service) -> bool:
+    if service.with_up is not WithUp.IF_ASKED:
+        return service.with_up is WithUp.ALWAYS
+    try:
+        asked = service.asked(os.environ)
+    except SetupError as error:
+        raise BadInput(str(error)) from None
+    if asked.warning:
+        output.warn(asked.warning)
+    return asked.starts
 
 
 def job_rules(call: Call, options: Options) -> JobRules:
@@ -315,6 +321,7 @@ def served_rules(options: Options) -> JobRules:
 
 
 def _task(
+    service: Service,
     settings: Settings,
     options: Options,
     rules: JobRules,
@@ -326,23 +333,32 @@ def _task(
 
     async def serving(bus: Bus, mine: Settings) -> None:
         if asks is None:
-            await until_serving(bus, mine.service, mine.instance)
+            await until_serving(bus, service, mine.instance)
             return
         other = await Bus.connect(mine.url, name="admit-up", access=asks)
         try:
-            await until_serving(other, mine.service, mine.instance)
+            await until_serving(other, service, mine.instance)
         finally:
             await other.close()
 
     return task_of(
+        service,
         settings,
-        run_service,
+        bound_to_log(service),
         serving=serving,
         admin=admin,
-        executor=options.executor,
-        detach_jobs=options.detach_jobs,
-        rules=rules,
+        **(job_arguments(options, rules) if service.runs_jobs else {}),
     )
+
+
+def job_arguments(options: Options, rules: JobRules) -> dict[str, Any]:
+    """The arguments of a service that runs jobs."""
+    return {
+        "name": os.environ.get("ADMIT_RUNNER"),
+        "executor": options.executor,
+        "detach_jobs": options.detach_jobs,
+        "rules": rules,
+    }
 
 
 def embeds(call: Call, options: Options) -> bool:
@@ -360,24 +376,23 @@ def embeds(call: Call, options: Options) -> bool:
             return True
 
 
-async def serve(call: Call, name: str, options: Options) -> int:
+async def serve(call: Call, service: Service, options: Options) -> int:
     """Runs one service, connected to the server of ``call``, until a stop signal."""
-    name = service_named(name).name
     check_url(call.url)
-    executor = options.executor
-    refuse_wrong(options, executor if name == "runner" else None)
-    rules = NO_RULES
-    if name == "runner":
+    more: dict[str, Any] = {}
+    refuse_wrong(options, options.executor if service.runs_jobs else None)
+    if service.runs_jobs:
         rules = served_rules(options)
-        await check_executor(executor, rules)
-    stop = Ending(in_time=grace_of(name) is not None, has_jobs=name == "runner").stop
+        await check_executor(options.executor, rules)
+        more = job_arguments(options, rules)
+    stop = Ending(in_time=service.ends_in_time, has_jobs=service.runs_jobs).stop
     # Imported now and not after the wait for a server and its streams: after an election many
     # services would import at the same moment, which takes them seconds on a small machine.
-    import_module(SERVICES[name].module)
+    service.load()
     collect_garbage_less_often()
     _warn(options.config)
     settings = Settings.from_env(
-        name,
+        service.name,
         url=call.url,
         connection=call.connection,
         data_dir=options.data_dir,
@@ -385,39 +400,22 @@ async def serve(call: Call, name: str, options: Options) -> int:
         admin=options.admin,
         metrics_prefix=options.metrics_prefix,
     )
-    logs.configure(name, settings.instance, settings.json_logs, level=settings.log_level)
-    more = {"executor": executor, "detach_jobs": options.detach_jobs, "rules": rules}
-    await serve_one(settings, run_service, stop, **more)
+    logs.configure(service.name, settings.instance, settings.json_logs, level=settings.log_level)
+    await serve_one(service, settings, bound_to_log(service), stop, **more)
     tasks.process_ends_within()
     return 0
 
 
-async def run_service(
-    bus: Bus,
-    settings: Settings,
-    *,
-    stop: asyncio.Event,
-    executor: str,
-    detach_jobs: bool,
-    rules: JobRules = NO_RULES,
-) -> None:
-    """Runs the service that ``settings`` names until ``stop`` is set. If an error ends the service
-    earlier, raises that error.
+def bound_to_log(service: Service) -> Run:
+    """The function of the service, whose log lines name the service. The name is bound for this
+    task and its child tasks only, because several services share one process and its log.
     """
-    # The name is bound for this task and its child tasks only, because several services share one
-    # process and its log.
-    structlog.contextvars.bind_contextvars(service=settings.service)
-    module = import_module(SERVICES[settings.service].module)
-    more: dict[str, Any] = {}
-    if settings.service == "runner":
-        more = {
-            "name": os.environ.get("ADMIT_RUNNER"),
-            "executor": executor,
-            "claim_ttl": settings.claim_seconds,
-            "detach_jobs": detach_jobs,
-            "rules": rules,
-        }
-    await module.run(bus, settings, stop=stop, **more)
+
+    async def run(bus: Bus, settings: Settings, **arguments: Any) -> None:
+        structlog.contextvars.bind_contextvars(service=service.name)
+        await service.load()(bus, settings, **arguments)
+
+    return run
 
 
 # The server. ----------------------------------------------------------------------------

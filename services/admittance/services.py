@@ -1,0 +1,46 @@
+"""The services of Admittance, each as a value that its package declares.
+
+Importing this module imports no service, only the declarations, so that completion is fast.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admittance import (
+    provider_aws,
+    provider_docker,
+    provider_kubernetes,
+    provider_pool,
+    provisioning_check,
+    retry_timer,
+    runner,
+    scheduler,
+    telemetry,
+    variant_controller,
+    workload_controller,
+)
+from admittance.runtime.process.service import Service, Streams
+
+SERVICES: Final[dict[str, Service]] = {
+    package.SERVICE.name: package.SERVICE
+    for package in (
+        workload_controller,
+        scheduler,
+        retry_timer,
+        variant_controller,
+        provisioning_check,
+        provider_pool,
+        provider_aws,
+        provider_kubernetes,
+        provider_docker,
+        telemetry,
+        runner,
+    )
+}
+"""All services by name, in start order. Services stop in reverse order, so that the last facts of
+the runner are still processed."""
+STREAMS_KEEPER: Final = next(one for one in SERVICES.values() if one.streams is Streams.KEEPS)
+"""The service that may create and update streams on a server that demands credentials."""
+RUNNER: Final = next(one for one in SERVICES.values() if one.runs_jobs)
+"""The service that starts jobs."""

@@ -1,0 +1,73 @@
+"""The services as values: what their packages declare, and that nothing compares their names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from admittance.access.roles import ROLES
+from admittance.runtime.process.service import LogConsumers, Service, Streams, WithUp
+from admittance.services import SERVICES
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = frozenset(SERVICES)
+
+
+def test_every_package_that_runs_as_a_process_declares_a_service() -> None:
+    packages = {path.parent.name for path in (ROOT / "services/admittance").glob("*/__main__.py")}
+    assert {one.package for one in SERVICES.values()} == {f"admittance.{one}" for one in packages}
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
+def test_a_declaration_says_what_the_service_says(service: Service) -> None:
+    assert service.name == import_module(f"{service.package}.service").SERVICE
+    assert service.package == f"admittance.{service.name.replace('-', '_')}"
+    assert service.load().__module__ == f"{service.package}.service"
+    assert service.role in ROLES
+    counted = [one.full_name for one in service.metrics()]
+    assert len(counted) == len(set(counted))
+
+
+def test_one_service_keeps_the_streams_and_one_runs_jobs() -> None:
+    assert [one.name for one in SERVICES.values() if one.streams is Streams.KEEPS] == [
+        "workload-controller"
+    ]
+    [runner] = [one for one in SERVICES.values() if one.runs_jobs]
+    assert (runner.ends_in_time, runner.consumers) == (False, LogConsumers.DURABLE)
+    assert list(SERVICES)[-1] == runner.name, "its last facts are processed by the others"
+
+
+def test_a_service_that_up_always_starts_needs_no_word_of_the_environment() -> None:
+    always = [one for one in SERVICES.values() if one.with_up is WithUp.ALWAYS]
+    assert not any(one.asked({}).starts for one in SERVICES.values())
+    assert all(one.provisioning_class is None for one in always)
+
+
+def compared_names(path: Path) -> Iterator[tuple[str, int, str]]:
+    """Names of services that a module compares a value with."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                sides = [left, *others]
+            case ast.MatchValue(value=value):
+                sides = [value]
+            case _:
+                continue
+        for side in (inner for one in sides for inner in ast.walk(one)):
+            if isinstance(side, ast.Constant) and side.value in NAMES:
+                yield path.relative_to(ROOT).as_posix(), side.lineno, side.value
+
+
+def test_nothing_outside_a_service_compares_its_name() -> None:
+    folders = ("libs", "services", "benchmarks", "tools")
+    found = [
+        one
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        for one in compared_names(path)
+    ]
+    assert found == []
