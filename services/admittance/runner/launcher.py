@@ -37,6 +37,7 @@ from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles,
 from admittance.runner.processes import end_processes
 from admittance.runtime.clock import monotonic
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process import service
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
 """The names of the runner's environment variables that jobs get."""
@@ -232,11 +233,14 @@ async def check_executor(name: str, rules: JobRules) -> None:
 
 FORK_SERVER: Final = (
     *(sys.executable, "-I", "-S", "-c"),
-    "import sys; sys.path.append(sys.argv[1]); "
+    "import sys; sys.path.extend(sys.argv[1:]); "
     "from admittance.runner.jobs.fork_server import fork_server; fork_server()",
     str(Path(__file__).parents[2]),
+    str(Path(service.__file__).parents[3]),
 )
-"""The command of the fork server, which imports modules of the standard library and the shim."""
+"""The command of the fork server, which imports modules of the standard library, the shim, and the
+declaration of the service.
+"""
 STARTING_MAX: Final = 32
 """The most shims that start at the same time: more would only compete for the processors."""
 STARTING_SECONDS: Final = 10.0

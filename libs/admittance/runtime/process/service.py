@@ -3,7 +3,7 @@
 The package of each service declares its value as ``SERVICE``, and `admittance.services` lists them
 all. `admit serve`, `admit up`, `admit doctor`, the users of an installation and the pages of docs
 read the values, so nothing outside a service compares names of services. A declaration imports
-almost nothing: completion and help must stay fast.
+almost nothing: completion, help, and the fork server of a runner must stay fast.
 """
 
 from __future__ import annotations
