@@ -260,18 +260,28 @@ async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) 
     """The answer to the request ``$JS.API.<what>``. Raises Unavailable or AccessDenied."""
     subject = f"$JS.API.{what}"
     every = inf if what.startswith(NOT_REPEATED) else RESEND_SECONDS
-    give_up_at = clock.monotonic() + min(timeout, RELOAD_SECONDS)
+
+    async def ask() -> bytes:
+        asking = nc.request_repeatedly(subject, data, timeout, every=every)
+        return bytes((await answer_to(subject, asking)).data)
+
+    return await until_something_responds(ask, seconds=min(timeout, RELOAD_SECONDS))
+
+
+async def until_something_responds(
+    ask: Callable[[], Awaitable[T]], *, seconds: float | None = None
+) -> T:
+    """The answer to a request, which is sent again while nothing responds to it, for ``seconds``,
+    by default `RELOAD_SECONDS`: it has reached nothing, so a copy is safe for every request. Raises
+    what ``ask`` raises."""
+    give_up_at = clock.monotonic() + (RELOAD_SECONDS if seconds is None else seconds)
     while True:
         try:
-            asking = nc.request_repeatedly(subject, data, timeout, every=every)
-            answer: bytes = (await answer_to(subject, asking)).data
+            return await ask()
         except NoResponders:
-            # The server says that no request reached anything, so a copy is safe for all requests.
             if clock.monotonic() >= give_up_at:
                 raise
-            await asyncio.sleep(PAUSE_SECONDS)
-        else:
-            return answer
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def answer_to(subject: str, asking: Awaitable[T]) -> T:

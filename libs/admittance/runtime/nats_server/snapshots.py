@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from admittance.runtime.bus.bus import EXPECTED, FENCE, MESSAGE_ID, Bus, Outgoin
 from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.bus.history import StoredMessage
 from admittance.runtime.errors import Refused, SetupError, Unavailable, refusal
+from admittance.runtime.nats.jetstream import until_something_responds
 
 PART_SECONDS: Final = 15.0
 """Longest wait for a part of a snapshot, and for the confirmation of a part."""
@@ -175,11 +177,17 @@ async def restore_snapshot(
     begun = await bus.api(
         f"STREAM.RESTORE.{name}", {"config": settings, "state": state}, timeout=PART_SECONDS
     )
+
+    async def send(part: bytes, timeout: float) -> bytes:
+        # The server that restores is the leader of the cluster: the server of this connection may
+        # hear some milliseconds later that it subscribes to the parts.
+        subject = begun["deliver_subject"]
+        return await until_something_responds(partial(bus.request, subject, part, timeout))
+
     for part in parts:
-        answer = await bus.request(begun["deliver_subject"], part, timeout=PART_SECONDS)
-        if answer:
+        if answer := await send(part, PART_SECONDS):
             raise _failure(name, answer)
-    answer = await bus.request(begun["deliver_subject"], b"", timeout=LAST_SECONDS)
+    answer = await send(b"", LAST_SECONDS)
     made = msgspec.json.decode(answer, type=_CreateReply)
     if made.error is not None or made.state is None:
         raise _failure(name, answer)
