@@ -260,7 +260,7 @@ class LoopThread:
             tasks = asyncio.all_tasks(self._loop)
             for task in tasks:
                 task.cancel()
-            with suppress(BaseException):
+            if tasks:
                 self._loop.run_until_complete(asyncio.wait(tasks, timeout=CLOSE_SECONDS))
             self._loop.close()
 
@@ -312,14 +312,17 @@ class LoopThread:
                 return
             self._ended = True
         _threads.discard(self)
-        if self._closing is not None:
-            closing = asyncio.run_coroutine_threadsafe(self._closing(), self._loop)
-            with suppress(Exception):
-                closing.result(2 * CLOSE_SECONDS)
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(2 * CLOSE_SECONDS)
+        try:
+            if self._closing is not None:
+                closing = asyncio.run_coroutine_threadsafe(self._closing(), self._loop)
+                # A close that hangs is given up: the thread is a daemon.
+                with suppress(TimeoutError, CancelledError):
+                    closing.result(2 * CLOSE_SECONDS)
+        finally:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            if threading.current_thread() is not self._thread:
+                self._thread.join(2 * CLOSE_SECONDS)
 
 
 _END: Final = object()

@@ -14,7 +14,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
 from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import Refused, Superseded, Unavailable
+from admittance.runtime.errors import AccessDenied, Refused, Superseded, Unavailable
 from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
@@ -304,3 +304,27 @@ async def test_a_new_reader_waits_for_the_position_of_a_consumer_without_leader(
     with pytest.raises(Unavailable, match="reader-1-1 of ADMITTANCE has no leader"):
         await within(puller.start())
     await puller.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        pytest.param(
+            AccessDenied("this login may not publish to x"), "may not publish", id="right"
+        ),
+        pytest.param(
+            Unavailable("no answer on x: timeout"),
+            "was made in time: no answer on x: timeout",
+            id="silence",
+        ),
+    ],
+)
+async def test_a_consumer_that_cannot_be_made_is_reported_with_the_reason(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, error: Unavailable, said: str
+) -> None:
+    async def create(*_: object, **__: object) -> int:
+        raise error
+
+    monkeypatch.setattr(durables.Consumers, "create", create)
+    with pytest.raises(type(error), match=said):
+        await Puller(bus, "reader", FACTS).start()

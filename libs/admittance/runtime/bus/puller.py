@@ -32,7 +32,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import Consumers
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
-from admittance.runtime.errors import Refused, Superseded, Unavailable
+from admittance.runtime.errors import AccessDenied, Refused, Superseded, Unavailable
 from admittance.runtime.nats.protocol import Headers, text_of
 
 CALM_RATE: Final = 300.0
@@ -337,12 +337,18 @@ class Puller:
             "deliver_policy": "by_start_sequence" if start > 1 else "all",
             **({"opt_start_seq": start} if start > 1 else {}),
         }
+        why = ""
         for patience in CREATE_PATIENCE_SECONDS:
             name = self._next_name()
-            with suppress(Unavailable):
+            try:
                 self.pending = await self._consumers.create(name, settings, timeout=patience)
+            except AccessDenied:
+                raise
+            except Unavailable as error:
+                why = str(error)
+            else:
                 return name
-        raise Unavailable(f"no consumer {name} was made in time")
+        raise Unavailable(f"no consumer {name} was made in time: {why}")
 
     def _next_name(self) -> str:
         name = ""

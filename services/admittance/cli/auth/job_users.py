@@ -103,9 +103,9 @@ def refuse_rule(store: AuthStore, rule: str) -> None:
             raise BadInput(f"{rule}: the runner is {_name(owner)}; {ONLY_ROOT}")
     if owner != 0 and wanted.groups:
         raise BadInput(f"{rule}: the runner is {_name(owner)}; {ONLY_ROOT}")
-    for group in empty:
+    if empty:
         raise BadInput(
-            f"{rule}: the Unix group {group} has no member that jobs can run as (root does not "
+            f"{rule}: the Unix group {empty[0]} has no member that jobs can run as (root does not "
             "count): add its members first"
         )
 
