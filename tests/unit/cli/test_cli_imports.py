@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
 
 from admittance.cli.commands.declare import Command, Group
-from admittance.cli.commands.program import program
+from admittance.cli.commands.program import invoke, program
 from admittance.cli.commands.table import MODULES
 
 PROGRAM = """
@@ -91,6 +92,20 @@ def test_each_module_of_the_table_declares_its_command(name: str) -> None:
     assert isinstance(found, Command | Group)
     assert found.help
     assert isinstance(found, Group) or found.name == name
+
+
+def every_command() -> Iterator[list[str]]:
+    for name in MODULES:
+        yield [name]
+        found = program().get_command(click.Context(program()), name)
+        for inner in found.commands if isinstance(found, Group) else ():
+            yield [name, inner]
+
+
+@pytest.mark.parametrize("words", list(every_command()), ids=" ".join)
+def test_each_command_has_a_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke([*words, "--help"]) == 0
+    assert f"Usage: admit {' '.join(words)} " in capsys.readouterr().out
 
 
 def test_help_imports_neither_the_client_nor_manifests() -> None:
