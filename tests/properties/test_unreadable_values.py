@@ -20,24 +20,22 @@ from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.reader import LEVELS_MAX, Unreadable, check_depth, number
 from admittance.events.requests import PendingQuery, Queues
 from admittance.events.shapes import ConsumedUsage
+from admittance.events.stored_formats import read_commits, read_holder, read_usage
 from admittance.events.system import Alive, BarrierEcho, Commits
-from admittance.provider_pool.bookings import Booking
-from admittance.provider_pool.ledger import read_booking
-from admittance.provider_pool.manifests import key_of
 from admittance.providers.status_store import StoredStatus, read_status
+from admittance.provisioning.machine_pool import key_of
+from admittance.provisioning.pool_bookings import Booking, read_booking
 from admittance.provisioning.records import Record, RecordSpec, read_record
 from admittance.runner.admissions import view
-from admittance.runner.claims import read_claim, read_holder
+from admittance.runner.claims import read_claim
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.leader.barriers import read_echo
 from admittance.runtime.leader.lease_store import instance_of
-from admittance.scheduler.usage_keys import read_usage
 from admittance.scheduling.scheduler import Scheduler
 from admittance.timers.core import Schedules
 from admittance.variants.core import FamilyActs
 from admittance.workload.bucket_reader import read, read_manifest, read_whole
 from admittance.workload.limits import Limits
-from admittance.workload_controller.journal import read_commits
 from support.builders import NOON, a_manifest
 from support.stored.values import CHECKED, FAMILIES, KEY, ME, Leader, afterwards, manifests, stages
 

@@ -12,7 +12,7 @@ from admittance.api.checks import Foreign, ProvisioningRetryStrategy
 from admittance.api.limits import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.api.reading import manifest
 from admittance.client import kinds
-from admittance.provider_pool.manifests import pool_of
+from admittance.provisioning.machine_pool import pool_of
 from admittance.provisioning.records import ANNOTATION, DETAILS_MAX, delay_seconds
 from admittance.provisioning.steps import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.runtime.process.settings import Settings

@@ -1,4 +1,3 @@
 """What is wrong with an installation, found from outside: each function returns findings, each with
-what to do. `admit doctor` prints them, with those of `admittance.cli.doctor`, which read what
-services store.
+what to do. `admit doctor` prints them, with those of `admittance.cli.doctor` about services.
 """

@@ -35,6 +35,8 @@ ANNOUNCED_RUNNERS: Final = "_runner"
 CHECKPOINTS: Final = "ADMITTANCE_CHECKPOINTS"
 SUMMARIES: Final = "ADMITTANCE_USAGE"
 """The stream with the sums of used quota by day and month, which are kept without limit of age."""
+GUARD_KEY: Final = "_admittance.manifests"
+"""Key of the bucket with the epoch of the workload-controller that may write manifests."""
 RESTORED: Final = "_admittance.restored"
 """Key of the bucket that `admit restore` writes last: see `admittance.events.system.Restored`."""
 PROBES: Final = {

@@ -115,14 +115,14 @@ async def _delete_key(bus: Link, key: str) -> None:
 async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
     """Deletes the value at the key without the workload-controller, for which a damaged value may
     be the reason not to run. Raises AnswerIsNo."""
+    from admittance.doctor.kept_values import why_kept
     from admittance.runtime.bus.bucket import delete_message
     from admittance.runtime.errors import AccessDenied, Refused, Unavailable
-    from admittance.workload_controller.endpoints import why_kept
 
     entry = await bus.get(key)
     if entry is None:
         raise AnswerIsNo(f"the bucket has no key {key}")
-    if kept := why_kept(entry):
+    if kept := why_kept(key, entry.value or b""):
         raise AnswerIsNo(kept)
     try:
         await bus.bus.publish(delete_message(key, expected=entry.revision))

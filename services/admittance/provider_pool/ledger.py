@@ -19,13 +19,13 @@ from typing import Final, NamedTuple
 import structlog
 
 from admittance.events.codec import encode
-from admittance.events.reader import Reader, SetAside, Unreadable, check_times
+from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_pool.bookings import Booking, Bookings, NoRoom, Pods
-from admittance.provider_pool.manifests import LEADER, Pool, key_of, pattern_of, pool_of_key
 from admittance.providers import BookingExpired, CapacityRevoked, Provider, Request
 from admittance.providers.builtin import ObjectSteps, OrphanSweep
 from admittance.providers.status_store import StatusStore
+from admittance.provisioning.machine_pool import LEADER, Pool, key_of, pattern_of
+from admittance.provisioning.pool_bookings import Booking, Bookings, NoRoom, Pods, read_booking
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Fenced, Superseded
@@ -41,24 +41,6 @@ class PooledBooking(NamedTuple):
 
     pool: str
     booking: Booking
-
-
-_booking = Reader(Booking)
-
-
-def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
-    """The booking at a key of the bucket of providers, and the name of its pool. Raises Unreadable
-    if the key or the value is not valid.
-    """
-    booking = _booking(value)
-    pool = pool_of_key(key)
-    if pool is None or key != key_of(pool, booking.id):
-        raise Unreadable("the key is not the key of a booking")
-    check_times("booking", (booking.ready_at, booking.expires_at))
-    check_times("held", (one.ready_at for one in booking.held))
-    if any(amount < 0 for one in booking.held for amount in one.amounts.values()):
-        raise Unreadable("the booking holds a negative amount")
-    return pool, booking
 
 
 class Ledger:

@@ -15,9 +15,7 @@ from admittance.api.checks import Foreign
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET
 from admittance.lease import service_domain
-from admittance.provider_pool.bookings import Booking, Bookings, Pods
 from admittance.provider_pool.ledger import STEPS, BookingEnder, Ledger, PooledBooking
-from admittance.provider_pool.manifests import POOLS, BadPool, Pool, pool_of, pool_of_manifest
 from admittance.providers import (
     Accepted,
     BookingExpired,
@@ -30,6 +28,8 @@ from admittance.providers import (
 )
 from admittance.providers.builtin import provider_of
 from admittance.providers.provider import ProviderService
+from admittance.provisioning.machine_pool import POOLS, BadPool, Pool, pool_of, pool_of_manifest
+from admittance.provisioning.pool_bookings import Booking, Bookings, Pods
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus

@@ -22,7 +22,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.events.reader import Reader, SetAside, Unreadable
+from admittance.events.reader import SetAside, Unreadable
+from admittance.events.stored_formats import HeldClaim, read_holder
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus
@@ -51,21 +52,6 @@ class Claim(NamedTuple):
     state: ClaimState
     runner: str
     revision: int
-
-
-class _HeldClaim(msgspec.Struct, frozen=True):
-    runner: str = ""
-
-
-_value = Reader(_HeldClaim)
-
-
-def read_holder(value: bytes) -> str:
-    """The runner that a claim names. Raises Unreadable if the claim names no runner."""
-    runner = _value(value).runner
-    if not runner:
-        raise Unreadable("the claim names no runner")
-    return runner
 
 
 def read_claim(entry: Entry | None) -> Claim:
@@ -97,7 +83,7 @@ class Claims:
         self._bus = bus
         self._runner = runner
         self._ttl = ttl
-        self._value = msgspec.json.encode(_HeldClaim(runner))
+        self._value = msgspec.json.encode(HeldClaim(runner))
         self.held: dict[str, int] = {}
 
     async def read(self, key: str, *, at_least: int = 0) -> Claim:

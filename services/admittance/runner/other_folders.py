@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from admittance.events.stored_formats import read_root
 from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS
 from admittance.events.system import RunnerAnnouncement, RunnerStarts
 from admittance.runner.machine import HostMachine, OtherRun, RunnerFiles
@@ -77,11 +78,6 @@ class OtherFolders:
                 continue
             with suppress(msgspec.MsgspecError):
                 self._roots[runner] = read_root(entry.value)
-
-
-def read_root(value: bytes) -> str:
-    """The path of a runner's folder as stored in the bucket of claims. Raises MsgspecError."""
-    return msgspec.json.decode(value, type=RunnerAnnouncement).root
 
 
 async def wait_for_shim(run: OtherRun) -> None:

@@ -18,8 +18,8 @@ import msgspec
 import structlog
 
 from admittance.events.names import token
-from admittance.events.reader import Reader, check_times
 from admittance.events.shapes import ConsumedUsage
+from admittance.events.stored_formats import read_usage
 from admittance.events.subjects import USAGE
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, delete_message, put_message
@@ -34,17 +34,6 @@ PAUSE_SECONDS: Final = 1.0
 log = structlog.get_logger()
 
 Record = tuple[Key, ConsumedUsage | None]
-
-
-_usage = Reader(ConsumedUsage)
-
-
-def read_usage(value: bytes) -> ConsumedUsage:
-    """Returns the consumption of a LocalQueue from its stored value. Raises Unreadable for an
-    invalid value."""
-    found = _usage(value)
-    check_times("lastUpdate", (found.last_update,))
-    return found
 
 
 class UsageKeys:

@@ -35,7 +35,7 @@ from admittance.events.base import (
 )
 from admittance.events.reader import SetAside, number
 from admittance.events.requests import SettledReply
-from admittance.events.subjects import BUCKET, RELEASES
+from admittance.events.subjects import BUCKET, GUARD_KEY, RELEASES
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
@@ -396,9 +396,6 @@ def pack_groups(groups: Iterable[list[Put]], most: int) -> Iterator[list[list[Pu
         length += len(group)
     if batch:
         yield batch
-
-
-GUARD_KEY: Final = "_admittance.manifests"
 
 
 GUARD_PAUSE_SECONDS: Final = 0.02

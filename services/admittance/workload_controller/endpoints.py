@@ -26,6 +26,7 @@ from admittance.control.manifest_changes import (
     warnings_about,
 )
 from admittance.control.runner_rules import AnnouncedRunners
+from admittance.doctor.kept_values import why_kept
 from admittance.events.codec import encode
 from admittance.events.names import plain, token
 from admittance.events.reader import Unreadable
@@ -38,18 +39,16 @@ from admittance.events.requests import (
     Settled,
     SettledReply,
 )
-from admittance.events.subjects import CAPACITY, RESTORED, USER_REQUESTS, object_key, workload_key
+from admittance.events.subjects import CAPACITY, USER_REQUESTS, object_key, workload_key
 from admittance.provisioning.records import read_record
 from admittance.quota.references import BOTH, Sharing
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, history
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.nats import micro
-from admittance.workload.bucket_reader import names_of, read_whole
+from admittance.workload.bucket_reader import names_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
-from admittance.workload_controller.commit_writer import GUARD_KEY
 from admittance.workload_controller.manifest_writer import ManifestWriter
 from admittance.workload_controller.outside_consumers import OutsideConsumers
 from admittance.workload_controller.reading_endpoints import (
@@ -315,36 +314,13 @@ async def delete_request(
 # Stored values. -------------------------------------------------------------------------
 
 
-def why_kept(entry: bucket.Entry) -> str:
-    """Why the value may not be deleted by its key, with the command to use instead; "": it may be.
-
-    A workload or a capacity request that can be read may have a job or machines, which only its own
-    command frees."""
-    prefix = entry.key.partition(".")[0]
-    value = entry.value or b""
-    if entry.key in (GUARD_KEY, SECRET_KEY, RESTORED):
-        return f"the services need {entry.key}: it is never deleted"
-    try:
-        if prefix == "workload":
-            read_whole(entry.key, value)
-        elif prefix == CAPACITY:
-            read_record(entry.key, value)
-        else:
-            return ""
-        namespace, name = names_of(entry.key)
-    except Unreadable:
-        return ""
-    kind = "workload" if prefix == "workload" else "provisioningrequest"
-    return f"{entry.key} can be read: `admit delete {kind} {name} -n {namespace}` deletes it"
-
-
 async def delete_value(bus: Bus, manifests: ManifestWriter, key: str, user: str) -> DeleteReply:
     """Deletes the value at the key, for the user ``user``. The caller holds the lock of
     ``manifests``. Raises Refused or Unavailable if the deletion cannot be stored."""
     entry = await bucket.get(bus, key)
     if entry is None or entry.value is None:
         return DeleteReply(outcome="absent")
-    if kept := why_kept(entry):
+    if kept := why_kept(entry.key, entry.value or b""):
         return DeleteReply(error=kept)
     controller = manifests.controller
     if controller.workloads.get(key).workload is not None:

@@ -21,7 +21,8 @@ from admittance.control.checkpoint import Snapshot, snapshot
 from admittance.control.controller import Controller
 from admittance.control.workloads import Workloads
 from admittance.events import subjects
-from admittance.events.reader import Reader, SetAside, Unreadable
+from admittance.events.reader import SetAside, Unreadable
+from admittance.events.stored_formats import read_commits
 from admittance.events.system import Adopted, Commits, Committed, runs_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
@@ -47,7 +48,6 @@ PAUSE_SECONDS: Final = 1.0
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
-read_commits = Reader(Commits)
 
 
 class JournalPosition(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from admittance.control.commit import Put
+from admittance.events.subjects import GUARD_KEY
 from admittance.runtime import clock
 from admittance.runtime.bus import bus as bus_module
 from admittance.runtime.bus import history
@@ -24,7 +25,7 @@ from admittance.runtime.nats import jetstream
 from admittance.runtime.nats.opening import CLUSTER_PING_SECONDS, PING_SECONDS
 from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload_controller import commit_writer
-from admittance.workload_controller.commit_writer import GUARD_KEY, WorkloadWriter, WriteGuard
+from admittance.workload_controller.commit_writer import WorkloadWriter, WriteGuard
 from support.servers import TestServer, until, within
 
 pytestmark = pytest.mark.bus

@@ -20,9 +20,9 @@ from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.tasks import cancel_and_wait
-from admittance.workload_controller.checkpoints import checkpoints
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, submit

@@ -18,8 +18,6 @@ import msgspec
 from admittance.events import provisioning as facts
 from admittance.events.codec import decode
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_pool.ledger import read_booking
-from admittance.provider_pool.manifests import BOOKED
 from admittance.providers import (
     Accepted,
     BookingExpired,
@@ -32,7 +30,9 @@ from admittance.providers import (
     Status,
 )
 from admittance.providers.status_store import StoredStatus
+from admittance.provisioning.machine_pool import BOOKED
 from admittance.provisioning.observed_state import CONTROLLER
+from admittance.provisioning.pool_bookings import read_booking
 from admittance.provisioning.steps import NOT_NEEDED
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import KV_PROVIDERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from admittance.provider_pool.manifests import KIND as POOL
+from admittance.provisioning.machine_pool import KIND as POOL
 from admittance.provisioning.observed_state import CONTROLLER, GROUP, KIND
 from simulation.environment.provider import CLASS
 from simulation.plots import checked as other

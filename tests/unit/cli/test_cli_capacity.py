@@ -22,7 +22,7 @@ from admittance.events.codec import encode
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import subject_of
-from admittance.provider_pool.bookings import Booking, HeldPart
+from admittance.provisioning.pool_bookings import Booking, HeldPart
 from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, with_note
 from support.builders import NOON
 

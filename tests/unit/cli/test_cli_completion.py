@@ -12,7 +12,7 @@ LINE = "_TYPER_COMPLETE_ARGS"
 @pytest.mark.parametrize(
     ("instruction", "asked", "said"),
     [
-        ("complete_bash", {"COMP_WORDS": "admit auth re", "COMP_CWORD": "2"}, "revoke\nreload\n"),
+        ("complete_bash", {"COMP_WORDS": "admit auth rev", "COMP_CWORD": "2"}, "revoke\n"),
         (
             "complete_bash",
             {"COMP_WORDS": "admit wait wl w --for Ru", "COMP_CWORD": "5"},

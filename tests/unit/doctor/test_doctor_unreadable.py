@@ -2,7 +2,7 @@
 
 import pytest
 
-from admittance.cli.doctor.set_aside import judge_claim, judge_of_providers
+from admittance.doctor.set_aside import judge_claim, judge_of_providers
 from admittance.events.reader import BROKEN
 from admittance.runtime.bus.bucket import Entry
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.provider_pool.bookings import Booking, Bookings, NoRoom, Pods
-from admittance.provider_pool.manifests import BadPool, pool_of
+from admittance.provisioning.machine_pool import BadPool, pool_of
+from admittance.provisioning.pool_bookings import Booking, Bookings, NoRoom, Pods
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from admittance.events import reasons
 from admittance.events.object_errors import ObjectError
-from admittance.provider_pool.manifests import POOL
 from admittance.provider_pool.service import PoolReconciler
+from admittance.provisioning.machine_pool import POOL
 from admittance.provisioning.steps import RequestSlot
 from admittance.provisioning_check.step_performer import record_undecided
 from admittance.retry_timer import service as retry_timer

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from admittance.cli.doctor import consumers, history, runners, services
-from admittance.cli.doctor.set_aside import set_aside_findings
+from admittance.cli.doctor import consumers, runners, services
 from admittance.cli.up.readiness import health_answers
 from admittance.client.requests.link import Link
-from admittance.doctor import admin_ports, controllers, queues, schedules, servers, streams
+from admittance.doctor import admin_ports, controllers, history, queues, schedules, servers, streams
 from admittance.doctor.clocks import clock_findings
 from admittance.doctor.finding import Finding, without_repeats
 from admittance.doctor.permissions import login_findings, permission_findings
+from admittance.doctor.set_aside import set_aside_findings
 from admittance.runtime.bus.streams import stream_infos
+from admittance.runtime.process.service import LogConsumers
+from admittance.services import SERVICES
 
 HEALTH_SECONDS = 1.0
+LEADER_READERS = frozenset(
+    name for name, one in SERVICES.items() if one.consumers is LogConsumers.OF_LEADER
+)
+"""Services whose leaders create consumers of the log for themselves; the names of the consumers
+begin with the name of the service."""
 
 
 class Options(NamedTuple):
@@ -63,7 +70,7 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
         *await admin_ports.admin_findings(options.admin_ports),
         *await history.domain_findings(bus.bus),
         *await history.checkpoint_findings(bus.bus),
-        *await set_aside_findings(bus.bus, every=every),
+        *await set_aside_findings(bus.bus, LEADER_READERS, every=every),
         *await history.dead_letter_findings(bus.bus),
     ]
     # Last, because each check may have been refused something.

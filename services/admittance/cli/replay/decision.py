@@ -18,6 +18,7 @@ from admittance.control.checkpoint import BadCheckpoint, unpack
 from admittance.control.commit import LogMessage
 from admittance.events import subjects
 from admittance.events.reader import BROKEN, BucketEntry, Unreadable
+from admittance.events.stored_formats import read_commits
 from admittance.events.system import CheckpointMade, Commits, Committed, Epoch
 from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart
 from admittance.replay.decision import (
@@ -30,12 +31,11 @@ from admittance.replay.decision import (
 )
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import StoredMessage, message_by_direct_get, read_messages
 from admittance.scheduling.state.config import Config, config_from
 from admittance.workload.limits import Limits, limits_from
-from admittance.workload_controller.checkpoints import checkpoints
 from admittance.workload_controller.commit_writer import log_message
-from admittance.workload_controller.journal import read_commits
 from admittance.workload_controller.service import FILTERS
 
 _epoch = msgspec.json.Decoder(Epoch)

@@ -25,13 +25,20 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
 from admittance.events.reader import BROKEN
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_pool.bookings import (
+from admittance.provisioning.machine_pool import (
+    KIND,
+    BadPool,
+    Pool,
+    pattern_of,
+    pool_of,
+    pool_of_key,
+)
+from admittance.provisioning.pool_bookings import (
     Booking,
     MachineCounts,
     machine_counts,
     machine_counts_by_kind,
 )
-from admittance.provider_pool.manifests import KIND, BadPool, Pool, pattern_of, pool_of, pool_of_key
 
 MACHINES_MAX: Final = 8
 """The greatest number of machines of one booking that are listed by name."""

@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from admittance.api.workload import Kept
-from admittance.provider_pool.manifests import Machine, Pool
+from admittance.events.reader import Reader, Unreadable, check_times
+from admittance.provisioning.machine_pool import Machine, Pool, key_of, pool_of_key
 
 Node = tuple[str, int]
 """A machine of a pool: the name of the machine's kind, and the machine's number in its kind."""
@@ -54,6 +55,24 @@ class Booking(Kept, frozen=True, kw_only=True):
     provisioning_class: str = ""
     namespace: str = ""
     name: str = ""
+
+
+_booking = Reader(Booking)
+
+
+def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
+    """The booking at a key of the bucket of providers, and the name of its pool. Raises Unreadable
+    if the key or the value is not valid.
+    """
+    booking = _booking(value)
+    pool = pool_of_key(key)
+    if pool is None or key != key_of(pool, booking.id):
+        raise Unreadable("the key is not the key of a booking")
+    check_times("booking", (booking.ready_at, booking.expires_at))
+    check_times("held", (one.ready_at for one in booking.held))
+    if any(amount < 0 for one in booking.held for amount in one.amounts.values()):
+        raise Unreadable("the booking holds a negative amount")
+    return pool, booking
 
 
 class NoRoom(NamedTuple):

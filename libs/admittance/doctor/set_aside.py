@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from admittance.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
 from admittance.events.names import plain
 from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, number, reason_of
+from admittance.events.stored_formats import read_commits, read_holder, read_root, read_usage
 from admittance.events.system import Epoch, ObjectApplied
-from admittance.provider_pool.ledger import read_booking
 from admittance.providers.builtin import installation_key
 from admittance.providers.status_store import read_status
+from admittance.provisioning.pool_bookings import read_booking
 from admittance.provisioning.records import read_record
-from admittance.runner import other_folders
-from admittance.runner.claims import read_holder
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.checkpoints import all_checkpoints
 from admittance.runtime.bus.durables import foreign_reason, list_consumers
 from admittance.runtime.bus.history import StoredMessage, last_of_each
 from admittance.runtime.bus.messages import SECRET_KEY
@@ -31,12 +31,7 @@ from admittance.runtime.bus.streams import NO_STREAM
 from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import read_echo
-from admittance.runtime.process.service import LogConsumers
-from admittance.scheduler.usage_keys import read_usage
-from admittance.services import SERVICES
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
-from admittance.workload_controller.checkpoints import all_checkpoints
-from admittance.workload_controller.journal import read_commits
 
 SET_ASIDE_MAX: Final = 50
 """The greatest number of unreadable entries that get a line of their own in the table."""
@@ -49,13 +44,14 @@ _applied = Reader(ObjectApplied)
 _epoch = Reader(Epoch)
 
 
-async def set_aside_findings(bus: Bus, *, every: bool) -> list[Finding]:
+async def set_aside_findings(bus: Bus, readers: Container[str], *, every: bool) -> list[Finding]:
     """A finding for each unreadable entry of the log and the buckets. An unreadable workload or
-    manifest is reported as an error, any other unreadable entry as a note. ``every``: a finding for
-    all unreadable entries, not only for the first `SET_ASIDE_MAX`.
+    manifest is reported as an error, any other unreadable entry as a note. ``readers``: the
+    services whose leaders create consumers of the log. ``every``: a finding for all unreadable
+    entries, not only for the first `SET_ASIDE_MAX`.
     """
     try:
-        found, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM))
+        found, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM), readers)
     except (Refused, Unavailable) as error:
         if isinstance(error, Refused) and error.code == NO_STREAM:
             return []  # `stream_findings` reports the missing stream.
@@ -73,7 +69,9 @@ async def set_aside_findings(bus: Bus, *, every: bool) -> list[Finding]:
     return lines
 
 
-async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> tuple[list[SetAside], int]:
+async def set_aside(
+    bus: Bus, consumers: Sequence[Mapping[str, Any]], readers: Container[str]
+) -> tuple[list[SetAside], int]:
     """All unreadable entries, and the number of entries that this login may not read. The order:
     consumers of the log, entries of buckets, messages of streams. Raises Refused or Unavailable if
     the server refuses a request or does not answer.
@@ -96,7 +94,7 @@ async def set_aside(bus: Bus, consumers: Sequence[Mapping[str, Any]]) -> tuple[l
     found += await _of_log(bus)
     found += (await all_checkpoints(bus))[1]
     found += await _of_commits(bus)
-    return [*_of_consumers(consumers, await lease_store.end_of_log(bus)), *found], hidden
+    return [*_of_consumers(consumers, readers, await lease_store.end_of_log(bus)), *found], hidden
 
 
 # Buckets. -------------------------------------------------------------------------------
@@ -167,7 +165,7 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
                 read_usage(value)
             case subjects.CAPACITY:
                 read_record(entry.key, value)
-            case "_admittance" if entry.key == "_admittance.manifests":
+            case "_admittance" if entry.key == subjects.GUARD_KEY:
                 if number(value) is None:
                     raise Unreadable("the entry does not hold the number of an epoch")
             case "_admittance" if entry.key in (SECRET_KEY, subjects.RESTORED):
@@ -187,7 +185,7 @@ def judge_claim(entry: Entry) -> None:
         lease_store.instance_of(entry)
         return
     if entry.key.startswith(f"{subjects.ANNOUNCED_RUNNERS}."):
-        other_folders.read_root(entry.value or b"")
+        read_root(entry.value or b"")
         return
     namespace, _, rest = entry.key.partition(".")
     name, _, revision = rest.partition(".")
@@ -257,24 +255,20 @@ async def _of_commits(bus: Bus) -> list[SetAside]:
     return []
 
 
-def _of_consumers(consumers: Sequence[Mapping[str, Any]], end: int) -> list[SetAside]:
+def _of_consumers(
+    consumers: Sequence[Mapping[str, Any]], readers: Container[str], end: int
+) -> list[SetAside]:
     found = []
     for info in consumers:
         stem, _, turn = info["name"].rpartition("-")
         stem, _, generation = stem.rpartition("-")
         made = number(generation)
-        if made is None or number(turn) is None or stem not in READERS:
+        if made is None or number(turn) is None or stem not in readers:
             continue
         floor = max(info["ack_floor"]["stream_seq"], info["config"].get("opt_start_seq", 1) - 1)
         if why := foreign_reason(info["config"], made, floor, end):
             found.append(SetAside(subjects.STREAM, info["name"], 0, why))
     return found
-
-
-READERS: Final = frozenset(
-    name for name, one in SERVICES.items() if one.consumers is LogConsumers.OF_LEADER
-)
-"""Name prefixes of consumers that a leader creates for itself."""
 
 
 def remedy(one: SetAside) -> str:

@@ -8,17 +8,16 @@ from typing import Final
 
 import msgspec
 
-from admittance.cli.support.output import UNKNOWN
 from admittance.doctor.finding import Finding, note, ok
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain
 from admittance.events.reader import BROKEN
 from admittance.events.system import DeadLetter, Epoch
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import last_by_direct_get, last_of_each
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.telemetry.findings import size_of
-from admittance.workload_controller.checkpoints import checkpoints
 
 LETTERS: Final = (
     "look at the reason, correct the publisher, and publish the message again: "
@@ -41,7 +40,7 @@ async def domain_findings(bus: Bus) -> list[Finding]:
         domain = subject.removeprefix(subjects.EPOCH)
         with suppress(BadToken):
             domain = plain(domain)
-        owner = UNKNOWN
+        owner = "?"
         sequence = 0
         with suppress(Refused, Unavailable, *BROKEN):
             message = await last_by_direct_get(bus, subject)

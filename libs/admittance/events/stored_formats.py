@@ -1,0 +1,45 @@
+"""Values that one service stores in a bucket or stream and others read: each with the function that
+reads it. All raise one of `BROKEN` for an invalid value.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from admittance.events.reader import Reader, Unreadable, check_times
+from admittance.events.shapes import ConsumedUsage
+from admittance.events.system import Commits, RunnerAnnouncement
+
+read_commits = Reader(Commits)
+"""Reads a message of the journal, in which the workload-controller records its commits."""
+
+_usage = Reader(ConsumedUsage)
+
+
+def read_usage(value: bytes) -> ConsumedUsage:
+    """Returns the consumption of a LocalQueue from its stored value."""
+    found = _usage(value)
+    check_times("lastUpdate", (found.last_update,))
+    return found
+
+
+class HeldClaim(msgspec.Struct, frozen=True):
+    """The value of a claim: which runner holds it."""
+
+    runner: str = ""
+
+
+_claim = Reader(HeldClaim)
+
+
+def read_holder(value: bytes) -> str:
+    """The runner that a claim names."""
+    runner = _claim(value).runner
+    if not runner:
+        raise Unreadable("the claim names no runner")
+    return runner
+
+
+def read_root(value: bytes) -> str:
+    """The path of the folder that a runner announces."""
+    return msgspec.json.decode(value, type=RunnerAnnouncement).root
