@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -31,8 +32,18 @@ from support.servers import TestServer, within
 pytestmark = pytest.mark.bus
 
 
+VALUES = [Random(number).randbytes(5_000) for number in range(60)]
+"""More than two parts of a snapshot: they cannot be compressed, and a part has 128 KiB."""
+
+
+async def values(bus: Bus) -> list[tuple[bytes | None, int]]:
+    """The stored values with their revisions."""
+    found = [(one.value, one.revision) for one in await read_all(bus, "workload.>")]
+    return sorted(found, key=lambda one: one[1])
+
+
 class Pair:
-    """A server with all streams and one object, an empty server, and a backup of the first."""
+    """A server with all streams and some objects, an empty server, and a backup of the first."""
 
     def __init__(self, old: str, new: str, file: Path) -> None:
         self.old = old
@@ -50,7 +61,8 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     old, new = [await server.start() for server in servers]
     bus = await Bus.connect(old, name="test")
     await streams.ensure(bus)
-    await bus.publish(put_message("workload.ns.w", b"value", expected=0))
+    puts = [put_message(f"workload.ns.w{n}", one, expected=0) for n, one in enumerate(VALUES)]
+    await bus.publish_all(puts)
     await bus.close()
     made = Pair(old, new, tmp_path / "FILE")
     done = await admit(old, "backup", str(made.file))
@@ -175,8 +187,7 @@ async def test_a_data_folder_is_made_from_a_backup(pair: Pair, tmp_path: Path) -
     server = EmbeddedServer(folder)
     bus = await Bus.connect(await server.start(), name="test")
     try:
-        (found,) = await read_all(bus, "workload.>")
-        assert (found.key, found.value, found.revision) == ("workload.ns.w", b"value", 1)
+        assert await values(bus) == [(one, place) for place, one in enumerate(VALUES, 1)]
         assert streams.problems_of(await streams.stream_infos(bus)) == []
         said = error_of(await admit(pair.new, *words))
         assert f"uses {folder}: end it" in said
@@ -205,8 +216,7 @@ async def test_a_pipe_copies_one_server_to_another(pair: Pair) -> None:
     assert shell.returncode == 0, err.decode()
     bus = await Bus.connect(pair.new, name="test")
     try:
-        (found,) = await read_all(bus, "workload.>")
-        assert (found.key, found.value, found.revision) == ("workload.ns.w", b"value", 1)
+        assert await values(bus) == [(one, place) for place, one in enumerate(VALUES, 1)]
         assert streams.problems_of(await streams.stream_infos(bus)) == []
     finally:
         await bus.close()

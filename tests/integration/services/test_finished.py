@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from admittance.events import facts
 from admittance.events.codec import encode
@@ -12,7 +13,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, queues, settled, submit, workload
+from support.requests import apply, eventually, queues, settled, submit, workload
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -34,3 +35,26 @@ async def test_a_name_is_free_again_despite_a_fact_after_the_end(
     found = await workload(bus, "w")
     assert found is not None
     assert not holds_quota(found)
+
+
+async def test_services_log_one_line_about_a_workload_that_runs_once(
+    cluster: Cluster, bus: Bus
+) -> None:
+    """The runner adds another one: the log of `admit up` grows by 360 bytes for each workload."""
+    await cluster.start("workload-controller")
+    await cluster.start("scheduler")
+    await apply(bus, *queues("cq"))
+
+    async def runs() -> bool:
+        found = await workload(bus, "w")
+        return found is not None and holds_quota(found)
+
+    with capture_logs() as lines:
+        await submit(bus, [a_manifest("w", queue="lq-cq")])
+        await eventually(runs)
+        admission = await get(bus, "workload.ns.w")
+        assert admission is not None
+        fact = facts.Finished(namespace="ns", name="w", revision=admission.revision)
+        await settled(bus, await bus.publish(Outgoing(subject_of(fact), encode(fact))))
+    told = [one["event"] for one in lines if one.get("workload") and one["log_level"] != "debug"]
+    assert told == ["workload_admitted"]
