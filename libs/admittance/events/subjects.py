@@ -364,3 +364,14 @@ def namespaces_of_consumer(subject: str) -> tuple[str, ...]:
     BadToken."""
     _, _, spaces = subject.removeprefix(RUNNER_CONSUMER).partition(".")
     return tuple(plain(spaces).split(",")) if spaces else ()
+
+
+READ_BY_CONTROLLER: Final = [
+    *(f"admit.workload.{key}.*.*" for key in sorted(INPUTS)),
+    f"{USER_FACTS}*.*.*.*",
+    "admit.check.reported.*.*.*",
+    "admit.timer.due.>",
+    "admit.object.>",
+    "admit.lease.barrier.*",
+]
+"""The messages of the log that the workload-controller reads."""

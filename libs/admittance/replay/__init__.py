@@ -1,7 +1,6 @@
 """Replays differential scenarios, which have a known outcome, and decisions of the scheduler from
 the log.
 
-A replay of a scenario and a replay of a decision both run the scheduler's core. This package does
-not read the log itself: the caller, `admittance.cli.replay.decision`, reads the messages and passes
-them as arguments.
+A replay of a scenario and a replay of a decision both run the scheduler's core. Only
+`admittance.replay.past_inputs` reads the bus; all other modules get messages as arguments.
 """

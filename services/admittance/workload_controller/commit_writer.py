@@ -46,7 +46,7 @@ from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import write_echoes
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
-from admittance.runtime.telemetry.tracing import extract, trace_id
+from admittance.runtime.telemetry.tracing import trace_id
 from admittance.workload import stored
 from admittance.workload.change import with_log
 from admittance.workload.conditions import Type, is_true
@@ -344,22 +344,6 @@ async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
             log.error("message_too_long", subject=one.subject, bytes=len(one.data))
         elif isinstance(outcome, Refused):
             raise outcome
-
-
-def log_message(
-    sequence: int, subject: str, data: bytes, headers: Mapping[str, str], time: datetime
-) -> LogMessage:
-    """A message of the log in the form that the core reads. An invalid trace is dropped, because
-    the core stores the trace with the workload and publishes it with further messages.
-    """
-    if not headers:
-        return LogMessage(sequence, subject, data, time)
-    trace = extract(headers)
-    if HEADER_TRACE in headers and not trace:
-        headers = {name: value for name, value in headers.items() if name != HEADER_TRACE}
-    fence = lease_store.fence_of(headers)
-    message_id = headers.get(HEADER_MSG_ID, "")
-    return LogMessage(sequence, subject, data, time, fence, message_id, trace, headers)
 
 
 def outgoing_of(message: Message) -> Outgoing:

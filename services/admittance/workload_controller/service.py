@@ -22,6 +22,7 @@ from admittance.events.requests import SettledReply
 from admittance.events.shapes import Finding
 from admittance.lease import service_domain
 from admittance.quota.references import sharing_of
+from admittance.replay.log_messages import log_message
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
@@ -40,7 +41,6 @@ from admittance.workload_controller.commit_writer import (
     CommitWriter,
     WorkloadWriter,
     WriteGuard,
-    log_message,
     publish_messages,
 )
 from admittance.workload_controller.durables import Durables
@@ -75,15 +75,6 @@ SWEEP_EVERY: Final = 10_000
 EXPIRY_SECONDS: Final = 3600.0
 """Seconds after the expiry of a finished workload within which the server certainly removes it from
 the bucket."""
-
-FILTERS: Final = [
-    *(f"admit.workload.{key}.*.*" for key in sorted(subjects.INPUTS)),
-    f"{subjects.USER_FACTS}*.*.*.*",
-    "admit.check.reported.*.*.*",
-    "admit.timer.due.>",
-    "admit.object.>",
-    "admit.lease.barrier.*",
-]
 
 log = structlog.get_logger()
 
@@ -149,7 +140,9 @@ class ActiveController:
         self._limits = limits
         self._epoch = epoch
         self._metrics = metrics
-        self._puller = Puller(bus, SERVICE, FILTERS, generation=epoch, batch=1000)
+        self._puller = Puller(
+            bus, SERVICE, subjects.READ_BY_CONTROLLER, generation=epoch, batch=1000
+        )
         self._usage = UsageSummarizer(bus)
         self.retention: LogRetention | None = None
         self._swept = 0

@@ -22,13 +22,14 @@ from admittance.events.names import token
 from admittance.events.shapes import Admission, HandedOn
 from admittance.events.subjects import applied_subject, subject_of
 from admittance.events.system import ObjectApplied
+from admittance.replay.log_messages import log_message
 from admittance.workload.conditions import find
 from admittance.workload.due_times import due_times
 from admittance.workload.families.roles import manifest_of, name_of, planned_variants
 from admittance.workload.limits import Limits
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.stored import encode as stored_bytes
-from admittance.workload_controller.commit_writer import log_message, split_groups
+from admittance.workload_controller.commit_writer import split_groups
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import NOON, a_manifest, an_admission, an_object, resource_groups
 from support.cores.family_invariants import FamilyWatch

@@ -17,7 +17,7 @@ from admittance.events.base import Fact
 from admittance.events.codec import encode as encode_fact
 from admittance.events.subjects import subject_of
 from admittance.events.system import ObjectApplied
-from admittance.workload_controller.commit_writer import log_message
+from admittance.replay.log_messages import log_message
 from support.builders import NOON, a_manifest, an_admission
 
 VERSION = "kueue.x-k8s.io/v1beta2"

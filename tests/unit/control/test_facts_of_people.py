@@ -24,8 +24,8 @@ from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, encode
 from admittance.events.names import token
 from admittance.events.subjects import address_of, user_of, user_subject
+from admittance.replay.log_messages import log_message
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.commit_writer import log_message
 from support.builders import NOON, a_manifest
 
 ME: dict[str, Any] = {"namespace": "ns", "name": "w"}

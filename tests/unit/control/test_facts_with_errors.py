@@ -14,8 +14,8 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.object_errors import ObjectError
 from admittance.events.subjects import subject_of
+from admittance.replay.log_messages import log_message
 from admittance.workload import stored
-from admittance.workload_controller.commit_writer import log_message
 from support.builders import NOON, a_manifest
 
 

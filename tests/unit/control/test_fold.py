@@ -20,7 +20,7 @@ from admittance.events.codec import encode
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.subjects import RESTORED, subject_of
 from admittance.events.system import Barrier, ObjectApplied
-from admittance.workload_controller.commit_writer import log_message
+from admittance.replay.log_messages import log_message
 from support.builders import NOON, a_manifest, an_admission
 
 ME = {"namespace": "ns", "name": "w"}

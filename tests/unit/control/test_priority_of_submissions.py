@@ -14,9 +14,9 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import applied_subject, subject_of
 from admittance.events.system import ObjectApplied
+from admittance.replay.log_messages import log_message
 from admittance.workload.limits import Limits
 from admittance.workload.stored import head, priority_class
-from admittance.workload_controller.commit_writer import log_message
 from support.builders import NOON, a_manifest
 
 

@@ -30,11 +30,11 @@ from admittance.events.system import (
     runs_of,
 )
 from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart, manifest_of
+from admittance.replay.log_messages import log_message
 from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.workload import stored
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.limits import Limits, PodsReadyLimits, changed_limits, limits_from
-from admittance.workload_controller.commit_writer import log_message
 from support.builders import a_manifest, an_admission
 from support.examples import examples
 

@@ -8,7 +8,7 @@ from admittance.control.commit import (
     DeadLetterLimiter,
     RejectedMessage,
 )
-from admittance.workload_controller.commit_writer import log_message
+from admittance.replay.log_messages import log_message
 from support.builders import NOON
 
 

@@ -12,7 +12,7 @@ from admittance.control.commit import LogMessage
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
-from admittance.workload_controller.commit_writer import log_message
+from admittance.replay.log_messages import log_message
 from support.builders import NOON
 from support.cores.stepped_cores import NS, SteppedCores
 from support.cores.stepped_scheduler import groups

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
 
 import msgspec
 
@@ -13,32 +10,15 @@ from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
-from admittance.client.requests.link import Link
-from admittance.control.checkpoint import BadCheckpoint, unpack
-from admittance.control.commit import LogMessage
-from admittance.events import subjects
-from admittance.events.reader import BROKEN, BucketEntry, Unreadable
-from admittance.events.stored_formats import read_commits
-from admittance.events.system import CheckpointMade, Commits, Committed, Epoch
-from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart
+from admittance.replay.bucket_rebuild import CannotRebuild
 from admittance.replay.decision import (
     CannotRepeat,
     LoggedDecision,
     Repetition,
-    logged_decision,
     repeat,
     revisions_needed,
 )
-from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.checkpoints import checkpoints
-from admittance.runtime.bus.history import StoredMessage, message_by_direct_get, read_messages
-from admittance.scheduling.state.config import Config, config_from
-from admittance.workload.limits import Limits, limits_from
-from admittance.workload_controller.commit_writer import log_message
-from admittance.workload_controller.service import FILTERS
-
-_epoch = msgspec.json.Decoder(Epoch)
+from admittance.replay.past_inputs import NoDecision, Source, config_of, decision_at, gather
 
 
 async def replay_decision(call: Call, sequence: int) -> int:
@@ -46,44 +26,17 @@ async def replay_decision(call: Call, sequence: int) -> int:
     the exit status."""
     async with link(call) as found:
         bus = found.bus
-        target = await _target(found, sequence)
-        config = await _config(bus, target)
         try:
+            target = await decision_at(bus, sequence)
+            config = await config_of(bus, target)
             snapshots, sources, before = await gather(bus, target)
             repetition = repeat(target, before, lambda seen: snapshots[seen], config)
+        except NoDecision as error:
+            raise BadInput(str(error)) from None
         except (CannotRebuild, CannotRepeat) as error:
             raise BadInput(f"decision {sequence} cannot be repeated: {error}") from None
     _show(call, target, repetition, sources)
     return 1 if repetition.differences else 0
-
-
-async def _target(found: Link, sequence: int) -> LoggedDecision:
-    bus = found.bus
-    message = await message_by_direct_get(bus, sequence)
-    if message is None:
-        state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
-        raise BadInput(
-            f"the log has no message {sequence}: it goes from {state['first_seq']} "
-            f"to {state['last_seq']}"
-        )
-    heard = log_message(sequence, message.subject, message.data, message.headers, clock.now())
-    target = logged_decision(heard)
-    if target is None:
-        raise BadInput(f"message {sequence}, {heard.subject}, is not a decision of a scheduler")
-    if target.decision.time is None:
-        raise BadInput(f"decision {sequence} does not say when it was made")
-    return target
-
-
-async def _config(bus: Bus, target: LoggedDecision) -> Config:
-    """The configuration of the scheduler that made the decision, from its epoch."""
-    found = await message_by_direct_get(bus, target.epoch)
-    if found is None:
-        return Config()
-    try:
-        return config_from(_epoch.decode(found.data).config)
-    except BROKEN as error:
-        raise BadInput(f"epoch {target.epoch} has unknown settings: {error}") from None
 
 
 def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequence[Source]) -> None:
@@ -128,186 +81,3 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
         output.say(f"different: {line}")
     if not found.differences:
         output.say("same")
-
-
-PAGE: Final = 500
-PATIENCE_SECONDS: Final = 5.0
-"""How long the command waits for the workload-controller to record the commit of a new decision."""
-
-_READ: Final = frozenset(tuple(one.split(".")[:3]) for one in FILTERS)
-
-
-class Source(NamedTuple):
-    """How a snapshot was rebuilt. ``checkpoint``: id of the checkpoint from which the rebuild
-    began; "": it began with the first fact of the log. ``facts``: number of facts that were applied
-    after the beginning.
-    """
-
-    checkpoint: str
-    facts: int
-
-
-async def gather(
-    bus: Bus, target: LoggedDecision
-) -> tuple[dict[int, Sequence[BucketEntry]], list[Source], list[LoggedDecision]]:
-    """Snapshots of the bucket at each needed revision, and the decisions before the target
-    decision.
-    """
-    snapshots: dict[int, Sequence[BucketEntry]] = {}
-    sources: list[Source] = []
-    before: dict[int, LoggedDecision] = {}
-    for seen in revisions_needed(target.decision):
-        if seen in snapshots:
-            continue
-        snapshots[seen], source, decisions = await _rebuild(bus, target, seen)
-        sources.append(source)
-        before |= {one.sequence: one for one in decisions}
-    return snapshots, sources, [before[sequence] for sequence in sorted(before)]
-
-
-async def _rebuild(
-    bus: Bus, target: LoggedDecision, seen: int
-) -> tuple[list[BucketEntry], Source, list[LoggedDecision]]:
-    made, rows = await _start(bus, seen)
-    records = await _commits(bus, made.told if made is not None else 0, target.sequence)
-    if (made is None and not records[0].begins) or any(one.gap for one in records):
-        raise CannotRebuild("some commits before the decision were not recorded by their leader")
-    through = made.through if made is not None else 0
-    start = RebuildStart(made.revision, made.floor) if made is not None else RebuildStart()
-    objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
-    past = BucketRebuild(start, rows, objects, seen=seen)
-    limits = {epoch: await _limits(bus, epoch) for epoch in {one.epoch for one in records}}
-    facts = _messages(bus, ["admit.>"], through)
-    decisions: list[LoggedDecision] = []
-    heard = folded = 0
-    for record, commit in _after(records, through, start.revision):
-        upto = max(commit.through, *(one.fact for one in commit.adopted), 0)
-        batch: list[LogMessage] = []
-        while heard < upto:
-            one = await anext(facts, None)
-            if one is None:
-                break
-            heard = one.sequence
-            batch.append(one)
-            _note(decisions, one, target)
-        batch = [one for one in batch if _is_read(one.subject)]
-        past.hear(batch)
-        folded += len(batch)
-        if not past.perform(commit, record.floor, limits[record.epoch]):
-            break
-        # A decision was no longer in flight when the scheduler had seen its effect in the bucket.
-        done = commit.through if not commit.unsure else 0
-        decisions = [one for one in decisions if one.sequence > done]
-    while heard < target.sequence and (one := await anext(facts, None)) is not None:
-        heard = one.sequence
-        _note(decisions, one, target)
-    own = f"workload.{target.decision.namespace}.{target.decision.name}"
-    if own in past.unknown:
-        raise CannotRebuild("the state of the workload is not known at the decision")
-    return past.entries(), Source(made.id if made is not None else "", folded), decisions
-
-
-async def _limits(bus: Bus, epoch: int) -> Limits:
-    """The limits of the leader of the workload-controller that published ``epoch``."""
-    found = await message_by_direct_get(bus, epoch)
-    if found is None:
-        return Limits()
-    try:
-        return limits_from(_epoch.decode(found.data).config)
-    except (KeyError, *BROKEN) as error:
-        raise BadInput(f"epoch {epoch} has unknown limits: {error}") from None
-
-
-def _note(decisions: list[LoggedDecision], heard: LogMessage, target: LoggedDecision) -> None:
-    if heard.sequence >= target.sequence:
-        return
-    found = logged_decision(heard)
-    if found is not None and found.decision.domain == target.decision.domain:
-        decisions.append(found)
-
-
-async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[Any]]:
-    """The newest complete checkpoint not newer than ``seen``, with its rows; None: the log still
-    has its first fact. Raises CannotRebuild if the log has lost its first fact and no such
-    checkpoint exists.
-    """
-    state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
-    first = int(state["first_seq"])
-    for made in reversed(await checkpoints(bus)):
-        if made.revision <= seen and first <= made.through + 1:
-            parts = [
-                one.data
-                async for one in _messages(
-                    bus, [f"{subjects.CHECKPOINT_PART}{made.id}"], 0, stream=subjects.CHECKPOINTS
-                )
-            ]
-            with suppress(BadCheckpoint):
-                return made, list(unpack(made, parts))
-    if first <= 1:
-        return None, ()
-    raise CannotRebuild(
-        f"the log has neither all facts up to revision {seen} nor a checkpoint before it"
-    )
-
-
-async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
-    """The recorded commits after message ``after``, up to the commit that includes the fact
-    ``sequence``.
-    """
-    records: list[Commits] = []
-    deadline = clock.monotonic() + PATIENCE_SECONDS
-    while True:
-        page = await read_messages(
-            bus, [subjects.COMMITS], after=after, limit=PAGE, stream=subjects.CHECKPOINTS
-        )
-        for one in page:
-            try:
-                record = read_commits(one.data)
-            except Unreadable:
-                continue  # No leader wrote this record: a record of a leader is valid.
-            records.append(record)
-            if any(commit.through >= sequence for commit in record.commits):
-                return records
-        if page:
-            after = page[-1].sequence
-            continue
-        if clock.monotonic() > deadline:
-            raise BadInput(
-                f"decision {sequence} cannot be repeated: the workload-controller has recorded no "
-                "later commit; is it running?"
-            )
-        await asyncio.sleep(0.1)
-
-
-def _after(
-    records: Sequence[Commits], through: int, revision: int
-) -> list[tuple[Commits, Committed]]:
-    """The commits after the sequence and revision at which the rebuild begins."""
-    return [
-        (record, commit)
-        for record in records
-        for commit in record.commits
-        if commit.through > through
-        or (record.newest > revision and (commit.keys or commit.adopted))
-    ]
-
-
-def _is_read(subject: str) -> bool:
-    """Whether the workload-controller reads messages that have this subject."""
-    parts = tuple(subject.split(".", 3)[:3])
-    return parts in _READ or parts[:2] in (("admit", "object"), ("admit", "user"))
-
-
-async def _messages(
-    bus: Bus, filters: Sequence[str], after: int, *, stream: str = subjects.STREAM
-) -> AsyncIterator[LogMessage]:
-    """Yields messages in order, read page by page."""
-    while True:
-        page: list[StoredMessage] = await read_messages(
-            bus, filters, after=after, limit=PAGE, stream=stream
-        )
-        for one in page:
-            yield log_message(one.sequence, one.subject, one.data, one.headers, one.time)
-        if len(page) < PAGE:
-            return
-        after = page[-1].sequence
