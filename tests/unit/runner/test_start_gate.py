@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from admittance.runner.folder import RunFolder
-from admittance.runner.jobs.job_limits import JobLimits, LimitTexts, limits_of
+from admittance.runner.jobs.job_limits import VARIABLES, JobLimits, LimitTexts, limits_of
 from admittance.runner.machine import RunIdentity
 from admittance.runner.start_gate import EXECUTOR, WAITS, StartGate
 from admittance.runtime.errors import SetupError
@@ -95,6 +96,14 @@ def test_a_job_with_more_pods_than_the_limit_can_never_start() -> None:
     assert "runs 5 pods with 15 containers at once, and this runner starts at most 10 of" in (
         JobLimits(pods=10).too_many_pods(5, 15)
     )
+
+
+@pytest.mark.parametrize("page", ["runner.md", "settings.md"])
+def test_the_documented_defaults_are_those_of_a_runner(page: str) -> None:
+    text = (Path(__file__).parents[3] / "docs" / page).read_text()
+    rows = dict(re.findall(r"^\| (?:`[^`]+`, )?`(ADMIT_\w+)` \| `?([^`|]+?)`? \|", text, re.M))
+    env = {name: rows[name] for key, name in VARIABLES.items() if key != "privilege_escalation"}
+    assert limits_of(LimitTexts(), env) == JobLimits()
 
 
 def test_options_win_over_variables_and_both_over_defaults() -> None:
