@@ -260,6 +260,10 @@ def test_a_taken_name_is_refused(admit: Up) -> None:
     again = admit("submit", "--name", "taken", "--", "false")
     assert (again.status, again.out) == (1, "")
     assert "another spec" in again.err
+    for words in (("get", "workload", "taken"), ("events", "--workload", "taken")):
+        said = admit(*words, "-n", "x").err
+        assert " not found in namespace x at nats://127.0.0.1:" in said
+        assert "; namespace default has one: use -n default" in said
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,16 @@ async def events(
                 output.note(f"events {removed.text()}")
             _show(call, entry, variants.tags if variants is not None else {}, effects)
             shown += 1
-        if not shown and workload and removed.until is not None and moment is None:
+        if not shown and workload and moment is None and not all_namespaces:
             key = kinds.WORKLOAD.object_key(call.namespace, workload)
-            exists = not all_namespaces and await requests.objects.lookup(bus, key) is not None
-            if exists:
+            exists = await requests.objects.lookup(bus, key) is not None
+            if exists and removed.until is not None:
                 output.note(f"the events of workload {workload} {removed.text()}")
                 return
+            if not exists and removed.until is None:
+                raise await requests.objects.not_found(
+                    bus, kinds.WORKLOAD, workload, call.namespace
+                )
     if shown:
         return
     where = f" in namespace {namespace}" if namespace else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -229,6 +230,15 @@ async def test_wrong_input_raises_one_clear_error(client: Client) -> None:
             await call(client)
         assert type(caught.value) is kind, case
         assert words in str(caught.value), case
+    elsewhere = client.job("taken", namespace="x")
+    for find in (elsewhere.get, elsewhere.wait):
+        with pytest.raises(NotFound) as gone:
+            await find()
+        assert re.fullmatch(
+            'workload.kueue.x-k8s.io "taken" not found in namespace x at nats://127.0.0.1:[0-9]+; '
+            'namespace default has one: use namespace="default"',
+            str(gone.value),
+        )
     await client.stop("taken")
     with pytest.raises(Refused, match="will not be Running: it is Deactivated"):
         await client.wait("taken", "Running")

@@ -11,9 +11,11 @@ from typing import NoReturn
 
 import pytest
 
+from admittance.api.workload import QUEUE_LABEL, Job, Workload
 from admittance.cli.commands import program
 from admittance.cli.commands.program import ERRORS_MAX, invoke
 from admittance.cli.support.errors import BadInput
+from admittance.cli.support.files import documents
 from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, run, settle
 from admittance.cli.up import up
 from admittance.client.requests.submissions import stem, suffix
@@ -384,3 +386,26 @@ def test_a_namespace_that_no_namespace_can_have_is_refused(
     for call in (("-n", namespace, "get", "workloads"), ("get", "workloads", "-n", namespace)):
         assert invoke([*call, "--nats", "nats://127.0.0.1:1"]) == 2
         assert capsys.readouterr().err.startswith("error: -n/--namespace: ")
+
+
+def test_a_queue_beside_a_file_is_that_of_all_its_workloads(tmp_path: Path) -> None:
+    pods = "{spec: {restartPolicy: Never, containers: [{name: c, command: [x]}]}}"
+    kinds = {
+        "a": "apiVersion: batch/v1\nkind: Job\n"
+        "metadata: {name: a, labels: {kueue.x-k8s.io/queue-name: own}}\n"
+        f"spec: {{template: {pods}}}\n",
+        "b": "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Workload\nmetadata: {name: b}\n"
+        f"spec: {{queueName: own, podSets: [{{name: main, count: 1, template: {pods}}}]}}\n",
+    }
+    for name, text in kinds.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    for queue, want in (("other", ["other", "other"]), (None, ["own", "own"])):
+        found = [one.manifest for one in documents([str(tmp_path)], "default", queue)]
+        assert [queue_of(one) for one in found] == want
+
+
+def queue_of(manifest: object) -> str:
+    if isinstance(manifest, Workload):
+        return manifest.spec.queue_name
+    assert isinstance(manifest, Job)
+    return manifest.metadata.labels.get(QUEUE_LABEL, "")

@@ -166,7 +166,7 @@ def user_of(given: str | None, spelled: str = IN_PYTHON.user) -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         raise BadInput(
-            f"your user name is unknown: give {spelled} NAME, or set {USER_VARIABLE}"
+            f"your user name is unknown: name yourself with {spelled}, or set {USER_VARIABLE}"
         ) from None
 
 
@@ -324,5 +324,7 @@ def chosen_row(
     meant = ours or pending
     if len(meant) > 1:
         several = ", ".join(row.name for row in meant)
-        raise Refused(f'workload "{name}" waits for several checks: say {spelled}{several}')
+        raise Refused(
+            f'workload "{name}" waits for several checks: choose one with {spelled}NAME: {several}'
+        )
     return meant[0]

@@ -101,17 +101,26 @@ class Link:
 
     ``shown_url``: the servers, without secrets. ``namespace``: the namespace of requests that name
     none. ``has_login``: whether the connection logs in. ``trace``: the W3C traceparent of the
-    program, to which the traces of its workloads belong; "": none.
+    program, to which the traces of its workloads belong; "": none. ``in_namespace``: how the
+    program names the namespace of a call.
     """
 
     def __init__(
-        self, bus: Bus, *, shown_url: str, namespace: str, has_login: bool, trace: str = ""
+        self,
+        bus: Bus,
+        *,
+        shown_url: str,
+        namespace: str,
+        has_login: bool,
+        trace: str = "",
+        in_namespace: str = 'namespace="{}"',
     ) -> None:
         self.bus = bus
         self.shown_url = shown_url
         self.namespace = namespace
         self.has_login = has_login
         self.trace = trace
+        self.in_namespace = in_namespace
 
     @property
     def user(self) -> str:

@@ -260,7 +260,8 @@ async def not_found(link: Link, kind: Kind, name: str, space: str) -> NotFound:
         several = len(spaces) > 1
         if spaces:
             names = f"namespace{'s' * several} {', '.join(spaces)}"
-            hint = f"; {names} {'have' if several else 'has'} one: use -n {spaces[0]}"
+            use = link.in_namespace.format(spaces[0])
+            hint = f"; {names} {'have' if several else 'has'} one: use {use}"
     return NotFound(f'{kind.qualified} "{name}" not found{where} at {link.shown_url}{hint}')
 
 

@@ -39,7 +39,7 @@ async def queues_named(link: Link, queue: str, namespace: str | None) -> frozens
     if not named:
         named = [one for one in locals_ if _cluster_queue(one) == queue]
         if not named and await link.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is None:
-            raise NotFound(no_queue(queue, link.namespace))
+            raise no_queue(link, queue, namespace or link.namespace)
     return frozenset((one.namespace, one.name) for one in named)
 
 
@@ -47,11 +47,11 @@ def _cluster_queue(local: BucketObject) -> str:
     return str(field(local.plain(), "spec", "clusterQueue", default=""))
 
 
-def no_queue(queue: str, namespace: str) -> str:
+def no_queue(link: Link, queue: str, namespace: str) -> NotFound:
     """The error that there is no queue of that name."""
-    return (
+    return NotFound(
         f'there is neither a localqueue "{queue}" in namespace {namespace} '
-        f'nor a clusterqueue "{queue}"'
+        f'nor a clusterqueue "{queue}" at {link.shown_url}'
     )
 
 
@@ -70,7 +70,7 @@ async def pending_query(
         if link.bus.nc.role in OF_NAMESPACES:
             return PendingQuery(cluster_queue=queue, others=True), where
         return PendingQuery(cluster_queue=queue), None
-    raise NotFound(no_queue(queue, where))
+    raise no_queue(link, queue, where)
 
 
 async def pending_rows(

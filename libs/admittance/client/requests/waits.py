@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from admittance.client.errors import BadInput, JobFailed, NotFound, Refused, TimedOut, Unavailable
+from admittance.client.kinds import WORKLOAD
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, follow
+from admittance.client.requests.objects import BucketObject, follow, not_found
 from admittance.events import reasons
 from admittance.phases import End as End
 from admittance.runtime import clock
@@ -72,8 +73,9 @@ async def reach(
             states = await stack.enter_async_context(aclosing(_ticking(link, namespace, name)))
             async for found in states:
                 if found is None:
-                    gone = "was deleted" if existed else f"not found in namespace {namespace}"
-                    raise NotFound(f'workload "{name}" {gone}')
+                    if existed:
+                        raise NotFound(f'workload "{name}" was deleted')
+                    raise await not_found(link, WORKLOAD, name, namespace)
                 existed = True
                 workload = found.workload()
                 now = phase(workload, clock.now())

@@ -52,6 +52,7 @@ async def link(call: Call) -> AsyncIterator[Link]:
             namespace=call.namespace,
             has_login=call.has_login,
             trace=call.environ.get("TRACEPARENT", ""),
+            in_namespace="-n {}",
         )
     except nats.errors.Error as error:
         raise AdmittanceError(f"the connection to {call.shown_url} failed: {error}") from error
