@@ -1,107 +1,31 @@
-"""``admit auth init|add|revoke|list|show|check``: changes the users and tells the running servers;
-prints the users, and what each user may publish and subscribe.
+"""What commands about users share: they tell the running servers of changes, and show users with
+what each may publish and subscribe.
 """
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import msgspec
 
 from admittance.access.permissions import Rule, answer_for
-from admittance.access.roles import ROLES, permissions_of, problems
+from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User, is_expired
-from admittance.cli.auth import job_users
 from admittance.cli.support import output
 from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.cli.support.times import span, stamp
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, NoServer
-from admittance.runtime.nats_server.auth_store import CONFIG, AuthStore
+from admittance.runtime.nats_server.auth_store import AuthStore
 from admittance.runtime.nats_server.server_reload import apply_users
 
-_ANY_KEY = "U" + "A" * 55
 YEARS_MAX = 100
-
-
-class NewUser(NamedTuple):
-    """The arguments of `admit auth add`."""
-
-    role: str
-    name: str
-    namespaces: Sequence[str]
-    controller: str
-    class_name: str
-    expires_seconds: float | None
-    file: Path
-    unix: str = ""
-
-
-def init(call: Call, folder: Path, *, jwt: bool) -> None:
-    """Makes a folder of users, and prints how a nats-server includes the folder's ``auth.conf``.
-    ``jwt``: users get JWTs in place of NKeys."""
-    AuthStore(folder).create(call.url, jwt=jwt)
-    output.say(f"created {folder}")
-    output.note(
-        f"nats-server: put its configuration into {folder}, with the line: include ./{CONFIG}; "
-        f"users: admit auth add ROLE NAME --dir {shlex.quote(str(folder))} -o FILE"
-    )
-
-
-async def add(call: Call, folder: Path, wanted: NewUser) -> None:
-    """Adds a user, writes the user's credentials file, and reloads the running servers."""
-    now = clock.now()
-    user = User(
-        name=wanted.name,
-        role=wanted.role,
-        key=_ANY_KEY,
-        namespaces=tuple(dict.fromkeys(wanted.namespaces)),
-        controller=wanted.controller,
-        class_name=wanted.class_name,
-        created=now,
-        expires=_expiry(now, wanted.expires_seconds),
-    )
-    if wrong := problems(user):
-        raise BadInput(*wrong)
-    store = AuthStore(folder)
-    if wanted.unix:
-        job_users.refuse_wrong(store, user, wanted.unix)
-    store.add(user, wanted.file)
-    output.say(f"added {user.name} ({user.role}): credentials in {wanted.file}")
-    job_users.tell(store, user, wanted.unix)
-    await tell_servers(call, store, added=True)
-
-
-async def revoke(call: Call, folder: Path, name: str) -> None:
-    """Removes a user, and reloads the running servers, which close the user's connections."""
-    store = AuthStore(folder)
-    gone = store.remove(name)
-    output.say(f"revoked {gone.name} ({gone.role})")
-    job_users.forget(store, gone)
-    await tell_servers(call, store)
-
-
-OLD_JWTS: Final = (
-    "the JWTs of users keep the permissions that their roles had when the JWTs were made: for an "
-    "upgrade that changes roles, run `admit auth renew` before the new version starts"
-)
-
-
-async def write_again(call: Call, folder: Path) -> None:
-    """Writes ``auth.conf`` with the roles of this version, and reloads the running servers."""
-    store = AuthStore(folder)
-    store.rewrite()
-    output.say(f"written: {store.folder / CONFIG}")
-    if store.has_jwts:
-        output.note(OLD_JWTS)
-    await tell_servers(call, store)
 
 
 async def reload_servers(call: Call, store: AuthStore) -> None:
@@ -132,7 +56,8 @@ async def tell_servers(call: Call, store: AuthStore, *, added: bool = False) -> 
         ) from None
 
 
-def _expiry(now: datetime, seconds: float | None) -> datetime | None:
+def expiry_of(now: datetime, seconds: float | None) -> datetime | None:
+    """When a user expires that is added now; ``seconds`` None: never. Raises BadInput."""
     if seconds is None:
         return None
     if not 0 < seconds <= YEARS_MAX * 366 * 86_400:

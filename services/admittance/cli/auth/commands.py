@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -18,9 +20,16 @@ from admittance.cli.commands.declare import (
     group,
     option,
 )
-from admittance.cli.support import times
+from admittance.cli.support import output, times
 from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, data_folder
+
+ANY_KEY: Final = "U" + "A" * 55
+"""Stands for the key of a new user until the folder of users makes one."""
+OLD_JWTS: Final = (
+    "the JWTs of users keep the permissions that their roles had when the JWTs were made: for an "
+    "upgrade that changes roles, run `admit auth renew` before the new version starts"
+)
 
 
 def roles(_ctx: click.Context | None = None, _start: str = "") -> Sequence[str]:
@@ -100,15 +109,20 @@ async def init(call: Call, folder: Path, compose: bool, jwt: bool) -> None:
 
     The servers at --nats are asked to read the file again when users change.
     """
-    from admittance.cli.auth import auth
     from admittance.cli.auth.compose import init
+    from admittance.runtime.nats_server.auth_store import CONFIG, AuthStore
 
     if jwt and compose:
         raise BadInput("--jwt and --compose are both given: compose.yaml uses NKeys")
     if compose:
         await init(call, folder)
-    else:
-        auth.init(call, folder, jwt=jwt)
+        return
+    AuthStore(folder).create(call.url, jwt=jwt)
+    output.say(f"created {folder}")
+    output.note(
+        f"nats-server: put its configuration into {folder}, with the line: include ./{CONFIG}; "
+        f"users: admit auth add ROLE NAME --dir {shlex.quote(str(folder))} -o FILE"
+    )
 
 
 @command(SERVER, own_output=True)
@@ -145,8 +159,11 @@ async def add(
     folder: Path | None,
 ) -> None:
     """Add a user with a role, and write its credentials file."""
-    from admittance.access.users import user_name_problem
-    from admittance.cli.auth import auth
+    from admittance.access.roles import problems
+    from admittance.access.users import User, user_name_problem
+    from admittance.cli.auth import auth, job_users
+    from admittance.runtime import clock
+    from admittance.runtime.nats_server.auth_store import AuthStore
 
     if problem := user_name_problem(name):
         raise BadInput(problem)
@@ -159,8 +176,26 @@ async def add(
     if role == "user" and not any_workload:
         role = "owner"
     span = None if expires is None else times.seconds_of(expires, "--expires")
-    user = auth.NewUser(role, name, namespace, controller, provisioning_class, span, file, unix)
-    await auth.add(call, _folder(call, folder), user)
+    now = clock.now()
+    user = User(
+        name=name,
+        role=role,
+        key=ANY_KEY,
+        namespaces=tuple(dict.fromkeys(namespace)),
+        controller=controller,
+        class_name=provisioning_class,
+        created=now,
+        expires=auth.expiry_of(now, span),
+    )
+    if wrong := problems(user):
+        raise BadInput(*wrong)
+    store = AuthStore(_folder(call, folder))
+    if unix:
+        job_users.refuse_wrong(store, user, unix)
+    store.add(user, file)
+    output.say(f"added {user.name} ({user.role}): credentials in {file}")
+    job_users.tell(store, user, unix)
+    await auth.tell_servers(call, store, added=True)
 
 
 @command(PLACE)
@@ -169,12 +204,17 @@ async def add(
 @folder_option
 async def revoke(call: Call, name: str, older: bool, folder: Path | None) -> None:
     """Remove a user; the servers close its connections within seconds."""
-    from admittance.cli.auth import auth, renewal
+    from admittance.cli.auth import auth, job_users, renewal
+    from admittance.runtime.nats_server.auth_store import AuthStore
 
     if older:
         await renewal.revoke_older(call, _folder(call, folder), name)
-    else:
-        await auth.revoke(call, _folder(call, folder), name)
+        return
+    store = AuthStore(_folder(call, folder))
+    gone = store.remove(name)
+    output.say(f"revoked {gone.name} ({gone.role})")
+    job_users.forget(store, gone)
+    await auth.tell_servers(call, store)
 
 
 @command(SERVER, own_output=True)
@@ -233,8 +273,14 @@ async def reload(call: Call, folder: Path | None) -> None:
     For a nats-server of your own, before the services of a new version start.
     """
     from admittance.cli.auth import auth
+    from admittance.runtime.nats_server.auth_store import CONFIG, AuthStore
 
-    await auth.write_again(call, _folder(call, folder))
+    store = AuthStore(_folder(call, folder))
+    store.rewrite()
+    output.say(f"written: {store.folder / CONFIG}")
+    if store.has_jwts:
+        output.note(OLD_JWTS)
+    await auth.tell_servers(call, store)
 
 
 @command(PLACE)
