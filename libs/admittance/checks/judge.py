@@ -40,7 +40,6 @@ from admittance.checks.verdicts import Pending, Verdict
 from admittance.events import reasons
 from admittance.runtime.errors import Refused
 from admittance.sdk.requests import Acknowledger
-from admittance.sdk.threads import pause_after
 
 BAD_REQUESTS_MAX: Final = 10_000
 """The most requests with wrong parameters that are remembered until the parameters are
@@ -266,11 +265,10 @@ class Judge:
         """
         self._release_slot(judgement)
         request = judgement.request
-        judgement.attempts += 1
-        pause = pause_after(judgement.attempts)
+        pause = judgement.backoff.next()
         log.error(
             "check_failed",
-            attempt=judgement.attempts,
+            attempt=judgement.backoff.failures,
             again_seconds=pause,
             exc_info=error,
             **names_of(judgement.identity),
@@ -286,7 +284,7 @@ class Judge:
         self._deliveries.let_wait(judgement.reply)
         loop = asyncio.get_running_loop()
         judgement.timer = loop.call_later(pause, self._begin, judgement)
-        if judgement.attempts == 1 and not request.published:
+        if judgement.backoff.failures == 1 and not request.published:
             # The message of the verdict shows only the type of the error, because the text of the
             # error may contain secrets.
             why = f"the check failed ({type(error).__name__}) and is tried again"

@@ -16,8 +16,9 @@ import structlog
 from admittance.checks.request import Request, Withdrawal
 from admittance.events import reasons
 from admittance.events.facts import CheckRequested, CheckWithdrawn
+from admittance.runtime.tasks import until_returned
 from admittance.sdk.requests import Acknowledger, OpenDeliveries
-from admittance.sdk.threads import until_returned
+from admittance.sdk.threads import author_backoff
 
 log = structlog.get_logger()
 
@@ -136,13 +137,13 @@ class JudgementMemory:
 class Judgement:
     """One request to a check, until its verdict is published."""
 
-    __slots__ = ("attempts", "calls", "identity", "reply", "request", "task", "timer")
+    __slots__ = ("backoff", "calls", "identity", "reply", "request", "task", "timer")
 
     def __init__(self, identity: JudgementKey, request: Request, reply: str) -> None:
         self.identity = identity
         self.request = request
         self.reply = reply
-        self.attempts = 0
+        self.backoff = author_backoff()
         self.calls = False
         """Whether the judgement counts against the controller's ``concurrency``."""
         self.task: asyncio.Task[None] | None = None
@@ -228,6 +229,6 @@ class WithdrawnCallbacks:
             log.exception("withdrawn_callback_failed", again_seconds=pause, **names_of(identity))
             self._under_way.let_wait(what)
 
-        await until_returned(lambda: callback(withdrawal), failed)
+        await until_returned(lambda: callback(withdrawal), author_backoff(), failed)
         self._memory.freed(identity, reason)
         self._under_way.ack(what)

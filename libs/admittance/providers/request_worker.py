@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import structlog
 
+from admittance.backoff import Backoff
 from admittance.events.provisioning import (
     ProvisioningCancelled,
     ProvisioningFact,
@@ -31,9 +32,9 @@ from admittance.providers.request import Cancellation, Request
 from admittance.providers.status_store import CANCELLED, StatusPublisher, StatusStore, StoredStatus
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, is_temporary
-from admittance.runtime.tasks import raise_if_cancelled
+from admittance.runtime.tasks import raise_if_cancelled, until_returned
 from admittance.sdk.requests import OpenDeliveries
-from admittance.sdk.threads import pause_after, until_returned
+from admittance.sdk.threads import author_backoff
 from admittance.sdk.worker import AGAIN_SECONDS
 
 AWAY_PAUSE_MIN: Final = 0.1
@@ -49,6 +50,10 @@ accepted.
 """
 
 log = structlog.get_logger()
+
+
+def _away_backoff() -> Backoff:
+    return Backoff(AWAY_PAUSE_MIN, AWAY_PAUSE_MAX)
 
 
 class CapacityReleaser:
@@ -109,25 +114,26 @@ class CapacityReleaser:
 
     async def _store_cancellation(self, request: dict[str, Any]) -> None:
         """Stores the cancellation of a request; retries for as long as the bus is not available."""
-        pause = AWAY_PAUSE_MIN
-        while True:
-            raise_if_cancelled()
+
+        async def store() -> None:
             try:
                 await self._store.cancel(request)
-                return
-            except AdmittanceError as error:
-                if isinstance(error, Refused) and not is_temporary(error):
-                    log.error("cancellation_not_stored", id=request["id"], reason=str(error))
-                    return
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, AWAY_PAUSE_MAX)
+            except Refused as error:
+                if is_temporary(error):
+                    raise
+                log.error("cancellation_not_stored", id=request["id"], reason=str(error))
+
+        def failed(error: AdmittanceError, _: float) -> None:
+            log.debug("cancellation_not_stored_yet", id=request["id"], reason=str(error))
+
+        await until_returned(store, _away_backoff(), failed, on=AdmittanceError)
 
     async def _free_until_done(self, cancellation: Cancellation) -> None:
         def failed(error: Exception, pause: float) -> None:
             why = f"{type(error).__name__}: {error}"
             log.exception("capacity_not_freed", id=cancellation.id, reason=why, again_seconds=pause)
 
-        await until_returned(lambda: self._free(cancellation), failed)
+        await until_returned(lambda: self._free(cancellation), author_backoff(), failed)
 
     def _start(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=request_id)
@@ -262,7 +268,7 @@ class RequestWorker:
         replica would answer a query about the request with "unknown", and the provisioning check
         would send the request a second time.
         """
-        pause = AWAY_PAUSE_MIN
+        backoff = _away_backoff()
         while True:
             raise_if_cancelled()
             try:
@@ -275,15 +281,14 @@ class RequestWorker:
                 continue
             except AdmittanceError as error:
                 log.warning("store_unavailable", id=fact.id, reason=str(error))
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, AWAY_PAUSE_MAX)
+                await asyncio.sleep(backoff.next())
 
     async def _call_obtain(self, fact: ProvisioningRequested, request: Request) -> Status:
         """Calls the provider's function that obtains capacity and returns its status. If the
         function raises, publishes a status that says so, and calls the function again after a
         pause.
         """
-        failures = 0
+        backoff = author_backoff()
         while True:
             raise_if_cancelled()
             async with self._slots:
@@ -292,8 +297,7 @@ class RequestWorker:
                 try:
                     return await self._obtain(request)
                 except Exception as error:
-                    failures += 1
-                    pause = pause_after(failures)
+                    pause = backoff.next()
                     why = f"{type(error).__name__}: {error}"
                     log.exception(
                         "capacity_not_obtained", id=fact.id, reason=why, again_seconds=pause

@@ -8,7 +8,6 @@ stored after the request's cancellation.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -17,6 +16,7 @@ import msgspec
 import structlog
 
 from admittance.api.workload import Kept
+from admittance.backoff import Backoff
 from admittance.events import provisioning as facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, clipped_message
 from admittance.events.codec import encode
@@ -30,6 +30,7 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import Refused, StaleRevision, TooBig
+from admittance.runtime.tasks import until_returned
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.sdk.outbox import Outbox
 
@@ -234,22 +235,19 @@ class StatusPublisher:
         """Publishes a stored status, again and again while the log refuses the status, because
         nothing else publishes it.
         """
-        pause = REFUSED_PAUSE_MIN
-        while True:
-            try:
-                await self.repeat(stored)
-                return
-            except TooBig:
-                raise
-            except Refused as error:
-                log.warning(
-                    "status_not_published_yet",
-                    id=stored.id,
-                    status=stored.status,
-                    reason=str(error),
-                )
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, REFUSED_PAUSE_MAX)
+
+        def refused(error: Refused, _: float) -> None:
+            if isinstance(error, TooBig):
+                raise error
+            log.warning(
+                "status_not_published_yet",
+                id=stored.id,
+                status=stored.status,
+                reason=str(error),
+            )
+
+        backoff = Backoff(REFUSED_PAUSE_MIN, REFUSED_PAUSE_MAX)
+        await until_returned(lambda: self.repeat(stored), backoff, refused, on=Refused)
 
     async def repeat(self, stored: StoredStatus) -> None:
         """Publishes a stored status, perhaps for the second time: the NATS server drops the

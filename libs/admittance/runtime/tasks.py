@@ -1,5 +1,5 @@
-"""asyncio tasks: groups of tasks that end together, ending tasks within a time limit, waiting for
-events, and pauses between attempts.
+"""asyncio tasks: groups of tasks that end together, ending tasks within a time limit, and waits
+for events, and calls that are repeated.
 """
 
 from __future__ import annotations
@@ -8,14 +8,17 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from admittance.backoff import Backoff
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.telemetry.logger import logger
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -167,38 +170,22 @@ async def set_before(event: asyncio.Event, when: datetime | None) -> bool:
     return await set_within(event, seconds)
 
 
-CALM_SECONDS: Final = 10.0
-"""After an attempt that lasted this many seconds the next attempt begins without a pause."""
-PAUSE_MIN: Final = 0.1
-PAUSE_MAX: Final = 5.0
-
-
-class Backoff:
-    """Pauses between attempts that end soon after they begin: each pause is twice as long as the
-    pause before.
-
-    ``clock`` returns monotonic seconds.
+async def until_returned(
+    call: Callable[[], Awaitable[T]],
+    backoff: Backoff,
+    failed: Callable[[Any, float], object],
+    *,
+    on: type[Exception] | tuple[type[Exception], ...] = Exception,
+) -> T:
+    """Repeats the call, with the pauses of ``backoff``, until one call returns; returns its result.
+    ``failed`` is called with each error and the seconds until the next call; what it raises ends
+    the repeating. ``on``: the errors after which the call is repeated; others are raised.
     """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._began = clock()
-        self._pause = 0.0
-
-    def begun(self) -> None:
-        """Records the begin of an attempt."""
-        self._began = self._clock()
-
-    def next(self) -> float:
-        """Records the end of an attempt. Returns the seconds until the next attempt."""
-        if self._clock() - self._began >= CALM_SECONDS:
-            self._pause = 0.0
-        pause = self._pause
-        self._pause = min(max(PAUSE_MIN, 2 * pause), PAUSE_MAX)
-        return pause
-
-    async def pause(self, stopping: asyncio.Task[Any]) -> None:
-        """Waits for the seconds that `next` returns, or until ``stopping`` is done."""
-        seconds = self.next()
-        if seconds:
-            await asyncio.wait([stopping], timeout=seconds)
+    while True:
+        raise_if_cancelled()
+        try:
+            return await call()
+        except on as error:
+            pause = backoff.next()
+            failed(error, pause)
+        await asyncio.sleep(pause)

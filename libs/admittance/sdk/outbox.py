@@ -7,11 +7,13 @@ from typing import Final
 
 import structlog
 
+from admittance.backoff import Backoff
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Busy, Refused
 from admittance.runtime.telemetry.logger import LogThrottle
 
+PAUSE_MIN: Final = 0.05
 PAUSE_MAX: Final = 2.0
 
 log = structlog.get_logger()
@@ -56,7 +58,7 @@ class Outbox:
             self._empty.set()
 
     async def _publish(self, taken: list[tuple[Outgoing, asyncio.Future[None]]]) -> None:
-        pause = 0.05
+        backoff = Backoff(PAUSE_MIN, PAUSE_MAX)
         throttle = LogThrottle()
         while taken:
             try:
@@ -69,8 +71,7 @@ class Outbox:
                 reason = error
             if throttle.due(clock.monotonic()):
                 log.warning("answers_not_published_yet", count=len(taken), reason=str(reason))
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE_MAX)
+            await asyncio.sleep(backoff.next())
 
     def _settle(
         self, taken: list[tuple[Outgoing, asyncio.Future[None]]], outcomes: list[int | Refused]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import structlog
 import uvloop
 
+from admittance.backoff import Backoff
 from admittance.events.base import clipped_message
 from admittance.events.names import token
 from admittance.runtime import clock
@@ -336,7 +337,7 @@ class Program(ABC):
 
     async def _connected(self, settings: Settings, stop: asyncio.Event) -> Bus | None:
         """Returns a connection, or None if ``stop`` was set first."""
-        pause = CONNECT_PAUSE_MIN
+        backoff = Backoff(CONNECT_PAUSE_MIN, CONNECT_PAUSE_MAX)
         throttle = LogThrottle()
         while not stop.is_set():
             try:
@@ -353,8 +354,7 @@ class Program(ABC):
                     log.warning(
                         "not_connected_yet", **{self.log_field: self.name}, reason=str(error)
                     )
-            await set_within(stop, pause)
-            pause = min(pause * 2, CONNECT_PAUSE_MAX)
+            await set_within(stop, backoff.next())
         return None
 
     @property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
 
+from admittance.backoff import pause_after
 from admittance.events.subjects import STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -27,6 +28,7 @@ PROGRESS_SECONDS: Final = 7.0
 """How often the acknowledgement deadlines of open deliveries are extended. The server redelivers a
 delivery without an extended deadline after 30 s.
 """
+MISSING_PAUSE_MIN: Final = 0.1
 MISSING_PAUSE_MAX: Final = 2.0
 MISSING_LOG_SECONDS: Final = 30.0
 """Seconds between two log lines about a missing durable."""
@@ -210,7 +212,7 @@ class RequestConsumer:
             if missing > 1 and (since >= MISSING_LOG_SECONDS or not self._logged_missing):
                 self._logged_missing = clock.monotonic()
                 log.warning("durable_missing", durable=name, reason=self._source.why_missing)
-            await asyncio.sleep(min(0.05 * 2 ** min(missing, 8), MISSING_PAUSE_MAX))
+            await asyncio.sleep(pause_after(missing, MISSING_PAUSE_MIN, MISSING_PAUSE_MAX))
         else:
             self._logged_missing = 0.0
         return name

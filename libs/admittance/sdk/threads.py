@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from admittance.runtime.tasks import raise_if_cancelled
+from admittance.backoff import Backoff
 
 PAUSE_MIN: Final = 1.0
 PAUSE_MAX: Final = 60.0
-"""The longest pause, in seconds, between two calls of a function that raises."""
+"""The shortest and the longest pause, in seconds, between two calls of a function that raises."""
 
 T = TypeVar("T")
 
@@ -98,27 +98,9 @@ class Threads:
                 self._idle = min(self._idle + 1, self._made)
 
 
-def pause_after(failures: int) -> float:
-    """Seconds to wait after ``failures`` failed calls in a row: 1, 2, 4, … 60."""
-    return float(min(PAUSE_MIN * 2 ** min(failures - 1, 16), PAUSE_MAX))
-
-
-async def until_returned(
-    call: Callable[[], Awaitable[None]], failed: Callable[[Exception, float], None]
-) -> None:
-    """Repeats the call until one call returns without an error. ``failed`` is called with each
-    exception and the seconds until the next call.
-    """
-    failures = 0
-    while True:
-        raise_if_cancelled()
-        try:
-            await call()
-            return
-        except Exception as error:
-            failures += 1
-            failed(error, pause_after(failures))
-        await asyncio.sleep(pause_after(failures))
+def author_backoff() -> Backoff:
+    """The pauses between failed calls of an author's function: 1, 2, 4, … 60 seconds."""
+    return Backoff(PAUSE_MIN, PAUSE_MAX)
 
 
 async def run_to_completion(call: Awaitable[T]) -> T:

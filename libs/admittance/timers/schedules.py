@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple, TypeAlias
 
+from admittance.backoff import pause_after
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import WorkloadName
@@ -230,7 +231,7 @@ class OverdueSlots:
         if before is not None and before.at == at and before.look is not None:
             return
         tries = before.tries if before is not None and before.at == at else 0
-        look = max(at, now) + min(PATIENCE * 2 ** min(tries, 10), PATIENCE_MAX)
+        look = max(at, now) + pause_after(tries + 1, PATIENCE, PATIENCE_MAX)
         self._expected[slot] = _Expected(at, look, tries)
         heappush(self._heap, (look, slot))
         if len(self._heap) > 2 * len(self._expected) + SPARE:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from admittance.backoff import pause_after
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.object_errors import ObjectError
@@ -114,7 +115,7 @@ class SentActs:
                 looks.append(wait)
                 continue
             tries = last.tries + 1 if last is not None and last.revision == act.revision else 0
-            due = now + min(PATIENCE * 2 ** min(tries, 10), PATIENCE_MAX)
+            due = now + pause_after(tries + 1, PATIENCE, PATIENCE_MAX)
             sent[key] = _SentAct(mark, act.revision, due, tries, max(due, now + BEHIND_MAX))
             looks.append(due)
             found.append(act._replace(tries=tries) if tries else act)

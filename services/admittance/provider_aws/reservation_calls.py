@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
+from admittance.backoff import Backoff
 from admittance.provider_aws.ec2 import Ec2, Ec2Error, ErrorCause
 from admittance.provider_aws.parameters import (
     Parameters,
@@ -230,7 +231,7 @@ class ReservationMaker:
         until the request's deadline. ``is_final``: a function that returns whether EC2 forbids the
         call for this request only. Raises Ec2Error if EC2 refuses the call permanently.
         """
-        pause = PAUSE_MIN
+        backoff = Backoff(PAUSE_MIN, PAUSE_MAX)
         is_reported = False
         while True:
             try:
@@ -243,6 +244,7 @@ class ReservationMaker:
                         raise
                 elif trouble.fault is not ErrorCause.LATER:
                     raise
+                pause = backoff.next()
                 log.warning(
                     "reservation_tried_again", id=request.id, reason=str(trouble), seconds=pause
                 )
@@ -251,7 +253,6 @@ class ReservationMaker:
                         Accepted(f"the call to EC2 is repeated: {trouble}")
                     )
             await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSE_MAX)
 
 
 CANCELLING_THREADS: Final = 4

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from admittance.backoff import Backoff
 from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import (
     REQUESTS,
@@ -83,10 +84,11 @@ class ClusterRights(MissingRights):
         with the reason if the call waits for a right. Raises Denied if the cluster refuses
         permanently.
         """
-        pause = PAUSE_MIN
+        backoff = Backoff(PAUSE_MIN, PAUSE_MAX)
         refused: dict[Right, None] = {}
         try:
             while True:
+                pause = backoff.next()
                 try:
                     answer = await run_to_completion(function(*arguments))
                 except Away as error:
@@ -109,7 +111,6 @@ class ClusterRights(MissingRights):
                     await on_wait(reason)
                     on_wait = None
                 await asyncio.sleep(wait)
-                pause = min(2 * pause, PAUSE_MAX)
         finally:
             self._waiting -= Counter(list(refused))
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from admittance.backoff import Backoff
 from admittance.provider_kubernetes.cluster import (
     REQUESTS,
     STEPS,
@@ -60,7 +61,8 @@ class ObjectWatch:
         self._on_health = on_health
         self._away_seconds = away_seconds
         self._last_answer = 0.0
-        self._pause = PAUSE_MIN
+        most = min(PAUSE_MAX, max(away_seconds / 2, PAUSE_MIN))
+        self._backoff = Backoff(PAUSE_MIN, most)
         self._version: str | None = None
         """The resource version from which the next watch starts; None if the objects must be listed
         first.
@@ -167,7 +169,7 @@ class ObjectWatch:
 
     def _answered(self) -> None:
         self._last_answer = asyncio.get_running_loop().time()
-        self._pause = PAUSE_MIN
+        self._backoff.reset()
         self._on_health("")
 
     async def _wait_for_server(self, message: str, patience: float, after: float | None) -> None:
@@ -176,8 +178,8 @@ class ObjectWatch:
             self._on_health(message)
         else:
             log.warning("cluster_unavailable", reason=message, seconds=round(silent, 1))
-        await self._wait(after if after is not None else self._pause)
-        self._pause = min(2 * self._pause, PAUSE_MAX, max(self._away_seconds / 2, PAUSE_MIN))
+        pause = self._backoff.next()
+        await self._wait(after if after is not None else pause)
 
     async def _wait(self, seconds: float) -> None:
         await asyncio.sleep(min(seconds, 60.0))

@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from admittance.backoff import pause_after
 from admittance.events.facts import PodsFailed
 from admittance.runner import decide
 from admittance.runner.decide import Stage
@@ -32,16 +33,17 @@ class FailureReports:
     after pauses, each twice as long as the one before, whatever the number of failures. Pure."""
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[int, float, float]] = {}
-        """For each run the failures that were published, when the next ones may be, and the pause
-        after those."""
+        self._said: dict[str, tuple[int, float, int]] = {}
+        """For each run the failures that were published, when the next ones may be, and how often
+        any were published."""
 
     def take(self, key: str, failed: int, now: float) -> bool:
         """Whether so many failures of the run are to be published now."""
-        before, due, pause = self._said.get(key, (0, now, REPORT_SECONDS))
+        before, due, reports = self._said.get(key, (0, now, 0))
         if failed <= before or now < due:
             return False
-        self._said[key] = failed, now + pause, min(2 * pause, REPORT_SECONDS_MAX)
+        pause = pause_after(reports + 1, REPORT_SECONDS, REPORT_SECONDS_MAX)
+        self._said[key] = failed, now + pause, reports + 1
         return True
 
     def keep(self, keys: Container[str]) -> None:

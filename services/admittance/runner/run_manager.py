@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
+from admittance.backoff import Backoff
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
 from admittance.events.facts import Admitted
@@ -56,7 +57,8 @@ from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.messages import message_id
 from admittance.runtime.clock import Clock, monotonic
-from admittance.runtime.errors import Refused, SetupError, Unavailable
+from admittance.runtime.errors import AdmittanceError, Refused, SetupError, Unavailable
+from admittance.runtime.tasks import until_returned
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.object_faults import faults
@@ -417,13 +419,13 @@ class RunManager:
     async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeats a request until the bus answers, and returns the answer."""
         throttle = LogThrottle()
-        while True:
-            try:
-                return await ask()
-            except (Unavailable, Refused) as error:
-                if throttle.due(monotonic()):
-                    log.warning("bus_request_repeated", error=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
+
+        def failed(error: AdmittanceError, _: float) -> None:
+            if throttle.due(monotonic()):
+                log.warning("bus_request_repeated", error=str(error))
+
+        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS)
+        return await until_returned(ask, backoff, failed, on=(Unavailable, Refused))
 
     # Journals. -------------------------------------------------------------------------
 

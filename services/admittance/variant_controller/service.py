@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from admittance.api.configuration import GATES
 from admittance.api.kinds import OBJECT_KINDS
+from admittance.backoff import Backoff
 from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
@@ -31,12 +32,12 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import known_secret, message_id
-from admittance.runtime.errors import Refused, Unavailable, is_temporary
+from admittance.runtime.errors import AdmittanceError, Refused, Unavailable, is_temporary
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import set_before, task_group
+from admittance.runtime.tasks import set_before, task_group, until_returned
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, gauge
 from admittance.runtime.telemetry.object_faults import faults
@@ -189,15 +190,17 @@ class FamilyReconciler:
 
     async def _secret(self) -> bytes:
         throttle = LogThrottle()
-        while True:
-            try:
-                return await known_secret(self._bus)
-            except (Unavailable, Refused) as error:
-                if not is_temporary(error):
-                    raise
-                if throttle.due(clock.monotonic()):
-                    log.warning("secret_missing", error=str(error))
-            await asyncio.sleep(SECRET_PAUSE_SECONDS)
+
+        def failed(error: AdmittanceError, _: float) -> None:
+            if not is_temporary(error):
+                raise error
+            if throttle.due(clock.monotonic()):
+                log.warning("secret_missing", error=str(error))
+
+        backoff = Backoff(SECRET_PAUSE_SECONDS, SECRET_PAUSE_SECONDS)
+        return await until_returned(
+            lambda: known_secret(self._bus), backoff, failed, on=(Unavailable, Refused)
+        )
 
     async def _serve(self) -> None:
         self._serving = await micro.serve(

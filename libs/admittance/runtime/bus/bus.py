@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import nats.errors
 
+from admittance.backoff import Backoff, pause_after
 from admittance.runtime import chance, clock
 from admittance.runtime.errors import (
     AccessDenied,
@@ -230,14 +231,14 @@ class Bus:
         """
         outcomes: list[int | Refused] = [0] * len(messages)
         todo = list(range(len(messages)))
-        deadline, pause, first = clock.monotonic() + timeout, 0.002, True
+        deadline, refusals = clock.monotonic() + timeout, 0
         while todo:
             again: list[int] = []
             for start in range(0, len(todo), WINDOW):
                 part = todo[start : start + WINDOW]
                 await self.connected(max(0.0, deadline - clock.monotonic()))
                 answers = await self._send_part([messages[i] for i in part], deadline, repeat_puts)
-                if stored_before is not None and first:
+                if stored_before is not None and not refusals:
                     stored_before |= repeated_places(part, answers)
                 for i, answer in zip(part, answers, strict=True):
                     if answer is not None:
@@ -249,8 +250,9 @@ class Bus:
                         )
                     if answer is None or isinstance(answer, Busy):
                         again.append(i)
-            todo, first = again, False
+            todo, refusals = again, refusals + 1
             if todo:
+                pause = pause_after(refusals, 0.002, 0.2)
                 if clock.monotonic() + pause > deadline:
                     unknown = [i for i in todo if is_unknown(outcomes[i])]
                     if not unknown:
@@ -259,7 +261,6 @@ class Bus:
                         f"no stream answered in time for {messages[unknown[0]].subject}"
                     )
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, 0.2)
         return outcomes
 
     async def publish(self, message: Outgoing, *, timeout: float = 10.0) -> int:
@@ -294,7 +295,8 @@ class Bus:
         if len(messages) == 1:
             return await self.publish(messages[0], timeout=timeout)
         deadline = clock.monotonic() + timeout
-        pause, resend, is_unsure = 0.005, any(map(expects_revision, messages)), False
+        backoff, is_unsure = Backoff(0.005, 0.2), False
+        resend = any(map(expects_revision, messages))
         unsure = Unavailable(f"it is unknown whether the batch of {messages[0].subject} was stored")
         async with self._batches:
             while True:
@@ -306,11 +308,11 @@ class Bus:
                     is_unsure = True
                 elif not isinstance(answer, Busy):
                     raise unsure if is_unsure and isinstance(answer, StaleRevision) else answer
+                pause = backoff.next()
                 is_over = clock.monotonic() + pause > deadline
                 if is_over or (answer is None and not resend):
                     raise unsure if is_unsure or answer is None else answer
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, 0.2)
 
     async def _send_part(
         self, messages: Sequence[Outgoing], deadline: float, repeat_puts: bool

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import nats.errors
 
+from admittance.backoff import pause_after
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -131,18 +132,20 @@ class _Asking:
         self.news.set()
 
 
+def _resend_pause(copies: int) -> float:
+    return pause_after(copies, RESEND_SECONDS, RESEND_SECONDS_MAX)
+
+
 async def _answers(
     bus: Bus, subject: str, data: bytes, inbox: str, asking: _Asking, deadline: float
 ) -> list[tuple[bytes, bytes]]:
     """The answers to the first copy that is answered completely."""
     give_up_at = clock.monotonic() + RELOAD_SECONDS
-    pause = RESEND_SECONDS
     copy = 0
     while True:
         await bus.nc.publish(subject, data, reply=f"{inbox}.{copy}")
         copy += 1
-        again = min(deadline, clock.monotonic() + pause)
-        pause = min(2 * pause, RESEND_SECONDS_MAX)
+        again = min(deadline, clock.monotonic() + _resend_pause(copy))
         while await set_within(asking.news, max(0.0, again - clock.monotonic())):
             asking.news.clear()
             if asking.denied is not None:
@@ -156,7 +159,7 @@ async def _answers(
                 await asyncio.sleep(PAUSE_SECONDS)
                 break
             # The server that answers is not the one that is away: no other copy is needed soon.
-            again = min(deadline, clock.monotonic() + pause)
+            again = min(deadline, clock.monotonic() + _resend_pause(copy + 1))
         if clock.monotonic() >= deadline:
             why = bus.nc.denial_of(subject) or "timeout"
             raise Unavailable(f"no answer on {subject}: {why}")

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import structlog
 
+from admittance.backoff import Backoff
 from admittance.events import subjects
 from admittance.events.names import token
 from admittance.events.system import DeadLetter
@@ -180,7 +181,7 @@ async def with_retries(handle: Callable[[], Awaitable[T]]) -> T:
     Repeats the call after StaleRevision, Unavailable and Busy, and raises the error after
     `ATTEMPTS` calls; raises any other exception at once.
     """
-    pause = 0.01
+    backoff = Backoff(0.01, 1.0)
     for left in range(ATTEMPTS - 1, -1, -1):
         try:
             return await handle()
@@ -192,6 +193,5 @@ async def with_retries(handle: Callable[[], Awaitable[T]]) -> T:
         except (Unavailable, Busy):
             if not left:
                 raise
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 1.0)
+            await asyncio.sleep(backoff.next())
     raise AssertionError("the loop over the attempts ended without a result")

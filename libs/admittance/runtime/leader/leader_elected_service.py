@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
+from admittance.backoff import Backoff
 from admittance.events.requests import HealthReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -17,8 +18,13 @@ from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process import health
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import Backoff, cancel_and_wait, first_of
+from admittance.runtime.tasks import cancel_and_wait, first_of
 from admittance.runtime.telemetry.metrics import Definition, Gauges, Labels, gauge
+
+PAUSE_MIN: Final = 0.1
+PAUSE_MAX: Final = 5.0
+CALM_SECONDS: Final = 10.0
+"""After work that lasted so long, the next work begins without a pause."""
 
 log = structlog.get_logger()
 
@@ -76,7 +82,7 @@ class LeaderElectedService(Generic[W]):
             bus, service, settings.instance, ttl_seconds=settings.lease_seconds, config=config
         )
         self._begun: W | None = None
-        self._again = Backoff(clock.monotonic)
+        self._again = Backoff(PAUSE_MIN, PAUSE_MAX, free=1, calm_seconds=CALM_SECONDS)
 
     @property
     def work(self) -> W | None:
@@ -147,7 +153,7 @@ class LeaderElectedService(Generic[W]):
         self, epoch: int, watch: asyncio.Task[None], stopping: asyncio.Task[Any]
     ) -> None:
         elector = self._elector
-        self._again.begun()
+        began = clock.monotonic()
         work = self._begun = self._begin(epoch)
         working = asyncio.create_task(work.run(), name=self._domain)
         try:
@@ -169,7 +175,8 @@ class LeaderElectedService(Generic[W]):
             except Superseded as error:
                 log.warning("superseded", epoch=epoch, reason=str(error))
             elector.lease.lost(self._domain)
-            await self._again.pause(stopping)
+            if pause := self._again.next(clock.monotonic() - began):
+                await asyncio.wait([stopping], timeout=pause)
 
 
 _SERVICE: Final = ("service",)

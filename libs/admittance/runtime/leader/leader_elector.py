@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from admittance.backoff import pause_after
 from admittance.events import subjects
 from admittance.events.names import BadToken, plain, token
 from admittance.events.shapes import Finding
@@ -57,7 +58,7 @@ server all heartbeat keys have expired.
 DUPLICATE_CHECK_SECONDS: Final = 1.0
 """Pause between two checks for another process with the name of this instance."""
 CALM_SECONDS: Final = 30.0
-PAUSE_MIN_SECONDS: Final = 0.1
+PAUSE_MIN_SECONDS: Final = 0.2
 PAUSE_MAX_SECONDS: Final = 5.0
 """The longest pause before a lost domain is taken again; after the first loss there is no pause. If
 the domain is lost again within `CALM_SECONDS`, the pause before the next take doubles each time:
@@ -311,7 +312,7 @@ class LeaderElector:
             if not judges and self.lease.owner(domain) not in ("", self._instance):
                 continue
             taken, repeats = self._takes.get(domain, (0.0, 0))
-            pause = min(PAUSE_MAX_SECONDS, PAUSE_MIN_SECONDS * 2**repeats) if repeats else 0.0
+            pause = pause_after(repeats, PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS)
             left = taken + pause - now
             if left > 0 and self.lease.held(domain) is None:
                 asyncio.get_running_loop().call_later(left, self.changed.set)

@@ -31,6 +31,7 @@ import psutil
 import structlog
 
 from admittance.access.server_config import quoted
+from admittance.backoff import Backoff
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats_server import pid_lock
@@ -457,7 +458,7 @@ class EmbeddedServer:
         assert self.running is not None
         began = clock.monotonic()
         deadline, say_at, cpu = began + START_TIMEOUT, began + SAY_EVERY, 0.0
-        pause = 0.005
+        backoff = Backoff(0.005, 0.1, factor=1.5)
         while (now := clock.monotonic()) < deadline:
             if not self.alive():
                 raise SetupError(self._start_error())
@@ -468,8 +469,7 @@ class EmbeddedServer:
             if now >= say_at:
                 say_at = now + SAY_EVERY
                 log.info("server_reads_store", seconds=round(now - began), cpu_seconds=round(used))
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, 0.1)
+            await asyncio.sleep(backoff.next())
         raise SetupError(
             f"nats-server did not open port {self.running.port} and did nothing for "
             f"{START_TIMEOUT:.0f} s: see {self.data_dir / 'nats.log'}"

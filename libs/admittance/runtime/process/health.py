@@ -10,6 +10,7 @@ import msgspec
 import nats.errors
 from nats.aio.client import Client
 
+from admittance.backoff import Backoff
 from admittance.events.reader import BROKEN
 from admittance.events.requests import Health, HealthReply
 from admittance.runtime import clock
@@ -49,11 +50,11 @@ async def trouble(
     answers = await nc.subscribe(inbox)
     try:
         deadline = clock.monotonic() + seconds
-        ask_at, pause = 0.0, ASK_AGAIN_SECONDS
+        ask_at, backoff = 0.0, Backoff(ASK_AGAIN_SECONDS)
         while (now := clock.monotonic()) < deadline:
             if now >= ask_at:
                 await nc.publish(SUBJECT, msgspec.json.encode(Health()), reply=inbox)
-                ask_at, pause = now + pause, 2 * pause
+                ask_at = now + backoff.next()
             try:
                 message = await answers.next_msg(timeout=min(deadline, ask_at) - now)
             except (nats.errors.TimeoutError, TimeoutError):

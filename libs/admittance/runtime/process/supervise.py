@@ -15,6 +15,7 @@ import structlog
 import uvloop
 
 from admittance.api.reading.configuration_file import configuration_warnings
+from admittance.backoff import Backoff
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
@@ -97,7 +98,8 @@ async def supervise(
 
 
 async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
-    crashes = interruptions = 0
+    crashes = Backoff(PAUSE_MIN, PAUSE_MAX)
+    interruptions = Backoff(PAUSE_MIN, PAUSE_MAX)
     throttle = LogThrottle()
     while True:
         began = clock.monotonic()
@@ -116,16 +118,15 @@ async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:
         # A failure while the service is being ended must not restart the service.
         raise_if_cancelled()
         if clock.monotonic() - began > CALM:
-            crashes = interruptions = 0
+            crashes.reset()
+            interruptions.reset()
             throttle = LogThrottle()
-        if bug:
-            crashes += 1
-        else:
-            interruptions += 1
-        if crashes > CRASHES_MAX:
-            raise AdmittanceError(f"{task.name} crashed {crashes} times in a row; see its log")
-        tries = crashes if bug else interruptions
-        await asyncio.sleep(min(PAUSE_MIN * 2 ** min(tries - 1, 16), PAUSE_MAX))
+        pause = (crashes if bug else interruptions).next()
+        if crashes.failures > CRASHES_MAX:
+            raise AdmittanceError(
+                f"{task.name} crashed {crashes.failures} times in a row; see its log"
+            )
+        await asyncio.sleep(pause)
 
 
 def stop_on_signals(

@@ -23,6 +23,7 @@ from heapq import heappush
 from typing import Final
 
 from admittance.api.workload import PreemptionCount
+from admittance.backoff import pause_after
 from admittance.events import reasons
 from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.scheduling.state.config import PreemptionLoops
@@ -191,8 +192,7 @@ class LoopGuard:
     def _until(self, count: PreemptionCount) -> datetime:
         rule, last = self._rule, count.last
         assert rule is not None and last is not None
-        doubled = min(count.count - rule.times, 30)
-        return last + min(rule.pause * (1 << doubled), rule.pause_max)
+        return last + pause_after(count.count - rule.times + 1, rule.pause, rule.pause_max)
 
 
 def repeated_preemptions(

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import nats.errors
 
+from admittance.backoff import Backoff
 from admittance.client.health import HealthAnswer as HealthAnswer
 from admittance.client.health import health as health
 from admittance.client.health import health_answers as health_answers
@@ -35,14 +36,14 @@ async def until_ready(bus: Bus, service: Service, instance: str = "") -> None:
     answers the service's probe.
     """
     # A service that does not listen yet gives no answer, and most listen after some milliseconds.
-    pause = 0.02
+    backoff = Backoff(0.02, 0.25, factor=1.5)
     while True:
+        pause = backoff.next()
         for one in await health(bus, seconds=pause, enough=(service.name, instance)):
             mine = is_of(one, service.name, instance)
             if mine and one.ready and (not service.probe or await _answers(bus, service.probe)):
                 return
         await asyncio.sleep(pause)
-        pause = min(pause * 1.5, 0.25)
 
 
 async def until_serving(bus: Bus, service: Service, instance: str) -> None:
