@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ pytestmark = pytest.mark.bus
 as_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can start jobs as other Unix users"
 )
+ROOT = Path(__file__).parents[3]
+OF_SHELLS = {"PWD", "SHLVL", "_", "OLDPWD"}
+OF_ANOTHER_USER = {"USER", "LOGNAME"}
 ADA, BOB = 4_000_000_001, 4_000_000_002
 RULES = JobRules(
     run_as={"user:ada": unix_user(str(ADA)), "user:bob": unix_user(str(BOB))},
@@ -169,16 +173,20 @@ async def test_runner_of_other_namespaces_receives_and_claims_nothing(
 async def test_job_gets_no_variables_of_its_runner(
     testbed: RunnerTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
     secrets = {"ADMIT_NATS_TOKEN": "planted-1", "AWS_SECRET_ACCESS_KEY": "planted-2"}
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
-    script = "env; cat /proc/$PPID/environ"
+    script = "env; echo =; cat /proc/$PPID/environ"
     async with testbed.runner() as runner:
         assert (await result(testbed, "train", script)).succeeded
         output = output_of(runner.folder, "train")
-    assert "PATH=" in output
     assert "planted" not in output
     assert "ADMIT_" not in output
+    page = (ROOT / "docs" / "runner.md").read_text().partition("\n## ")[0]
+    named = set(re.findall(r"`([A-Z_]{4,})`", page)) - {"CUDA_VISIBLE_DEVICES", "SIGTERM"}
+    found = {line.partition("=")[0] for line in output.partition("\n=\n")[0].splitlines()}
+    assert found - OF_SHELLS == named - OF_ANOTHER_USER
 
 
 @as_root

@@ -19,7 +19,7 @@ from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan, plan_docker, plan_local
 from admittance.runner.jobs.rule_options import RuleTexts, check_env_files, rules_of
-from admittance.runner.launcher import DockerExecutor
+from admittance.runner.launcher import DockerExecutor, LocalExecutor
 from admittance.runtime.errors import SetupError
 
 
@@ -437,6 +437,17 @@ def test_a_container_may_read_the_secrets_of_its_unix_user_only_if_root_runs_it(
     fact = Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
     plan = DockerExecutor({}, rules).run_plan(fact, "mark")
     assert plan.volumes_of == (None if uid else user)
+
+
+def test_a_process_of_another_unix_user_gets_the_names_of_that_user() -> None:
+    rules = LiveRules(JobRules(run_as={"*": UnixUser(uid=7, gid=5, name="ada", home="/home/ada")}))
+    template = msgspec.Raw(b'{"spec": {"containers": [{"name": "c", "command": ["x"]}]}}')
+    pods = PodSetToRun(name="main", count=1, template=template)
+    fact = Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
+    own = {"PATH": "/bin", "HOME": "/root", "TMPDIR": "/root/tmp", "USER": "root"}
+    plan = LocalExecutor(own, rules).run_plan(fact, "mark")
+    home = "/home/ada"
+    assert plan.given == {"PATH": "/bin", "HOME": home, "USER": "ada", "LOGNAME": "ada"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
