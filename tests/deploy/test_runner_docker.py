@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from admittance.runner.jobs.job_rules import JobRules, UnixUsers
+from admittance.job_rules.rules import JobRules, UnixUsers
 from admittance.runner.jobs.plan import probe_docker
 from admittance.runner.launcher import DockerExecutor
 from admittance.runtime.errors import SetupError

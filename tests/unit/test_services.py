@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from admittance.access.roles import ROLES
+from admittance.job_rules.options import EXECUTORS
+from admittance.runner.launcher import KINDS
 from admittance.runtime.process.service import LogConsumers, Service, Streams, WithUp
 from admittance.services import SERVICES
 
@@ -39,6 +41,10 @@ def test_one_service_keeps_the_streams_and_one_runs_jobs() -> None:
     [runner] = [one for one in SERVICES.values() if one.runs_jobs]
     assert (runner.ends_in_time, runner.consumers) == (False, LogConsumers.DURABLE)
     assert list(SERVICES)[-1] == runner.name, "its last facts are processed by the others"
+
+
+def test_the_runner_knows_the_executors_that_options_name() -> None:
+    assert tuple(KINDS) == EXECUTORS
 
 
 def test_a_service_that_up_always_starts_needs_no_word_of_the_environment() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from admittance.runtime.process.service import LogConsumers, Run, Service, Streams
 
 if TYPE_CHECKING:
+    from admittance.job_rules.rules import JobRules
     from admittance.runtime.telemetry.metrics import Definition
 
 
@@ -20,6 +21,12 @@ def _load() -> Run:
     from admittance.runner.service import run
 
     return run
+
+
+async def _check(executor: str, rules: JobRules) -> None:
+    from admittance.runner.launcher import check_executor
+
+    await check_executor(executor, rules)
 
 
 def _metrics() -> Sequence[Definition]:
@@ -35,6 +42,7 @@ SERVICE = Service(
     streams=Streams.AWAITS,
     consumers=LogConsumers.DURABLE,
     runs_jobs=True,
+    check=_check,
     if_missing="no instance answers; jobs need a runner, here or elsewhere",
     metrics=_metrics,
 )

@@ -11,7 +11,7 @@ from admittance.runtime.process.service_process import run_service
 
 
 def _more(_: Any) -> dict[str, Any]:
-    from admittance.runner.jobs.rule_options import RuleTexts, rules_of
+    from admittance.job_rules.options import RuleTexts, rules_of
     from admittance.runtime.process.settings import choice
 
     executor = os.environ.get("ADMIT_EXECUTOR") or "local"

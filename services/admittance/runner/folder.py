@@ -36,6 +36,8 @@ from typing import BinaryIO, Final
 import msgspec
 import structlog
 
+from admittance.job_rules import runner_name
+from admittance.job_rules.runner_name import replace_file
 from admittance.runner.disk.trash import throw_away, trash_of
 from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runner.processes import ProcessRef
@@ -59,17 +61,6 @@ SPEC_BYTES: Final = 256 << 20
 
 log = structlog.get_logger(service="runner")
 _identity = msgspec.json.Decoder(RunIdentity)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    part = path.with_name(f"{path.name}.{chance.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
 
 
 class NotPlain(OSError):
@@ -100,16 +91,6 @@ def _make_folder(path: Path) -> None:
     path.chmod(0o700 if os.geteuid() else 0o711)
 
 
-def name_of(root: Path) -> str:
-    """The name of the runner with the data folder ``root``; the name stays the same until the
-    folder is deleted. Raises OSError."""
-    file = root / "id"
-    if not file.exists() or not file.read_text().strip():
-        root.mkdir(parents=True, exist_ok=True)
-        _replace(file, chance.token_hex(6).encode())
-    return file.read_text().strip()
-
-
 class RunFolder:
     """The folder of one run in the data folder."""
 
@@ -128,10 +109,10 @@ class RunFolder:
             self._clear()
         _make_folder(self.path)
         (self.path / "out").mkdir(mode=0o700, exist_ok=True)
-        _replace(self.path / "spec.json", msgspec.json.encode(spec))
+        replace_file(self.path / "spec.json", msgspec.json.encode(spec))
 
     def note_stop(self, note: StopNote) -> None:
-        _replace(self.path / "stop", msgspec.json.encode(note))
+        replace_file(self.path / "stop", msgspec.json.encode(note))
 
     def stop_note(self) -> StopNote | None:
         try:
@@ -297,10 +278,10 @@ class DataFolder:
                 f"another runner uses {root}: stop it, or give another folder with --data-dir"
             ) from None
         try:
-            name = name_of(root)
+            name = runner_name.name_of(root)
             secret = root / "secret"
             if not secret.exists() or not secret.read_text().strip():
-                _replace(secret, chance.token_hex(32).encode())
+                replace_file(secret, chance.token_hex(32).encode())
             with contextlib.suppress(FileExistsError):
                 os.mkfifo(root / "notify", 0o600)
         except OSError as error:

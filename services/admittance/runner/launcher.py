@@ -20,9 +20,10 @@ import msgspec
 import structlog
 
 from admittance.events.facts import Admitted
+from admittance.job_rules.options import check_env_files
+from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
 from admittance.runner.folder import DataFolder, find_run
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs
-from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import (
     RunPlan,
@@ -31,7 +32,6 @@ from admittance.runner.jobs.plan import (
     sweep_docker,
     with_limits,
 )
-from admittance.runner.jobs.rule_options import check_env_files
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
 from admittance.runner.processes import end_processes
@@ -210,7 +210,7 @@ async def _ask(seconds: float, *argv: str) -> tuple[int, str]:
     return process.returncode or 0, lines[-1] if lines else "no answer"
 
 
-EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
+KINDS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
     "local": LocalExecutor,
     "docker": DockerExecutor,
 }
@@ -219,9 +219,9 @@ EXECUTORS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
 def executor_of(name: str, rules: LiveRules | None = None) -> Executor:
     """Returns the executor with the name ``name``, such as docker. Raises SetupError for an unknown
     name."""
-    kind = EXECUTORS.get(name)
+    kind = KINDS.get(name)
     if kind is None:
-        raise SetupError(f"--executor {name}: choose one of the executors {', '.join(EXECUTORS)}")
+        raise SetupError(f"--executor {name}: choose one of the executors {', '.join(KINDS)}")
     return kind(rules=rules)
 
 

@@ -31,12 +31,12 @@ from admittance.events.codec import encode
 from admittance.events.facts import Admitted
 from admittance.events.reader import one_line
 from admittance.events.subjects import subject_of
+from admittance.job_rules.limits import JobLimits
+from admittance.job_rules.rules import CannotRun
 from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
-from admittance.runner.jobs.job_limits import JobLimits
-from admittance.runner.jobs.job_rules import CannotRun
 from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.jobs.plan import containers_at_once
 from admittance.runner.machine import (

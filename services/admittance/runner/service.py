@@ -16,6 +16,7 @@ from admittance.events.facts import Admitted, Evicted
 from admittance.events.names import token
 from admittance.events.requests import HealthReply
 from admittance.events.subjects import CLAIMS, runner_orders
+from admittance.job_rules.rules import NO_RULES, JobRules
 from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
@@ -29,7 +30,6 @@ from admittance.runner.fact_handlers import (
     recover,
     resume_runs,
 )
-from admittance.runner.jobs.job_rules import NO_RULES, JobRules
 from admittance.runner.jobs.live_rules import LOOK_SECONDS, LiveRules
 from admittance.runner.launcher import LocalMachine
 from admittance.runner.machine import HostMachine, RunFiles

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from admittance.events.shapes import Finding
-from admittance.runner.jobs.job_limits import JobLimits
+from admittance.job_rules.limits import JobLimits
 from admittance.runner.machine import RunFiles, Shims
 from admittance.runtime.telemetry import findings
 from admittance.runtime.telemetry.findings import size_of

@@ -22,8 +22,8 @@ from admittance.events.facts import Admitted, Evicted
 from admittance.events.names import token
 from admittance.events.shapes import PodSetToRun
 from admittance.events.subjects import STREAM, subject_of, workload_key
-from admittance.runner.jobs.job_rules import JobRules
-from admittance.runner.jobs.rule_options import unix_user
+from admittance.job_rules.options import unix_user
+from admittance.job_rules.rules import JobRules
 from admittance.runner.service import run
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get, put_message

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.job_rules.limits import JobLimits
 from admittance.runner.folder import RunFolder
-from admittance.runner.jobs.job_limits import JobLimits
 from integration.runner.harness import OWN_RULES, running_testbed, until
 
 

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.events.subjects import STREAM
-from admittance.runner.jobs.job_limits import JobLimits
-from admittance.runner.jobs.job_rules import JobRules
-from admittance.runner.jobs.rule_options import unix_user
+from admittance.job_rules.limits import JobLimits
+from admittance.job_rules.options import unix_user
+from admittance.job_rules.rules import JobRules
 from integration.runner.harness import OWN_RULES, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus

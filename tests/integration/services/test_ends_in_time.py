@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from admittance.runner.jobs.rule_options import RuleTexts, rules_of
+from admittance.job_rules.options import RuleTexts, rules_of
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings

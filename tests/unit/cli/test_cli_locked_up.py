@@ -16,7 +16,7 @@ from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.up import Options, refuse_unprotected, refuse_unused, refuse_wrong
-from admittance.runner.jobs.rule_options import RuleTexts
+from admittance.job_rules.options import RuleTexts
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import Context

@@ -16,8 +16,8 @@ from admittance.api.pods import Container, PodSpec, Volume
 from admittance.api.struct_types import struct_type
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
+from admittance.job_rules.rules import CannotRun
 from admittance.runner.jobs.inputs.host_inputs import NoInputs
-from admittance.runner.jobs.job_rules import CannotRun
 from admittance.runner.jobs.plan import plan_docker, plan_local
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "manifests.md"

@@ -15,7 +15,7 @@ from admittance.api.problems import ManifestError
 from admittance.api.reading.objects import accept
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
-from admittance.runner.jobs.job_rules import NO_RULES, CannotRun, JobRules
+from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules
 from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import RunPlan
 from admittance.runner.launcher import DockerExecutor, LocalExecutor

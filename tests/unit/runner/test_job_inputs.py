@@ -12,13 +12,13 @@ import pytest
 
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
+from admittance.job_rules.options import RuleTexts, check_env_files, rules_of
+from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs, NoInputs
 from admittance.runner.jobs.inputs.pod_volumes import make_volumes
 from admittance.runner.jobs.inputs.volumes import FilePlan, VolumePlan
-from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan, plan_docker, plan_local
-from admittance.runner.jobs.rule_options import RuleTexts, check_env_files, rules_of
 from admittance.runner.launcher import DockerExecutor, LocalExecutor
 from admittance.runtime.errors import SetupError
 

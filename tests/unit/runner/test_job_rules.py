@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from admittance.events.facts import Admitted
-from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser, UnixUsers
-from admittance.runner.jobs.rule_options import (
+from admittance.job_rules.options import (
     RuleTexts,
     check_unix_users,
     rules_of,
     unix_user,
 )
+from admittance.job_rules.rules import CannotRun, JobRules, UnixUser, UnixUsers
 from admittance.runtime.errors import SetupError
 
 

@@ -14,11 +14,12 @@ import pytest
 
 from admittance.events.facts import Admitted
 from admittance.events.system import RunnerStarts
+from admittance.job_rules.limits import JobLimits
+from admittance.job_rules.options import RuleTexts, check_unix_users, rules_of
+from admittance.job_rules.rules import CannotRun, JobRules, UnixUser, UnixUsers
+from admittance.job_rules.rules_file import HEAD, rule_with, with_rule, without_rule
 from admittance.runner.jobs import live_rules
-from admittance.runner.jobs.job_limits import JobLimits
-from admittance.runner.jobs.job_rules import CannotRun, JobRules, UnixUser, UnixUsers
-from admittance.runner.jobs.live_rules import HEAD, LiveRules, rule_with, with_rule, without_rule
-from admittance.runner.jobs.rule_options import RuleTexts, check_unix_users, rules_of
+from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runtime.errors import SetupError
 
 

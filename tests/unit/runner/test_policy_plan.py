@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from admittance.api.pods import PodTemplate
-from admittance.runner.jobs.job_rules import CannotRun
+from admittance.job_rules.rules import CannotRun
 from admittance.runner.jobs.policy_plan import (
     FailureRulePlan,
     PolicyPlan,

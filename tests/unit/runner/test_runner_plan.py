@@ -9,8 +9,8 @@ import pytest
 
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
-from admittance.runner.jobs.job_limits import JobLimits
-from admittance.runner.jobs.job_rules import CannotRun, JobRules
+from admittance.job_rules.limits import JobLimits
+from admittance.job_rules.rules import CannotRun, JobRules
 from admittance.runner.jobs.plan import containers_at_once, plan_docker, plan_local, with_limits
 from admittance.runner.jobs.pod_process import program_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from admittance.job_rules.limits import VARIABLES, JobLimits, LimitTexts, limits_of
 from admittance.runner.folder import RunFolder
-from admittance.runner.jobs.job_limits import VARIABLES, JobLimits, LimitTexts, limits_of
 from admittance.runner.machine import RunIdentity
 from admittance.runner.start_gate import EXECUTOR, WAITS, StartGate
 from admittance.runtime.errors import SetupError

@@ -63,6 +63,10 @@ def _never_asked(_: Mapping[str, str]) -> Asked:
     return Asked(False)
 
 
+async def _nothing_to_check(*_: object) -> None:
+    return
+
+
 def _no_metrics() -> Sequence[Definition]:
     return ()
 
@@ -73,13 +77,14 @@ class Service(NamedTuple):
     ``load``: imports the service and returns its function. ``role``: the role of its users.
     ``probe``: a request, without ``admit.api.``, that only the leader answers; "": an instance that
     reports ready is enough. ``runs_jobs``: it starts the jobs of this machine, so its end waits for
-    their grace periods, and its user is named after its data folder. ``only_observes``: no workload
-    waits for it. ``if_missing``: what `admit doctor` notes while no instance answers; "": this is
-    an error. ``asked``: for `WithUp.IF_ASKED`; raises SetupError for a variable with a wrong value.
-    ``provisioning_class``: the only class that its user provides, by the environment; None: the
-    service provides no class, or many. ``unix_user``: the variable with the Unix user of its
-    container; "": the user of all containers. ``metrics``: imports the service and returns what it
-    counts.
+    their grace periods, and its user is named after its data folder. ``check``: of a service that
+    runs jobs: ``await check(executor, rules)`` raises SetupError if this machine lacks what jobs
+    need. ``only_observes``: no workload waits for it. ``if_missing``: what `admit doctor` notes
+    while no instance answers; "": this is an error. ``asked``: for `WithUp.IF_ASKED`; raises
+    SetupError for a variable with a wrong value. ``provisioning_class``: the only class that its
+    user provides, by the environment; None: the service provides no class, or many. ``unix_user``:
+    the variable with the Unix user of its container; "": the user of all containers. ``metrics``:
+    imports the service and returns what it counts.
     """
 
     name: str
@@ -89,6 +94,7 @@ class Service(NamedTuple):
     streams: Streams = Streams.CREATES
     consumers: LogConsumers = LogConsumers.NONE
     runs_jobs: bool = False
+    check: Callable[..., Awaitable[None]] = _nothing_to_check
     only_observes: bool = False
     if_missing: str = ""
     with_up: WithUp = WithUp.ALWAYS

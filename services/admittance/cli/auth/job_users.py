@@ -11,15 +11,15 @@ from pathlib import Path
 from admittance.access.users import User
 from admittance.cli.support import output
 from admittance.cli.support.errors import BadInput
-from admittance.runner.jobs.job_rules import UnixUser
-from admittance.runner.jobs.live_rules import rule_with, rules_in, with_rule, without_rule
-from admittance.runner.jobs.rule_options import (
+from admittance.job_rules.options import (
     ONLY_ROOT,
     key_of,
     members_of,
     parse_run_as,
     unix_users,
 )
+from admittance.job_rules.rules import UnixUser
+from admittance.job_rules.rules_file import rule_with, rules_in, with_rule, without_rule
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats_server.auth_store import AuthStore
 

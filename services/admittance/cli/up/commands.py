@@ -178,8 +178,8 @@ def _options(
 ) -> Options:
     """The options of `up` and `serve`."""
     from admittance.cli.up.up import Options
-    from admittance.runner.jobs.job_limits import LimitTexts
-    from admittance.runner.jobs.rule_options import RuleTexts
+    from admittance.job_rules.limits import LimitTexts
+    from admittance.job_rules.options import RuleTexts
 
     return Options(
         data_dir=data_folder(data_dir),

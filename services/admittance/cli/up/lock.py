@@ -17,9 +17,9 @@ import msgspec
 import structlog
 
 from admittance.access.users import User
-from admittance.runner.folder import name_of
-from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules
-from admittance.runner.jobs.rule_options import VARIABLES, RuleTexts, rules_of
+from admittance.job_rules.options import VARIABLES, RuleTexts, rules_of
+from admittance.job_rules.rules import EVERY, UNKNOWN, JobRules
+from admittance.job_rules.runner_name import runner_name
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
@@ -93,14 +93,6 @@ class Lock:
 
     async def _reload(self, server: EmbeddedServer) -> None:
         await reload(server.url, self._store.system_seed_file, NO_OPTIONS)
-
-
-def runner_name(data_dir: Path) -> str:
-    """The runner's name in permissions and in its consumer. Raises SetupError."""
-    try:
-        return os.environ.get("ADMIT_RUNNER") or name_of((data_dir / "runner").absolute())
-    except OSError as error:
-        raise SetupError(f"cannot use {data_dir}/runner: {error.strerror}") from None
 
 
 def _make_folder(folder: Path) -> None:

@@ -25,9 +25,8 @@ from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_serving
 from admittance.cli.up.server_watch import watch
-from admittance.runner.jobs.job_rules import JobRules
-from admittance.runner.jobs.rule_options import RuleTexts, rules_of
-from admittance.runner.launcher import EXECUTORS, check_executor
+from admittance.job_rules.options import EXECUTORS, RuleTexts, rules_of
+from admittance.job_rules.rules import JobRules
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
@@ -63,7 +62,7 @@ from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import prefix_of
-from admittance.services import SERVICES, STREAMS_KEEPER
+from admittance.services import RUNNER, SERVICES, STREAMS_KEEPER
 
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
 WAIT_SECONDS: Final = 1.0
@@ -134,7 +133,7 @@ async def up(call: Call, options: Options) -> int:
     options = with_real_folder(options)
     if executor is not None:
         # The runner checks the executor as well, but only after everything else has started.
-        await check_executor(executor, job_rules(call, options))
+        await RUNNER.check(executor, job_rules(call, options))
     if embeds(call, options):
         refuse_unused(call)
         # On a folder with a configuration, the server may be one that an earlier start left.
@@ -383,7 +382,7 @@ async def serve(call: Call, service: Service, options: Options) -> int:
     refuse_wrong(options, options.executor if service.runs_jobs else None)
     if service.runs_jobs:
         rules = served_rules(options)
-        await check_executor(options.executor, rules)
+        await service.check(options.executor, rules)
         more = job_arguments(options, rules)
     stop = Ending(in_time=service.ends_in_time, has_jobs=service.runs_jobs).stop
     # Imported now and not after the wait for a server and its streams: after an election many

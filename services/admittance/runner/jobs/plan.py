@@ -22,6 +22,8 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
+from admittance.job_rules.limits import JobLimits
+from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.inputs.environment import ValueBudget, Variable, variables
 from admittance.runner.jobs.inputs.host_inputs import NO_INPUTS, Inputs
 from admittance.runner.jobs.inputs.volumes import (
@@ -32,8 +34,6 @@ from admittance.runner.jobs.inputs.volumes import (
     mounts_of,
     volume_plans,
 )
-from admittance.runner.jobs.job_limits import JobLimits
-from admittance.runner.jobs.job_rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.policy_plan import PolicyPlan, job_policy, policy_plan
 
 GRACE_SECONDS: Final = 30

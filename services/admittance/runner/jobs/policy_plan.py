@@ -17,7 +17,7 @@ from admittance.api.workload import (
     indexes_of,
     noted_policy,
 )
-from admittance.runner.jobs.job_rules import CannotRun
+from admittance.job_rules.rules import CannotRun
 
 POD_DELAYS: Final = (10.0, 360.0)
 """Seconds before a new pod starts after a failure: the first delay, which doubles with each further

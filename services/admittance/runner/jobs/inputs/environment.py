@@ -17,8 +17,8 @@ from admittance.api.pods import (
 )
 from admittance.api.reading.from_job import literal
 from admittance.api.units import BadQuantity, parse
+from admittance.job_rules.rules import CannotRun
 from admittance.runner.jobs.inputs.host_inputs import Inputs
-from admittance.runner.jobs.job_rules import CannotRun
 
 _INDEX: Final = "$(JOB_COMPLETION_INDEX)"
 _WORKLOAD: Final = "$(ADMITTANCE_WORKLOAD)"

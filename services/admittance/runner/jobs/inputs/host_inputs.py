@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Final, Protocol
 
 from admittance.api.names import name_error
-from admittance.runner.jobs.job_rules import CannotRun, JobRules
+from admittance.job_rules.rules import CannotRun, JobRules
 
 VALUE_MAX: Final = 1 << 20
 """The most bytes of a ConfigMap or Secret, as in Kubernetes."""

@@ -14,8 +14,8 @@ from admittance.api.pods import Container, KeyToPath, Volume, VolumeMount
 from admittance.api.reading.from_job import literal
 from admittance.api.struct_types import struct_type
 from admittance.api.units import BadQuantity, parse
+from admittance.job_rules.rules import CannotRun
 from admittance.runner.jobs.inputs.host_inputs import Inputs
-from admittance.runner.jobs.job_rules import CannotRun
 
 FILE_MODE: Final = 0o644
 """The rights of files of ConfigMaps and Secrets without ``defaultMode``, as in Kubernetes."""

@@ -12,7 +12,7 @@ import msgspec
 
 from admittance.events.facts import Admitted
 from admittance.events.system import RunnerStarts
-from admittance.runner.jobs.job_limits import JobLimits
+from admittance.job_rules.limits import JobLimits
 
 EVERY: Final = "*"
 UNKNOWN: Final = "unknown"

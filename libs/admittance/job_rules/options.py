@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from admittance.api.names import label_error
-from admittance.runner.jobs.job_limits import LimitTexts, limits_of
-from admittance.runner.jobs.job_rules import EVERY, UNKNOWN, JobRules, UnixUser, UnixUsers
+from admittance.job_rules.limits import LimitTexts, limits_of
+from admittance.job_rules.rules import EVERY, UNKNOWN, JobRules, UnixUser, UnixUsers
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import text_list
 
@@ -36,6 +36,10 @@ OPTIONS: Final[Mapping[str, str]] = {
     "host_paths": "--allow-host-path",
     "env_files": "--env-files",
 }
+
+
+EXECUTORS: Final = ("local", "docker")
+"""How a runner can start jobs: as processes, or as containers of an engine."""
 
 
 class RuleTexts(NamedTuple):
